@@ -1,0 +1,25 @@
+// The TypeScript SDK's v1 client: the handshake era only.
+
+import { load, request, run } from "./ts_script.mjs";
+
+const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
+const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
+const { ElicitRequestSchema, LoggingMessageNotificationSchema } = await load("@modelcontextprotocol/sdk/types.js");
+
+const logs = [];
+const questions = [];
+const client = new Client({ name: "ts-v1", version: "1.32.2" }, { capabilities: { elicitation: {} } });
+client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => void logs.push(params));
+client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
+  questions.push(params.message);
+  return request.elicitation;
+});
+
+const transport = new StdioClientTransport({ command: request.command, args: request.args, env: request.env });
+// The v1 client hands the negotiated version only to the transport.
+transport.setProtocolVersion = (version) => (transport.protocolVersion = version);
+const report = await run(client, transport, {
+  callTool: (params, options) => client.callTool(params, undefined, options),
+  era: () => "legacy",
+});
+console.log(JSON.stringify({ ...report, logs, questions }));

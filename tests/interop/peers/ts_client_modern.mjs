@@ -1,0 +1,26 @@
+// The TypeScript SDK's v2 client: both eras. request.mode is "legacy", "auto" or a revision, which it pins.
+
+import { load, request, run } from "./ts_script.mjs";
+
+const { Client } = await load("@modelcontextprotocol/client");
+const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
+
+const logs = [];
+const questions = [];
+const mode = ["legacy", "auto"].includes(request.mode) ? request.mode : { pin: request.mode };
+const client = new Client(
+  { name: "ts-v2", version: "2.4.0" },
+  { capabilities: { elicitation: {} }, versionNegotiation: { mode } },
+);
+client.setNotificationHandler("notifications/message", ({ params }) => void logs.push(params));
+client.setRequestHandler("elicitation/create", ({ params }) => {
+  questions.push(params.message);
+  return request.elicitation;
+});
+
+const transport = new StdioClientTransport({ command: request.command, args: request.args, env: request.env });
+const report = await run(client, transport, {
+  callTool: (params, options) => client.callTool(params, options),
+  era: () => client.getProtocolEra(),
+});
+console.log(JSON.stringify({ ...report, logs, questions }));

@@ -1,0 +1,69 @@
+// What both TypeScript clients share: find the packages, run a list of steps, print one JSON report.
+//
+// argv[2] is a JSON object: {modules, command, args, env, mode, elicitation, steps}. A step is one of
+//   {op: "list_tools"} {op: "ping"} {op: "set_level", level}
+//   {op: "call", name, arguments, progress, cancelOnProgress, meta}
+// An entry of report.steps is {result, progress} or {error: {kind, code, message}, progress}.
+// report.notifications is what arrived on the wire: these clients drop a progress notification that shares
+// a read with the response, so what reaches a callback says little about what the server sent.
+
+import { createRequire } from "node:module";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+export const request = JSON.parse(process.argv[2]);
+
+// An ES module is looked up from its own folder, and the packages are installed elsewhere.
+const resolver = createRequire(path.join(request.modules, "package.json"));
+export const load = async (name) => await import(pathToFileURL(resolver.resolve(name)).href);
+
+const describe = (error) => ({ kind: error.name, code: error.code ?? null, message: error.message });
+
+async function runStep(client, step, callTool) {
+  const progress = [];
+  const cancelling = new AbortController();
+  const options = {};
+  if (step.progress || step.cancelOnProgress) {
+    options.onprogress = (update) => {
+      progress.push(update);
+      if (step.cancelOnProgress) cancelling.abort("no longer wanted");
+    };
+  }
+  if (step.cancelOnProgress) options.signal = cancelling.signal;
+  const params = { name: step.name, arguments: step.arguments };
+  if (step.meta) params._meta = step.meta;
+  try {
+    const result = await {
+      list_tools: () => client.listTools(),
+      ping: () => client.ping(),
+      set_level: () => client.setLoggingLevel(step.level),
+      call: () => callTool(params, options),
+    }[step.op]();
+    return { result, progress };
+  } catch (error) {
+    return { error: describe(error), progress };
+  }
+}
+
+export async function run(client, transport, { callTool, era }) {
+  const errors = [];
+  client.onerror = (error) => errors.push(describe(error));
+  await client.connect(transport);
+  const notifications = [];
+  const deliver = transport.onmessage;
+  transport.onmessage = (message, ...rest) => {
+    if ("method" in message && !("id" in message)) notifications.push(message);
+    deliver(message, ...rest);
+  };
+  const report = {
+    protocolVersion: client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion ?? null,
+    era: era(),
+    serverInfo: client.getServerVersion() ?? null,
+    capabilities: client.getServerCapabilities() ?? null,
+    instructions: client.getInstructions() ?? null,
+    steps: [],
+  };
+  for (const step of request.steps) report.steps.push(await runStep(client, step, callTool));
+  await client.close();
+  return { ...report, notifications, errors };
+}

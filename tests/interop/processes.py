@@ -1,0 +1,37 @@
+"""Every process an interop test starts carries a mark, so that one that outlives its test is found and named."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARK = "TRIO_MCP_INTEROP_TEST"
+
+
+@contextmanager
+def marked_environment() -> Iterator[dict[str, str]]:
+    """Yield an environment for child processes, and on the way out fail if any process still carries its mark."""
+    mark = uuid.uuid4().hex
+    children = set(psutil.Process().children())
+    yield {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: mark}
+    # A child that nobody waited for is a zombie, which has no environment left to carry the mark.
+    leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
+    leaked |= set(psutil.Process().children()) - children
+    described = [repr(process) for process in leaked]
+    for process in leaked:
+        process.kill()
+    assert not described, "processes that outlived the test"
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(MARK) == mark
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return False

@@ -1,0 +1,44 @@
+"""What the interop tests share: the modes, and how a server's command is handed to each client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import attrs
+import mcp
+
+import trio_mcp
+
+PEERS = Path(__file__).with_name("peers")
+
+DEADLINE = 60
+"""Seconds. A safety net around a whole test; no assertion depends on it."""
+
+MODES = ["legacy", "auto", "2026-07-28"]
+
+NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-07-28"}
+"""What each way to connect settles on with a peer that serves both eras."""
+
+LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}
+"""The stateless era sends log messages only for a request whose `_meta` asks for them."""
+
+
+@attrs.frozen
+class Launch:
+    """The command of a stdio server, in the form each client wants."""
+
+    command: str
+    args: list[str]
+    env: dict[str, str]
+
+    def for_us(self) -> trio_mcp.StdioServerParameters:
+        return trio_mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
+
+    def for_official(self) -> mcp.StdioServerParameters:
+        return mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
+
+
+def python_peer(name: str, environment: dict[str, str]) -> Launch:
+    """The command of a Python server in peers/, under the interpreter that runs the tests."""
+    return Launch(sys.executable, [str(PEERS / f"{name}.py")], environment)

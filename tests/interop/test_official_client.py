@@ -1,0 +1,225 @@
+"""The official Python SDK's client, on Trio, against our stdio server: both eras.
+
+Each test also runs against the SDK's own server. That is the control: where it passes and ours does not, ours differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mcp
+import mcp_types
+import pytest
+import trio
+
+from .support import DEADLINE, MODES, NEGOTIATED, Launch
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
+]
+
+TOOLS = {
+    "add", "ask", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather",
+}  # fmt: skip
+
+Connect = Callable[..., mcp.Client]
+
+
+@pytest.fixture(params=["control", "ours"])
+def server(request: pytest.FixtureRequest) -> Launch:
+    launch: Launch = request.getfixturevalue({"control": "official_server", "ours": "our_server"}[request.param])
+    return launch
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
+
+
+@pytest.fixture
+def connect(server: Launch, mode: str) -> Connect:
+    """Make a client; entering it starts the server."""
+
+    def make(**options: object) -> mcp.Client:
+        return mcp.Client(server.for_official(), mode=mode, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def text(result: mcp_types.CallToolResult) -> str:
+    """The text of a result that has one text block and nothing else."""
+    (block,) = result.content
+    assert isinstance(block, mcp_types.TextContent)
+    return block.text
+
+
+async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode: str, server: Launch) -> None:
+    """Each mode settles on the newest revision of its era, and the server says who it is unless it was not asked."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            assert client.protocol_version == NEGOTIATED[mode]
+            if mode != "2026-07-28":  # this client's pin sends nothing, so it learns nothing
+                assert client.server_info is not None
+                assert client.server_info.version
+                assert client.instructions == "Call any tool."
+                assert client.server_capabilities.tools is not None
+            listed = await client.list_tools()
+    assert {tool.name for tool in listed.tools} == TOOLS
+    assert listed.next_cursor is None
+
+
+async def test_the_signature_is_the_contract(connect: Connect) -> None:
+    """A tool's hints, docstring and annotations arrive as its schemas, description and annotations."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    add = tools["add"]
+    assert add.description == "Add two integers."
+    assert add.input_schema["type"] == "object"
+    assert {name: schema["type"] for name, schema in add.input_schema["properties"].items()} == {
+        "a": "integer",
+        "b": "integer",
+    }
+    assert sorted(add.input_schema["required"]) == ["a", "b"]
+    assert add.annotations is not None
+    assert add.annotations.read_only_hint is True
+    # The context is ours to supply, so the caller never sees it; neither is an image a structured result.
+    assert set(tools["progress"].input_schema["properties"]) == {"n"}
+    assert tools["picture"].output_schema is None
+    weather = tools["weather"].output_schema
+    assert weather is not None
+    assert set(weather["properties"]) == {"city", "celsius"}
+
+
+async def test_results_arrive_whole(connect: Connect) -> None:
+    """Scalars are wrapped, models are objects, images are base64, and any text survives the framing."""
+    tricky = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            # The listing gives this client the output schemas, which it then holds every result against.
+            await client.list_tools()
+            added = await client.call_tool("add", {"a": 2**40, "b": -1})
+            echoed = await client.call_tool("echo", {"text": tricky})
+            weather = await client.call_tool("weather", {"city": "Tromsø"})
+            picture = await client.call_tool("picture", {})
+    assert added.structured_content == {"result": 2**40 - 1}
+    assert text(added) == str(2**40 - 1)
+    assert added.is_error is False
+    assert text(echoed) == tricky
+    assert weather.structured_content == {"city": "Tromsø", "celsius": 21.5}
+    (image,) = picture.content
+    assert isinstance(image, mcp_types.ImageContent)
+    assert image.mime_type == "image/png"
+    assert image.data.startswith("iVBORw0KGgo")
+    assert picture.structured_content is None
+
+
+async def test_a_failing_tool_is_a_result(connect: Connect) -> None:
+    """A tool's own failure is a result with isError: the message it chose arrives, an accident's message does not."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            failed = await client.call_tool("fail", {})
+            crashed = await client.call_tool("crash", {})
+            invalid = await client.call_tool("add", {"a": "not a number"})
+            after = await client.call_tool("add", {"a": 1, "b": 1})
+    assert failed.is_error is True
+    assert "this tool always fails" in text(failed)
+    assert crashed.is_error is True
+    assert "secret" not in text(crashed)
+    # 2025-11-25, server/tools, Error Handling: invalid arguments are for the model to read and correct.
+    assert invalid.is_error is True
+    assert "a" in text(invalid)
+    assert after.structured_content == {"result": 2}
+
+
+async def test_progress_arrives_in_order_before_the_result(connect: Connect) -> None:
+    """Each report of the tool reaches the caller's callback, in order, while the call is open."""
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            result = await client.call_tool("progress", {"n": 5}, progress_callback=show)
+            # A later round trip: this client may still be handing over the notifications when the call returns.
+            await client.call_tool("echo", {"text": ""})
+    assert text(result) == "5 steps"
+    assert seen == [(step, 5, f"step {step}") for step in range(1, 6)]
+
+
+async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> None:
+    """Leaving a call cancels the tool's own scope on the server, and the session goes on."""
+    started = trio.Event()
+
+    async def show(*_: object) -> None:
+        started.set()
+
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    await client.call_tool("slow", {"seconds": 3600}, progress_callback=show)
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            events = await client.call_tool("events", {"until": "slow cancelled"})
+    assert events.structured_content == {"result": ["slow cancelled"]}
+
+
+async def test_log_messages_reach_the_client(connect: Connect) -> None:
+    """What the tool logs arrives with level, logger and data; the stateless era needs the request to ask for it."""
+    logs: list[tuple[str, str | None, object]] = []
+
+    async def log(params: mcp_types.LoggingMessageNotificationParams) -> None:
+        logs.append((params.level, params.logger, params.data))
+
+    with trio.fail_after(DEADLINE):
+        async with connect(logging_callback=log, log_level="debug") as client:
+            await client.call_tool("chatty", {"words": ["one", "two"]})
+            await client.call_tool("echo", {"text": ""})
+    assert logs == [("info", "chatty", "one"), ("info", "chatty", "two")]
+
+
+async def test_a_question_is_answered_inside_the_call(connect: Connect) -> None:
+    """An elicitation reaches the client's callback, as a request or as an input round, and the tool gets the answer."""
+    questions: list[str] = []
+
+    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        questions.append(params.message)
+        return mcp_types.ElicitResult(action="accept", content={"colour": "blue"})
+
+    with trio.fail_after(DEADLINE):
+        async with connect(elicitation_callback=answer) as client:
+            result = await client.call_tool("ask", {})
+    assert text(result) == "painted blue"
+    assert questions == ["Which colour?"]
+
+
+async def test_many_calls_at_once_each_get_their_own_answer(connect: Connect) -> None:
+    """Calls in flight together are told apart by their ids."""
+    sums: dict[int, object] = {}
+
+    with trio.fail_after(DEADLINE):
+        async with connect() as client, trio.open_nursery() as nursery:
+
+            async def call(number: int) -> None:
+                result = await client.call_tool("add", {"a": number, "b": number})
+                sums[number] = result.structured_content
+
+            for number in range(30):
+                nursery.start_soon(call, number)
+    assert sums == {number: {"result": 2 * number} for number in range(30)}
+
+
+@pytest.mark.parametrize("mode", ["legacy"])
+async def test_ping_in_the_handshake_era(connect: Connect) -> None:
+    """A ping is answered with an empty result; 2026-07-28 has no such request."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            result = await client.send_ping()
+    assert result.model_dump(exclude_none=True, exclude_defaults=True) == {}
