@@ -1,0 +1,115 @@
+"""The neutral load generator: raw pipes and pre-encoded lines, so that no SDK's client is in the figures."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from . import _wire
+from ._processes import DEADLINE, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._wire import Era
+
+_B = 7
+
+
+def closed_loop(
+    process: Process, template: bytes, first_id: int, in_flight: int, seconds: float
+) -> tuple[int, float, bytes]:
+    """Keep `in_flight` calls outstanding for `seconds`: how many were answered, in how long, and every byte of it.
+
+    While the clock runs an answer is only counted (one newline each) and replaced by a new request. Checking comes
+    after it has stopped: then it costs the measured server nothing, even where both share a core.
+    """
+    chunks: list[bytes] = []
+    read, write = process.read, process.write
+    next_id = first_id + in_flight
+    opening = b"".join(template % (i, i, _B) for i in range(first_id, next_id))
+    outstanding = in_flight
+    with process.deadline(seconds + DEADLINE):
+        started = time.perf_counter()
+        stop = started + seconds
+        write(opening)
+        while outstanding:
+            chunk = read()
+            chunks.append(chunk)
+            answered = chunk.count(b"\n")
+            if answered and time.perf_counter() < stop:
+                write(b"".join([template % (i, i, _B) for i in range(next_id, next_id + answered)]))
+                next_id += answered
+            else:
+                outstanding -= answered
+        elapsed = time.perf_counter() - started
+    return next_id - first_id, elapsed, b"".join(chunks)
+
+
+class Load:
+    """A server process that has been greeted in one era and answers ``add`` calls."""
+
+    def __init__(self, command: Sequence[str], era: Era) -> None:
+        self.process = Process(command)
+        self.era = era
+        self._template = _wire.add_template(era)
+        self._next_id = 1
+        try:
+            with self.process.deadline():
+                self._greet()
+        except BaseException:
+            self.process.close()
+            raise
+
+    def _greet(self) -> None:
+        if self.era == "legacy":
+            self.process.write(_wire.initialize(0))
+            _wire.result_of(self.process.read_line(), 0)
+            self.process.write(_wire.initialized())
+        self.call("add", {"a": 1, "b": 2}, 3)  # imports and caches of the first call are start-up, not throughput
+
+    def take_id(self) -> int:
+        """An id that no request has used."""
+        request_id = self._next_id
+        self._next_id += 1
+        return request_id
+
+    def send_call(self, tool: str, arguments: dict[str, object]) -> int:
+        """Send one ``tools/call`` and return its id."""
+        request_id = self.take_id()
+        self.process.write(_wire.call(request_id, tool, arguments, self.era))
+        return request_id
+
+    def call(self, tool: str, arguments: dict[str, object], expected: object) -> None:
+        """Send one ``tools/call`` and check its answer."""
+        request_id = self.send_call(tool, arguments)
+        _wire.check_tool_result(_wire.result_of(self.process.read_line(), request_id), expected)
+
+    def throughput(self, in_flight: int, seconds: float) -> float:
+        """Calls answered per second of wall clock with `in_flight` of them outstanding; every answer is checked."""
+        first_id = self._next_id
+        count, elapsed, answers = closed_loop(self.process, self._template, first_id, in_flight, seconds)
+        self._next_id += count
+        _wire.check_add_answers(answers, first_id, count, _B)
+        return count / elapsed
+
+    def close(self) -> None:
+        self.process.close()
+
+
+class Ceiling:
+    """The generator against ``cat``: what it can do when the other side does nothing, i.e. its own limit."""
+
+    def __init__(self) -> None:
+        self.process = Process(["cat"])
+        self._template = _wire.add_template("modern")
+
+    def throughput(self, in_flight: int, seconds: float) -> float:
+        """As `Load.throughput`, with an echo for an answer."""
+        count, elapsed, echoed = closed_loop(self.process, self._template, 0, in_flight, seconds)
+        if echoed != b"".join(self._template % (i, i, _B) for i in range(count)):
+            raise _wire.WrongAnswer("cat did not echo what it was sent")
+        return count / elapsed
+
+    def close(self) -> None:
+        self.process.close()

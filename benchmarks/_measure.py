@@ -1,0 +1,81 @@
+"""Interleaved measuring and the statistics of it: nothing here knows what is measured."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound that a median ratio or value is meant to keep; informational, never an assertion."""
+
+    relation: str  # ">=" or "<="
+    bound: float
+
+    def met(self, value: float) -> bool:
+        return value >= self.bound if self.relation == ">=" else value <= self.bound
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One contender over another, sample by sample of the same round."""
+
+    left: str
+    right: str
+    target: Target | None = None
+
+
+@dataclass
+class Group:
+    """One table: the same thing measured for several contenders in the same rounds."""
+
+    scenario: str
+    case: str
+    unit: str
+    samples: dict[str, list[float]]
+    comparisons: list[Comparison] = field(default_factory=list)
+    value_targets: dict[str, Target] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def ratios(self, comparison: Comparison) -> list[float]:
+        """Ratios of the samples that were taken in the same round, in the order of the rounds."""
+        pairs = zip(self.samples[comparison.left], self.samples[comparison.right], strict=True)
+        return [left / right for left, right in pairs]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle and the ends of some samples."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], float]],
+    rounds: int,
+    progress: Callable[[str], None],
+) -> dict[str, list[float]]:
+    """Take one sample of every contender per round, so that a slow minute of the machine hits them alike.
+
+    The contender that goes first moves on by one each round: none always follows the same neighbour's heat.
+    """
+    names = list(contenders)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            value = contenders[name]()
+            samples[name].append(value)
+            progress(f"round {turn + 1}/{rounds}  {name}: {value:,.4g}")
+    return samples

@@ -1,0 +1,189 @@
+"""Child processes: how contenders are started, watched, measured from outside and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+SERVERS = Path(__file__).resolve().parent / "servers"
+
+DEADLINE = 60.0  # seconds that any one exchange may take before its process is killed and the run fails
+
+
+class ProcessFailed(Exception):
+    """A contender's process ended, or had to be ended, before it had answered."""
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment with this checkout importable; the same for every contender.
+
+    Other PYTHON* settings are dropped: PYTHONDONTWRITEBYTECODE alone would have a checkout compiled at every start
+    while an installed peer has its byte code at hand, and the debug modes slow contenders unevenly.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    if "PYTHONHOME" in os.environ:
+        kept["PYTHONHOME"] = os.environ["PYTHONHOME"]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def python(*arguments: str) -> list[str]:
+    return [sys.executable, *arguments]
+
+
+def server_command(name: str, *arguments: str) -> list[str]:
+    """The command of a program in servers/, e.g. ``server_command("official", "trio")``."""
+    return python(str(SERVERS / f"{name}.py"), *arguments)
+
+
+class Process:
+    """A child with raw pipes on its stdin and stdout; what it says on stderr is kept for the error message."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self.command = list(command)
+        self.started = time.perf_counter()
+        self._popen = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=0,
+            env=environment(),
+            cwd=ROOT,
+        )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._stdin = self._popen.stdin
+        self._stdin_fd = self._stdin.fileno()
+        self._stdout_fd = self._popen.stdout.fileno()
+        self._stdout = self._popen.stdout
+        self._unread = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def write(self, data: bytes) -> None:
+        """Hand all of `data` to the child; blocks while its pipe is full."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._stdin_fd, view) :]
+        except BrokenPipeError:
+            raise self.failure("stopped reading") from None
+
+    def read(self, limit: int = 1 << 16) -> bytes:
+        """The bytes at hand, at least one; blocks until there are some."""
+        if self._unread:
+            data, self._unread = self._unread, b""
+            return data
+        data = os.read(self._stdout_fd, limit)
+        if not data:
+            raise self.failure("closed its stdout")
+        return data
+
+    def read_line(self) -> bytes:
+        """One line of any length; what follows it stays for the next read."""
+        parts: list[bytes] = []
+        while True:
+            chunk = self.read(1 << 20)
+            head, newline, rest = chunk.partition(b"\n")
+            parts.append(head)
+            if newline:
+                self._unread = rest
+                return b"".join(parts)
+
+    def close_stdin(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def send_signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def wait(self) -> int:
+        """Block until the child has exited; its return code. Never polls, so the moment is exact."""
+        return self._popen.wait()
+
+    def kill(self) -> None:
+        self._popen.kill()
+
+    @contextlib.contextmanager
+    def deadline(self, seconds: float = DEADLINE) -> Iterator[threading.Event]:
+        """Kill the child if the block takes longer; the event that is yielded says whether that happened.
+
+        A thread's timer, since a timeout on every read would be a second system call on the measured path.
+        """
+        expired = threading.Event()
+
+        def expire() -> None:
+            expired.set()
+            self.kill()
+
+        timer = threading.Timer(seconds, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield expired
+        finally:
+            timer.cancel()
+
+    def peak_rss(self) -> float | None:
+        """Peak resident memory so far in MiB, or None where the platform has no /proc.
+
+        Not ``ru_maxrss``: on Linux that is inherited from the parent's image at exec.
+        """
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return None
+        for entry in status.splitlines():
+            if entry.startswith("VmHWM:"):
+                return int(entry.split()[1]) / 1024
+        return None
+
+    def failure(self, what: str) -> ProcessFailed:
+        """An exception that says what the child did and how its stderr ended."""
+        self._popen.kill()
+        code = self._popen.wait()
+        self._errors.seek(0)
+        tail = self._errors.read()[-2000:].decode(errors="replace").strip()
+        shown = " ".join(part.removeprefix(str(ROOT) + os.sep) for part in self.command[1:])
+        return ProcessFailed(f"{shown!r} {what} (exit status {code}){': ' + tail if tail else ''}")
+
+    def close(self) -> None:
+        """Close the pipes and end the child, however busy it is."""
+        self.close_stdin()
+        self._popen.kill()
+        self._popen.wait()
+        self._stdout.close()
+        self._errors.close()
+
+
+def run_python(*arguments: str) -> str:
+    """Run an interpreter to its end and return what it printed.
+
+    Raises:
+        ProcessFailed: it failed, with the end of its stderr.
+    """
+    done = subprocess.run(python(*arguments), env=environment(), cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ProcessFailed(f"python {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout

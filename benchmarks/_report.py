@@ -1,0 +1,137 @@
+"""The figures as a readable table, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from typing import TYPE_CHECKING, Any
+
+from ._measure import Spread
+
+if TYPE_CHECKING:
+    from ._measure import Group, Target
+    from ._options import Options
+
+_VERSIONS = ("trio-mcp", "mcp", "trio", "pydantic", "pydantic-core", "anyio")
+
+
+def surroundings(options: Options) -> dict[str, Any]:
+    """What someone needs to know to compare these figures with their own."""
+    versions: dict[str, str] = {}
+    for name in _VERSIONS:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "from the checkout" if name == "trio-mcp" else "not installed"
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "versions": versions,
+        "seconds": options.seconds,
+        "rounds": options.rounds,
+    }
+
+
+def _number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _range(spread: Spread) -> str:
+    return f"{_number(spread.low)} to {_number(spread.high)}"
+
+
+def _verdict(target: Target | None, value: float) -> str:
+    if target is None:
+        return ""
+    return f"{target.relation} {target.bound:g}: {'met' if target.met(value) else 'MISSED'}"
+
+
+def _tables(group: Group) -> list[list[list[str]]]:
+    """The measured values, then the ratios; the first row of each is its heading."""
+    values = [["contender", f"median {group.unit}", "min to max", "target"]]
+    for name, samples in group.samples.items():
+        spread = Spread.of(samples)
+        verdict = _verdict(group.value_targets.get(name), spread.median)
+        values.append([name, _number(spread.median), _range(spread), verdict])
+    ratios = [["paired ratio", "median", "min to max", "target"]]
+    for comparison in group.comparisons:
+        spread = Spread.of(group.ratios(comparison))
+        title = f"{comparison.left} / {comparison.right}"
+        ratios.append([title, f"{spread.median:.2f}", _range(spread), _verdict(comparison.target, spread.median)])
+    return [table for table in (values, ratios) if len(table) > 1]
+
+
+def _without_empty_column(table: list[list[str]]) -> list[list[str]]:
+    """Drop the last column when nothing but its heading is in it."""
+    return table if any(row[-1] for row in table[1:]) else [row[:-1] for row in table]
+
+
+def as_text(group: Group) -> str:
+    lines = [f"== {group.scenario}: {group.case} =="]
+    for table in map(_without_empty_column, _tables(group)):
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            first, *rest = row
+            cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+            lines.append("  " + "  ".join(cells).rstrip())
+        lines.append("")
+    lines += [f"  {note}" for note in group.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in around["versions"].items())
+    lines = [
+        "# Benchmark results",
+        "",
+        "Written by `python -m benchmarks --markdown FILE`; README.md beside this file says what each figure means.",
+        "",
+        f"- Measured: {around['date']}, load average {around['load']} at the start",
+        f"- Machine: {around['cpus']} CPUs, {around['platform']}, Python {around['python']}",
+        f"- Versions: {versions}",
+        f"- Samples: {around['rounds']} interleaved rounds of {around['seconds']:g} s "
+        "(three times as many for start-up and import)",
+    ]
+    for group in groups:
+        lines += ["", f"## {group.scenario}: {group.case}"]
+        for table in map(_without_empty_column, _tables(group)):
+            heading, *rows = table
+            lines += ["", f"| {' | '.join(heading)} |", f"|---{'|---:' * (len(heading) - 1)}|"]
+            lines += [f"| {' | '.join(row)} |" for row in rows]
+        if group.notes:
+            lines += ["", "```text", *group.notes, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
+    """Every sample, so that other statistics can be made of them."""
+    return {
+        **around,
+        "groups": [
+            {
+                "scenario": group.scenario,
+                "case": group.case,
+                "unit": group.unit,
+                "samples": group.samples,
+                "ratios": [
+                    {
+                        "left": comparison.left,
+                        "right": comparison.right,
+                        "values": group.ratios(comparison),
+                        "median": Spread.of(group.ratios(comparison)).median,
+                        "target": comparison.target and [comparison.target.relation, comparison.target.bound],
+                    }
+                    for comparison in group.comparisons
+                ],
+                "notes": group.notes,
+            }
+            for group in groups
+        ],
+    }

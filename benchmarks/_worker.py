@@ -1,0 +1,66 @@
+"""One in-memory contender in a process of its own: ``python -m benchmarks._worker MODULE VARIANT``.
+
+Its own process, since what other contenders have imported and allocated would weigh on its garbage collector. It reads
+one line ``IN_FLIGHT SECONDS`` at a time on stdin, measures, and answers with the calls per second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import trio
+
+from ._wire import WrongAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Call = Callable[[int, int], Awaitable[int]]
+
+_B = 7
+
+
+async def throughput(call: Call, in_flight: int, seconds: float) -> float:
+    """Calls answered per second with `in_flight` tasks that each call again as soon as they are answered.
+
+    Raises:
+        WrongAnswer: a call returned something else than the sum.
+    """
+    calls = 0
+    started = time.perf_counter()
+    stop = started + seconds
+
+    async def lane(number: int) -> None:
+        nonlocal calls
+        a = number
+        while True:
+            value = await call(a, _B)
+            if value != a + _B:
+                raise WrongAnswer(f"add({a}, {_B}) returned {value!r}")
+            calls += 1
+            a += in_flight
+            if time.perf_counter() >= stop:
+                return
+
+    async with trio.open_nursery() as nursery:
+        for number in range(in_flight):
+            nursery.start_soon(lane, number)
+    return calls / (time.perf_counter() - started)
+
+
+async def main(module: str, variant: str) -> None:
+    contender = importlib.import_module(f"benchmarks.contenders.{module}")
+    async with contender.connect(variant) as call:
+        await throughput(call, 1, 0.05)  # first calls import and fill caches: start-up, not throughput
+        print("ready", flush=True)
+        # Waiting for an order blocks the whole loop on purpose: nothing runs while another contender is measured.
+        for order in sys.stdin:
+            in_flight, seconds = order.split()
+            print(await throughput(call, int(in_flight), float(seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])

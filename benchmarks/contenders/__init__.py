@@ -1,0 +1,1 @@
+"""In-memory contenders: each module opens a client and a server in one process and yields a way to call ``add``."""

@@ -1,0 +1,128 @@
+"""Where the time of an in-memory call goes: ``python -m benchmarks.profile memory``.
+
+Two views of the same loop that the memory scenario measures. The default samples the running stack on a timer, so
+that it slows nothing down and charges C code to the line that called it. ``--calls`` uses cProfile, which counts calls
+exactly but makes small Python functions look dearer than they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import importlib
+import pstats
+import signal
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from ._worker import throughput
+from .scenarios.memory import BARE, OURS, PEER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+CONTENDERS = {
+    f"{label.split()[0].rstrip(',')}-{variant}": (module, variant)
+    for label, (module, variant) in {**OURS, **PEER, **BARE}.items()
+}
+_INTERVAL = 0.001  # seconds of CPU time between samples
+
+
+class Sampler:
+    """Counts which function and line is running, and which functions are on the stack, at each tick of CPU time."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.own: Counter[tuple[str, str]] = Counter()
+        self.lines: Counter[tuple[str, int]] = Counter()
+        self.total: Counter[tuple[str, str]] = Counter()
+
+    def _tick(self, signum: int, frame: FrameType | None) -> None:
+        self.ticks += 1
+        seen: set[tuple[str, str]] = set()
+        innermost = True
+        while frame is not None:
+            code = frame.f_code
+            function = (code.co_filename, code.co_qualname)
+            if innermost:
+                self.own[function] += 1
+                self.lines[code.co_filename, frame.f_lineno] += 1
+                innermost = False
+            seen.add(function)
+            frame = frame.f_back
+        self.total.update(seen)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        previous = signal.signal(signal.SIGPROF, self._tick)
+        signal.setitimer(signal.ITIMER_PROF, _INTERVAL, _INTERVAL)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, previous)
+
+    def report(self, top: int, calls: float) -> str:
+        """Functions by own time, then lines; microseconds are of one call of the tool, both sides together."""
+
+        def entry(count: int, place: str) -> str:
+            return f"  {100 * count / self.ticks:5.1f} %  {1e6 / calls * count / self.ticks:6.2f} µs  {place}"
+
+        lines = [
+            f"{self.ticks} samples, {calls:,.0f} calls/s ({1e6 / calls:.1f} µs per call)",
+            "",
+            "functions, own time:",
+        ]
+        lines += [entry(n, f"{_short(file)} {name}") for (file, name), n in self.own.most_common(top)]
+        lines += ["", "functions, with what they call:"]
+        lines += [entry(n, f"{_short(file)} {name}") for (file, name), n in self.total.most_common(top)]
+        lines += ["", "lines, own time:"]
+        lines += [entry(n, f"{_short(file)}:{number}") for (file, number), n in self.lines.most_common(top)]
+        return "\n".join(lines)
+
+
+def _short(file: str) -> str:
+    """The path from the package on, without where it happens to be installed."""
+    parts = Path(file).parts
+    if "site-packages" in parts:
+        parts = parts[len(parts) - parts[::-1].index("site-packages") :]
+    return "/".join(parts[-3:])
+
+
+async def _profile(arguments: argparse.Namespace) -> None:
+    module, variant = CONTENDERS[arguments.contender]
+    contender = importlib.import_module(f"benchmarks.contenders.{module}")
+    async with contender.connect(variant) as call:
+        await throughput(call, arguments.in_flight, 0.3)
+        if arguments.calls:
+            profiler = cProfile.Profile()
+            profiler.enable()
+            await throughput(call, arguments.in_flight, arguments.seconds)
+            profiler.disable()
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(arguments.top)
+            return
+        sampler = Sampler()
+        with sampler.running():
+            calls = await throughput(call, arguments.in_flight, arguments.seconds)
+        print(sampler.report(arguments.top, calls))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.partition("\n")[0])
+    parser.add_argument("scenario", choices=["memory"])
+    parser.add_argument("--contender", choices=CONTENDERS, default="ours-modern-encoded")
+    parser.add_argument("--in-flight", type=int, default=1, metavar="N", help="calls outstanding (default 1)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to watch (default 5)")
+    parser.add_argument("--top", type=int, default=30, help="how many functions and lines to print (default 30)")
+    parser.add_argument("--calls", action="store_true", help="count calls with cProfile instead of sampling")
+    trio.run(_profile, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

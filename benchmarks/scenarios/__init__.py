@@ -1,0 +1,23 @@
+"""The scenarios by the names that the command line takes, in the order in which they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import big_messages, imports, memory, rss, signals, startup, stdio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks._measure import Group
+    from benchmarks._options import Options
+
+SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
+    "memory": memory.run,
+    "stdio": stdio.run,
+    "rss": rss.run,
+    "startup": startup.run,
+    "import": imports.run,
+    "big": big_messages.run,
+    "signals": signals.run,
+}

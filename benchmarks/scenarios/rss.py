@@ -1,0 +1,44 @@
+"""Peak resident memory of a stdio server under the load of the stdio scenario."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks._load import Load
+from benchmarks._measure import Comparison, Group, interleave
+from benchmarks._options import peer_installed
+from benchmarks._processes import ProcessFailed, server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks._options import Options
+
+
+def _peak(name: str, seconds: float) -> float:
+    with closing(Load(server_command(name), "modern")) as load:
+        load.throughput(64, seconds)
+        peak = load.process.peak_rss()
+    if peak is None:
+        raise ProcessFailed("the server was gone before its memory could be read")
+    return peak
+
+
+def run(options: Options) -> Iterator[Group]:
+    """A fresh server per sample, since a peak never goes down again."""
+    options.progress("peak memory")
+    names = {"ours": "ours", **({"official": "official"} if peer_installed() else {}), "bare Trio loop": "bare"}
+    with closing(Load(server_command("bare"), "modern")) as probe:
+        measurable = probe.process.peak_rss() is not None
+    if not measurable:
+        yield Group("rss", "peak", "MiB", {}, notes=["left out: this platform has no /proc/PID/status"])
+        return
+    samples = interleave(
+        {label: partial(_peak, name, options.seconds) for label, name in names.items()},
+        options.rounds,
+        options.progress,
+    )
+    comparisons = [Comparison("ours", other) for other in samples if other != "ours"]
+    yield Group("rss", "peak resident memory, 64 calls in flight", "MiB", samples, comparisons)

@@ -1,0 +1,89 @@
+"""Time from spawning a stdio server to its first ``tools/list`` answer."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks import _wire
+from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._options import peer_installed
+from benchmarks._processes import ROOT, Process, environment, python, server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks._options import Options
+    from benchmarks._wire import Era
+
+OURS: dict[str, tuple[str, Era]] = {"ours, modern": ("ours", "modern"), "ours, legacy": ("ours", "legacy")}
+PEER: dict[str, tuple[str, Era]] = {
+    "official, modern": ("official", "modern"),
+    "official, legacy": ("official", "legacy"),
+}
+BARE: dict[str, tuple[str, Era]] = {"bare Trio loop": ("bare", "modern")}
+INTERPRETER = "python -c pass (to its exit)"
+
+COMPARISONS = [
+    Comparison("ours, modern", "official, modern", Target("<=", 0.5)),
+    Comparison("ours, legacy", "official, legacy", Target("<=", 0.5)),
+    Comparison("ours, modern", "bare Trio loop"),
+    Comparison("ours, modern", INTERPRETER),
+]
+
+
+def _first_tools_list(name: str, era: Era) -> float:
+    """Milliseconds; the legacy client waits for the answer to ``initialize`` before it goes on, as it must."""
+    with Process(server_command(name)) as process, process.deadline():
+        if era == "legacy":
+            process.write(_wire.initialize(1))
+            _wire.result_of(process.read_line(), 1)
+            process.write(_wire.initialized())
+        process.write(_wire.request(2, "tools/list", {}, era))
+        answer = process.read_line()
+        elapsed = time.perf_counter() - process.started
+        names = {tool["name"] for tool in _wire.result_of(answer, 2)["tools"]}
+        if names != {"add", "echo", "pause"}:
+            raise _wire.WrongAnswer(f"tools/list of {name} gave {sorted(names)}")
+        return elapsed * 1000
+
+
+def _interpreter_alone() -> float:
+    started = time.perf_counter()
+    subprocess.run(python("-c", "pass"), env=environment(), cwd=ROOT, check=True)
+    return (time.perf_counter() - started) * 1000
+
+
+def _import_breakdown(name: str) -> list[str]:
+    """The imports that cost a server program most, by ``-X importtime`` (which itself slows them down)."""
+    command = python("-X", "importtime", "-c", f"import runpy; runpy.run_path('benchmarks/servers/{name}.py')")
+    done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, check=True)
+    entries: list[tuple[int, int, str]] = []
+    for entry in done.stderr.splitlines():
+        fields = entry.removeprefix("import time:").split("|")
+        if len(fields) == 3 and fields[0].strip().isdigit():
+            entries.append((int(fields[0]), int(fields[1]), fields[2].strip()))
+    total = sum(own for own, _, _ in entries)
+    lines = [f"{name}: {len(entries)} imports, {total / 1000:.0f} ms; the dearest, own time and with what they import:"]
+    entries.sort(reverse=True)
+    lines += [f"  {own / 1000:6.1f} ms {whole / 1000:7.1f} ms  {module}" for own, whole, module in entries[:15]]
+    return lines
+
+
+def run(options: Options) -> Iterator[Group]:
+    """A fresh process per sample, the byte code cached by one unmeasured run of each."""
+    options.progress("start-up")
+    programs = {**OURS, **(PEER if peer_installed() else {}), **BARE}
+    contenders = {label: partial(_first_tools_list, name, era) for label, (name, era) in programs.items()}
+    contenders[INTERPRETER] = partial(_interpreter_alone)
+    for contender in contenders.values():
+        contender()
+    samples = interleave(contenders, options.short_rounds, options.progress)
+    group = Group("startup", "spawn to the first tools/list answer", "ms", samples)
+    group.comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
+    if options.explain:
+        for name in dict.fromkeys(name for name, _ in programs.values()):
+            group.notes += _import_breakdown(name)
+    yield group

@@ -1,0 +1,62 @@
+"""Calls per second that a stdio server answers, under a load generator that uses no SDK."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks._load import Ceiling, Load
+from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._options import peer_installed
+from benchmarks._processes import server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks._options import Options
+    from benchmarks._wire import Era
+
+# label -> (command, era)
+OURS: dict[str, tuple[list[str], Era]] = {
+    "ours, modern": (server_command("ours"), "modern"),
+    "ours, legacy": (server_command("ours"), "legacy"),
+}
+PEER: dict[str, tuple[list[str], Era]] = {
+    "official, modern": (server_command("official"), "modern"),
+    "official, legacy": (server_command("official"), "legacy"),
+    "official on Trio, modern": (server_command("official", "trio"), "modern"),
+    "official on Trio, legacy": (server_command("official", "trio"), "legacy"),
+}
+BARE: dict[str, tuple[list[str], Era]] = {"bare Trio loop": (server_command("bare"), "modern")}
+CEILING = "load generator against cat"
+
+COMPARISONS = [
+    Comparison("ours, modern", "official, modern", Target(">=", 4)),
+    Comparison("ours, legacy", "official, legacy", Target(">=", 4)),
+    Comparison("ours, modern", "official on Trio, modern", Target(">=", 4)),
+    Comparison("ours, legacy", "official on Trio, legacy", Target(">=", 4)),
+    Comparison("ours, modern", "bare Trio loop"),
+    Comparison("bare Trio loop", CEILING),
+]
+
+
+def run(options: Options) -> Iterator[Group]:
+    """One group sequentially and one with 64 calls in flight."""
+    chosen = {**OURS, **(PEER if peer_installed() else {}), **BARE}
+    with ExitStack() as stack:
+        loads: dict[str, Load | Ceiling] = {}
+        for label, (command, era) in chosen.items():
+            loads[label] = Load(command, era)
+            stack.callback(loads[label].close)
+        loads[CEILING] = Ceiling()
+        stack.callback(loads[CEILING].close)
+        for in_flight, case in ((1, "sequential"), (64, "64 in flight")):
+            options.progress(f"stdio, {case}")
+            samples = interleave(
+                {label: partial(load.throughput, in_flight, options.seconds) for label, load in loads.items()},
+                options.rounds,
+                options.progress,
+            )
+            comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
+            yield Group("stdio", f"add(a, b), {case}", "calls/s", samples, comparisons)

@@ -1,0 +1,1 @@
+"""Stdio server programs under test, one per contender; each serves the same three tools."""
