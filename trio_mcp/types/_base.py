@@ -1,0 +1,219 @@
+"""What every wire model shares: names, unknown fields, revisions, and the way to and from JSON data.
+
+One model per construct carries the fields of all revisions. Where a field or a class does not exist in all of them,
+its declaration says so, in words that tests compare with the published schemas::
+
+    class Tool(WireModel):
+        name: str                                            # in every revision, required
+        description: str | None = None                       # in every revision, optional
+        title: str | None = since("2025-06-18")
+        execution: ToolExecution | None = only("2025-11-25")
+
+    class Task(WireModel, only="2025-11-25"): ...
+"""
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic.fields import FieldInfo
+
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["Number", "Span", "WireModel", "always", "class_span", "field_span", "only", "since", "until"]
+
+# JSON numbers keep their kind: 50 stays an int and 0.5 a float. Strict, because a boolean is not a number.
+Number = Annotated[int, Strict()] | Annotated[float, Strict()]
+
+_SPAN_KEY = "revisions"
+
+# Per field: name, wire name, how its value goes to the wire, what becomes of a None in it
+_Plan = tuple[tuple[str, str, int, int], ...]
+
+
+class Span(NamedTuple):
+    """The revisions in which a field or a class exists, and those in which the field must be present."""
+
+    revisions: tuple[str, ...] = REVISIONS
+    required: tuple[str, ...] = ()
+
+
+def _between(first: str | None, last: str | None) -> tuple[str, ...]:
+    start = 0 if first is None else REVISIONS.index(first)
+    stop = len(REVISIONS) if last is None else REVISIONS.index(last) + 1
+    return REVISIONS[start:stop]
+
+
+def _field(
+    revisions: tuple[str, ...],
+    required: bool | str = False,
+    *,
+    optional_in: tuple[str, ...] = (),
+    null: bool = False,
+    models: bool = False,
+) -> Any:
+    first = revisions[0] if required is True else required
+    needed = tuple(r for r in revisions if first and r >= first and r not in optional_in)
+    extra: dict[str, Any] = {_SPAN_KEY: {"in": revisions, "required": needed, "null": null, "models": models}}
+    return Field(default=None, json_schema_extra=extra)
+
+
+def always(
+    *, required: bool | str = False, optional_in: tuple[str, ...] = (), null: bool = False, models: bool = False
+) -> Any:
+    """Declare a field of every revision that needs more words than a plain default.
+
+    Args:
+        required: True, or the first revision in which the field must be present.
+        optional_in: Revisions in which it need not be, all the same.
+        null: An explicit null means something else than an absent field, so ``to_wire`` keeps it.
+        models: Typed as plain data, but callers may put models into it.
+    """
+    return _field(REVISIONS, required, optional_in=optional_in, null=null, models=models)
+
+
+def since(first: str, *, required: bool | str = False, null: bool = False, models: bool = False) -> Any:
+    """Declare a field that came with the revision ``first``; the arguments are those of :func:`always`."""
+    return _field(_between(first, None), required, null=null, models=models)
+
+
+def until(last: str, *, required: bool | str = False) -> Any:
+    """Declare a field that went away after the revision ``last``."""
+    return _field(_between(None, last), required)
+
+
+def only(revision: str, *, required: bool | str = False) -> Any:
+    """Declare a field that exists in a single revision."""
+    return _field((revision,), required)
+
+
+# Python names that are not the snake_case of their wire names
+_IRREGULAR = {"meta": "_meta", "schema_": "$schema"}
+
+
+def _wire_name(name: str) -> str:
+    head, *rest = name.split("_")
+    return _IRREGULAR.get(name) or (head + "".join([word.capitalize() for word in rest]) if rest else head)
+
+
+class WireModel(BaseModel):
+    """Base of everything that travels: snake_case in Python, the schema's names on the wire.
+
+    The constructor takes either form of a name, :meth:`from_wire` only the schema's. Fields nobody here knows survive a
+    round trip, nulls among them included. Values are not copied: a model and its wire form share nested plain
+    data (only ``_meta`` is copied, because sessions add to it), so treat both as read-only.
+    """
+
+    # Building validators costs far more than declaring them, and no program uses every model.
+    model_config = ConfigDict(
+        alias_generator=_wire_name,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="allow",
+        defer_build=True,
+    )
+
+    _span: ClassVar[Span] = Span()
+    _plan: ClassVar[_Plan | None] = None
+
+    def __init_subclass__(
+        cls, *, since: str | None = None, until: str | None = None, only: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._span = Span(_between(only or since, only or until))
+        cls._plan = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the plain JSON data of this model: the schema's names, and no entry for an optional field that is None.
+
+        A null is kept where it has a meaning of its own: in required fields, in those declared with ``null=True``
+        that were set explicitly, and in unknown fields.
+        """
+        wire: dict[str, Any] = {}
+        values = self.__dict__
+        for name, alias, mode, null in self._plan or _make_plan(type(self)):
+            value = values.get(name)
+            if value is None:
+                if null == _KEEP or (null == _KEEP_IF_SET and name in self.__pydantic_fields_set__):
+                    wire[alias] = None
+            elif mode == _PLAIN:
+                wire[alias] = value
+            else:
+                wire[alias] = _plain(value)
+        extra = self.__pydantic_extra__
+        if extra:
+            for key, value in extra.items():
+                wire[key] = _plain(value)
+        return wire
+
+    @classmethod
+    def from_wire(cls, data: Any) -> Self:
+        """Validate plain JSON data.
+
+        Raises:
+            pydantic.ValidationError: The data does not have the shape of this construct.
+        """
+        return cls.model_validate(data, by_alias=True, by_name=False)
+
+
+# How a value goes to the wire, and what becomes of a None in it
+_PLAIN, _NESTED = range(2)
+_DROP, _KEEP, _KEEP_IF_SET = range(3)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, WireModel):
+        return value.to_wire()
+    kind = type(value)
+    if kind is list:
+        return [_plain(item) for item in value]
+    if kind is dict:
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _make_plan(cls: type[WireModel]) -> _Plan:
+    if not cls.__pydantic_fields_complete__:
+        cls.model_rebuild()
+    name_of: Any = cls.model_config["alias_generator"]
+    cls._plan = tuple((name, name_of(name), *_modes(name, field)) for name, field in cls.model_fields.items())
+    return cls._plan
+
+
+def _modes(name: str, field: FieldInfo) -> tuple[int, int]:
+    data = _span_data(field)
+    # `_meta` is copied, because sessions add keys to it.
+    nested = name == "meta" or data.get("models") or _may_hold_models(field.annotation)
+    return _NESTED if nested else _PLAIN, _KEEP if field.is_required() else _KEEP_IF_SET if data.get("null") else _DROP
+
+
+def _may_hold_models(annotation: Any) -> bool:
+    """Tell whether values of this annotation may be, or contain, wire models."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return issubclass(annotation, BaseModel)
+    return any(_may_hold_models(part) for part in typing.get_args(annotation))
+
+
+def _span_data(field: FieldInfo) -> Mapping[str, Any]:
+    extra = field.json_schema_extra
+    data = extra.get(_SPAN_KEY) if isinstance(extra, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def class_span(model: type[WireModel]) -> tuple[str, ...]:
+    """Return the revisions that know the construct ``model`` stands for."""
+    return model._span.revisions
+
+
+def field_span(model: type[WireModel], name: str) -> Span:
+    """Return the revisions in which ``model`` has the field ``name``, and those in which it must be present."""
+    field = model.model_fields[name]
+    data = _span_data(field)
+    if data:
+        return Span(data["in"], data["required"])
+    # A constant such as `type: Literal["text"] = "text"` has a default for convenience; on the wire it must be there.
+    constant = field.default is not None and typing.get_origin(field.annotation) is typing.Literal
+    return Span(REVISIONS, REVISIONS if constant or field.is_required() else ())

@@ -1,0 +1,43 @@
+"""Log messages from server to client, at the levels of syslog (RFC 5424, section 6.2.1)."""
+
+from typing import Any, Literal
+
+from trio_mcp.types.messages import NotificationMessage, NotificationParams, RequestMessage, RequestParams
+
+__all__ = [
+    "LoggingLevel",
+    "LoggingMessageNotification",
+    "LoggingMessageNotificationParams",
+    "SetLevelRequest",
+    "SetLevelRequestParams",
+]
+
+LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+class SetLevelRequestParams(RequestParams, until="2025-11-25"):
+    """The least severe level to send."""
+
+    level: LoggingLevel
+
+
+class SetLevelRequest(RequestMessage, until="2025-11-25"):
+    """Sets the least severe level to send; in the modern era each request says so in ``_meta``."""
+
+    method: Literal["logging/setLevel"] = "logging/setLevel"
+    params: SetLevelRequestParams
+
+
+class LoggingMessageNotificationParams(NotificationParams):
+    """A log entry: any JSON value."""
+
+    level: LoggingLevel
+    logger: str | None = None
+    data: Any
+
+
+class LoggingMessageNotification(NotificationMessage):
+    """Passes a log entry to the client."""
+
+    method: Literal["notifications/message"] = "notifications/message"
+    params: LoggingMessageNotificationParams

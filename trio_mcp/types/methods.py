@@ -1,0 +1,420 @@
+"""The method table: who may send what, in which revision, and what it carries.
+
+It is data; whoever asks "is this allowed here?" looks it up instead of testing names. Models are named, and their
+classes resolved on first use, so that this module costs no model and no pydantic.
+"""
+
+import functools
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:
+    from trio_mcp.types._base import WireModel
+
+__all__ = ["MethodSpec", "Sender", "method_spec", "methods_of"]
+
+Sender = Literal["client", "server"]
+"""Which end sends a message."""
+
+_CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
+_SERVER: Final[frozenset[Sender]] = frozenset({"server"})
+_EITHER: Final[frozenset[Sender]] = frozenset({"client", "server"})
+_NOBODY: Final[frozenset[Sender]] = frozenset()
+
+
+class MethodSpec(NamedTuple):
+    """What the protocol says about a method in one revision.
+
+    Attributes:
+        method: Its name on the wire.
+        senders: Which ends may send it; none if it is ``embedded``.
+        message_ref: The construct of the whole message, as ``"module:Class"`` below ``trio_mcp.types``.
+        params_ref: The construct of its parameters; several where ``|`` joins them.
+        result_refs: The constructs its result can be; empty for a notification.
+        params_required: A message without params is malformed.
+        embedded: Not a message in this revision, but an entry of an InputRequiredResult, answered in the next request.
+        name_header: The parameter that the ``Mcp-Name`` HTTP header repeats, if any
+            (2026-07-28 basic/transports/streamable-http, "Standard Request Headers").
+        cacheable: Its result says for how long it may be kept.
+        may_ask_for_input: Its result may be an InputRequiredResult.
+        server_capability: What the server must have declared for this message to be in order, as a dotted wire path
+            such as ``"resources.subscribe"``.
+        client_capability: What the client must have declared. Where either end may send a request, each
+            capability counts for the end that receives it.
+    """
+
+    method: str
+    senders: frozenset[Sender]
+    message_ref: str
+    params_ref: str
+    result_refs: tuple[str, ...] = ()
+    params_required: bool = True
+    embedded: bool = False
+    name_header: str | None = None
+    cacheable: bool = False
+    may_ask_for_input: bool = False
+    server_capability: str | None = None
+    client_capability: str | None = None
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the message wants an answer."""
+        return bool(self.result_refs)
+
+    @property
+    def message(self) -> "type[WireModel]":
+        """The model of the whole message."""
+        return _resolve(self.message_ref)
+
+    @property
+    def params_models(self) -> "tuple[type[WireModel], ...]":
+        """The models that its parameters can have; more than one only for ``elicitation/create``."""
+        return tuple(map(_resolve, self.params_ref.split("|")))
+
+    @property
+    def params(self) -> "type[WireModel]":
+        """The model of its parameters; for ``elicitation/create`` that of a form, see :meth:`params_models`."""
+        return self.params_models[0]
+
+    @property
+    def results(self) -> "tuple[type[WireModel], ...]":
+        """The models that its result can have, the ordinary one first; empty for a notification."""
+        return tuple(map(_resolve, self.result_refs))
+
+
+@functools.cache
+def _resolve(reference: str) -> "type[WireModel]":
+    module, _, name = reference.partition(":")
+    return cast("type[WireModel]", getattr(importlib.import_module(f"trio_mcp.types.{module}"), name))
+
+
+# Modules and classes that several rows name
+_ASKS: Final = "input_required:InputRequiredResult"
+_AS_TASK: Final = "tasks:CreateTaskResult"
+_EMPTY: Final = "messages:Result"
+_META_ONLY: Final = "messages:RequestParams"
+_PAGE: Final = "messages:PaginatedRequestParams"
+_BARE: Final = "messages:NotificationParams"
+
+# The revisions by what they changed in this table
+_FIRST, _COMPLETIONS, _ELICITATION, _TASKS, _MODERN = REVISIONS
+
+
+class _Row(NamedTuple):
+    first: str
+    last: str
+    spec: MethodSpec
+
+
+def _request(first: str, last: str, method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+    """Make the row of a request; ``models`` names message, params and results, in the module of the first."""
+    message, params, *results = _qualified(models)
+    return _Row(first, last, MethodSpec(method, senders, message, params, tuple(results), **more))
+
+
+def _notice(first: str, last: str, method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+    """Make the row of a notification; ``models`` names message and params."""
+    message, params = _qualified(models)
+    return _Row(first, last, MethodSpec(method, senders, message, params, **more))
+
+
+def _qualified(models: str) -> list[str]:
+    names = models.split()
+    module = names[0].partition(":")[0]
+    return [name if ":" in name else f"{module}:{name}" for name in names]
+
+
+def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
+    """Make the rows of a paginated list: the modern era needs params, for ``_meta``, and lets the result be kept."""
+    legacy = _request(_FIRST, _TASKS, method, _CLIENT, models, server_capability=capability, params_required=False)
+    modern = legacy.spec._replace(params_required=True, cacheable=True)
+    return legacy, _Row(_MODERN, _MODERN, modern)
+
+
+def _bare(last: str, method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
+    """Make the row of a notification that says all by its name."""
+    return _notice(_FIRST, last, method, senders, f"{message} {_BARE}", params_required=False, **more)
+
+
+_READ: Final = "resources:ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
+_GET_PROMPT: Final = "prompts:GetPromptRequest GetPromptRequestParams GetPromptResult"
+_CALL: Final = "tools:CallToolRequest CallToolRequestParams CallToolResult"
+_COMPLETE: Final = "completion:CompleteRequest CompleteRequestParams CompleteResult"
+_SUBSCRIBE: Final = f"resource_subscriptions:SubscribeRequest SubscribeRequestParams {_EMPTY}"
+_UNSUBSCRIBE: Final = f"resource_subscriptions:UnsubscribeRequest UnsubscribeRequestParams {_EMPTY}"
+_LISTEN: Final = "subscriptions:SubscriptionsListenRequest SubscriptionsListenRequestParams SubscriptionsListenResult"
+_SAMPLE: Final = "sampling:CreateMessageRequest CreateMessageRequestParams CreateMessageResult"
+_ROOTS: Final = "roots:ListRootsRequest ListRootsRequestParams ListRootsResult"
+_FORM: Final = "elicitation:ElicitRequest ElicitRequestFormParams ElicitResult"
+_FORM_OR_URL: Final = (
+    "elicitation:ElicitRequest elicitation:ElicitRequestFormParams|elicitation:ElicitRequestURLParams ElicitResult"
+)
+
+_ROWS: Final[tuple[_Row, ...]] = (
+    # Getting to know each other
+    _request(
+        _FIRST,
+        _TASKS,
+        "initialize",
+        _CLIENT,
+        "handshake:InitializeRequest InitializeRequestParams InitializeResult",
+    ),
+    _bare(_TASKS, "notifications/initialized", _CLIENT, "handshake:InitializedNotification"),
+    _request(_FIRST, _TASKS, "ping", _EITHER, f"handshake:PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
+    _request(
+        _MODERN,
+        _MODERN,
+        "server/discover",
+        _CLIENT,
+        f"discovery:DiscoverRequest {_META_ONLY} DiscoverResult",
+        cacheable=True,
+    ),
+    # Resources
+    *_list("resources/list", f"resources:ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
+    *_list(
+        "resources/templates/list",
+        f"resources:ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
+        "resources",
+    ),
+    _request(_FIRST, _TASKS, "resources/read", _CLIENT, _READ, server_capability="resources"),
+    _request(
+        _MODERN,
+        _MODERN,
+        "resources/read",
+        _CLIENT,
+        f"{_READ} {_ASKS}",
+        name_header="uri",
+        cacheable=True,
+        may_ask_for_input=True,
+        server_capability="resources",
+    ),
+    _request(_FIRST, _TASKS, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
+    _request(_FIRST, _TASKS, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
+    _bare(
+        _MODERN,
+        "notifications/resources/list_changed",
+        _SERVER,
+        "resources:ResourceListChangedNotification",
+        server_capability="resources.listChanged",
+    ),
+    _notice(
+        _FIRST,
+        _MODERN,
+        "notifications/resources/updated",
+        _SERVER,
+        "resources:ResourceUpdatedNotification ResourceUpdatedNotificationParams",
+        server_capability="resources.subscribe",
+    ),
+    # Prompts
+    *_list("prompts/list", f"prompts:ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
+    _request(_FIRST, _TASKS, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
+    _request(
+        _MODERN,
+        _MODERN,
+        "prompts/get",
+        _CLIENT,
+        f"{_GET_PROMPT} {_ASKS}",
+        name_header="name",
+        may_ask_for_input=True,
+        server_capability="prompts",
+    ),
+    _bare(
+        _MODERN,
+        "notifications/prompts/list_changed",
+        _SERVER,
+        "prompts:PromptListChangedNotification",
+        server_capability="prompts.listChanged",
+    ),
+    # Tools
+    *_list("tools/list", f"tools:ListToolsRequest {_PAGE} ListToolsResult", "tools"),
+    _request(_FIRST, _ELICITATION, "tools/call", _CLIENT, _CALL, server_capability="tools"),
+    _request(_TASKS, _TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
+    _request(
+        _MODERN,
+        _MODERN,
+        "tools/call",
+        _CLIENT,
+        f"{_CALL} {_ASKS}",
+        name_header="name",
+        may_ask_for_input=True,
+        server_capability="tools",
+    ),
+    _bare(
+        _MODERN,
+        "notifications/tools/list_changed",
+        _SERVER,
+        "tools:ToolListChangedNotification",
+        server_capability="tools.listChanged",
+    ),
+    # Completion: 2024-11-05 has it without a capability.
+    _request(_FIRST, _FIRST, "completion/complete", _CLIENT, _COMPLETE),
+    _request(_COMPLETIONS, _MODERN, "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
+    # Log messages
+    _request(
+        _FIRST,
+        _TASKS,
+        "logging/setLevel",
+        _CLIENT,
+        f"logging:SetLevelRequest SetLevelRequestParams {_EMPTY}",
+        server_capability="logging",
+    ),
+    _notice(
+        _FIRST,
+        _MODERN,
+        "notifications/message",
+        _SERVER,
+        "logging:LoggingMessageNotification LoggingMessageNotificationParams",
+        server_capability="logging",
+    ),
+    # What a server asks of a client: nobody's message in the modern era, hence without senders
+    _request(_FIRST, _ELICITATION, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
+    _request(_TASKS, _TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
+    _request(_MODERN, _MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
+    _request(_FIRST, _TASKS, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
+    _request(
+        _MODERN,
+        _MODERN,
+        "roots/list",
+        _NOBODY,
+        _ROOTS,
+        params_required=False,
+        embedded=True,
+        client_capability="roots",
+    ),
+    _bare(
+        _TASKS,
+        "notifications/roots/list_changed",
+        _CLIENT,
+        "roots:RootsListChangedNotification",
+        client_capability="roots.listChanged",
+    ),
+    _request(_ELICITATION, _ELICITATION, "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
+    _request(
+        _TASKS,
+        _TASKS,
+        "elicitation/create",
+        _SERVER,
+        f"{_FORM_OR_URL} {_AS_TASK}",
+        client_capability="elicitation",
+    ),
+    _request(
+        _MODERN,
+        _MODERN,
+        "elicitation/create",
+        _NOBODY,
+        _FORM_OR_URL,
+        embedded=True,
+        client_capability="elicitation",
+    ),
+    _notice(
+        _TASKS,
+        _TASKS,
+        "notifications/elicitation/complete",
+        _SERVER,
+        "elicitation:ElicitationCompleteNotification ElicitationCompleteNotificationParams",
+        client_capability="elicitation.url",
+    ),
+    # About other messages
+    _notice(
+        _FIRST,
+        _MODERN,
+        "notifications/cancelled",
+        _EITHER,
+        "cancellation:CancelledNotification CancelledNotificationParams",
+    ),
+    _notice(
+        _FIRST,
+        _TASKS,
+        "notifications/progress",
+        _EITHER,
+        "progress:ProgressNotification ProgressNotificationParams",
+    ),
+    # A modern client has no requests to report on.
+    _notice(
+        _MODERN,
+        _MODERN,
+        "notifications/progress",
+        _SERVER,
+        "progress:ProgressNotification ProgressNotificationParams",
+    ),
+    # Streams of notifications
+    _request(_MODERN, _MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
+    _notice(
+        _MODERN,
+        _MODERN,
+        "notifications/subscriptions/acknowledged",
+        _SERVER,
+        "subscriptions:SubscriptionsAcknowledgedNotification SubscriptionsAcknowledgedNotificationParams",
+    ),
+)
+
+_TASK_ROWS: Final[tuple[_Row, ...]] = (
+    _request(
+        _TASKS,
+        _TASKS,
+        "tasks/get",
+        _EITHER,
+        "tasks:GetTaskRequest TaskRequestParams GetTaskResult",
+        server_capability="tasks",
+        client_capability="tasks",
+    ),
+    _request(
+        _TASKS,
+        _TASKS,
+        "tasks/result",
+        _EITHER,
+        "tasks:GetTaskPayloadRequest TaskRequestParams GetTaskPayloadResult",
+        server_capability="tasks",
+        client_capability="tasks",
+    ),
+    _request(
+        _TASKS,
+        _TASKS,
+        "tasks/cancel",
+        _EITHER,
+        "tasks:CancelTaskRequest TaskRequestParams CancelTaskResult",
+        server_capability="tasks.cancel",
+        client_capability="tasks.cancel",
+    ),
+    _request(
+        _TASKS,
+        _TASKS,
+        "tasks/list",
+        _EITHER,
+        f"tasks:ListTasksRequest {_PAGE} ListTasksResult",
+        params_required=False,
+        server_capability="tasks.list",
+        client_capability="tasks.list",
+    ),
+    _notice(
+        _TASKS,
+        _TASKS,
+        "notifications/tasks/status",
+        _EITHER,
+        "tasks:TaskStatusNotification TaskStatusNotificationParams",
+    ),
+)
+
+_TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
+    revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if row.first <= revision <= row.last}
+    for revision in REVISIONS
+}
+
+
+def method_spec(revision: str, method: str) -> MethodSpec | None:
+    """Return what ``revision`` says about ``method``, or None if it has no such method or is no known revision."""
+    methods = _TABLE.get(revision)
+    return methods.get(method) if methods is not None else None
+
+
+def methods_of(revision: str) -> Mapping[str, MethodSpec]:
+    """Return the methods of a revision by name.
+
+    Raises:
+        KeyError: The revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
+    """
+    return MappingProxyType(_TABLE[revision])

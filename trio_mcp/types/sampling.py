@@ -1,0 +1,89 @@
+"""Sampling: a server asks the client's language model."""
+
+from typing import Any, Literal
+
+from trio_mcp.types._base import Number, WireModel, only, since, until
+from trio_mcp.types.common import Role
+from trio_mcp.types.content import SamplingMessageContentBlock
+from trio_mcp.types.messages import EmbeddableRequestMessage
+from trio_mcp.types.task_support import TaskMetadata
+from trio_mcp.types.tools import Tool
+
+__all__ = [
+    "CreateMessageRequest",
+    "CreateMessageRequestParams",
+    "CreateMessageResult",
+    "IncludeContext",
+    "ModelHint",
+    "ModelPreferences",
+    "SamplingMessage",
+    "ToolChoice",
+]
+
+IncludeContext = Literal["none", "thisServer", "allServers"]
+
+
+class SamplingMessage(WireModel):
+    """A message to or from the model: one block of content or, since 2025-11-25, a list of blocks."""
+
+    role: Role
+    content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
+    meta: dict[str, Any] | None = since("2025-11-25")
+
+    @property
+    def content_as_list(self) -> list[SamplingMessageContentBlock]:
+        """The content as a list, also when it is a single block."""
+        return self.content if isinstance(self.content, list) else [self.content]
+
+
+class ModelHint(WireModel):
+    """A model the server would like: any part of its name."""
+
+    name: str | None = None
+
+
+class ModelPreferences(WireModel):
+    """What matters to the server in the choice of a model; priorities go from 0 to 1."""
+
+    hints: list[ModelHint] | None = None
+    cost_priority: Number | None = None
+    speed_priority: Number | None = None
+    intelligence_priority: Number | None = None
+
+
+class ToolChoice(WireModel, since="2025-11-25"):
+    """Whether the model may, must or must not use tools."""
+
+    mode: Literal["auto", "required", "none"] | None = None
+
+
+class CreateMessageRequestParams(WireModel):
+    """What to ask the model."""
+
+    messages: list[SamplingMessage]
+    max_tokens: int
+    model_preferences: ModelPreferences | None = None
+    system_prompt: str | None = None
+    include_context: IncludeContext | None = None
+    temperature: Number | None = None
+    stop_sequences: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    tools: list[Tool] | None = since("2025-11-25")
+    tool_choice: ToolChoice | None = since("2025-11-25")
+    task: TaskMetadata | None = only("2025-11-25")
+    meta: dict[str, Any] | None = until("2025-11-25")
+
+
+class CreateMessageRequest(EmbeddableRequestMessage):
+    """Asks the client to ask its model."""
+
+    method: Literal["sampling/createMessage"] = "sampling/createMessage"
+    params: CreateMessageRequestParams
+
+
+class CreateMessageResult(SamplingMessage):
+    """What the model said; known stop reasons are "endTurn", "stopSequence", "maxTokens" and "toolUse"."""
+
+    model: str
+    stop_reason: str | None = None
+    meta: dict[str, Any] | None = None
