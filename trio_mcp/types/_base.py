@@ -127,7 +127,7 @@ class WireModel(BaseModel):
         cls._plan = None
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the plain JSON data of this model: the schema's names, and no entry for an optional field that is None.
+        """Return the plain JSON data: the schema's names, and no entry for an optional field that is None.
 
         A null is kept where it has a meaning of its own: in required fields, in those declared with ``null=True``
         that were set explicitly, and in unknown fields.

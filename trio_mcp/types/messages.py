@@ -73,7 +73,7 @@ class RequestMessage(Request):
 
 
 class EmbeddableRequestMessage(Request):
-    """A request of the server: a message of its own in the legacy era, an entry of InputRequiredResult in the modern."""
+    """A request of the server: a message in the legacy era, an entry of InputRequiredResult in the modern."""
 
     jsonrpc: Literal["2.0"] | None = only("2025-11-25", required=True)
     id: RequestId | None = only("2025-11-25", required=True)
@@ -116,7 +116,7 @@ class PaginatedResult(Result):
 
 
 class CacheableResult(Result, since="2026-07-28"):
-    """A result that says for how long (milliseconds) and by whom it may be kept (2026-07-28 server/utilities/caching)."""
+    """A result that says for how many milliseconds and by whom it may be kept (2026-07-28 server/utilities/caching)."""
 
     ttl_ms: int | None = since("2026-07-28", required=True)
     cache_scope: CacheScope | None = since("2026-07-28", required=True)

@@ -1,4 +1,4 @@
-"""Subscriptions to single resources, as the legacy era has them; subscriptions/listen took their place in 2026-07-28."""
+"""Subscriptions to single resources: the legacy era's way; 2026-07-28 has subscriptions/listen instead."""
 
 from typing import Literal
 
