@@ -1,0 +1,173 @@
+"""Every exception that trio_mcp raises, in one tree under `TrioMcpError`.
+
+The three error paths:
+
+* the answer to one request was an error: `McpError`, with the peer's ``code``, ``message`` and ``data``;
+* the link failed: `TransportError` and its kin, raised by every call that was waiting on it;
+* a message that belongs to no request was broken: reported to the session's ``on_error`` as a `RemoteProtocolError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "CapabilityError",
+    "LocalProtocolError",
+    "McpError",
+    "MessageTooLarge",
+    "NegotiationError",
+    "ProcessExited",
+    "RemoteProtocolError",
+    "RequestTimeout",
+    "SessionClosed",
+    "ToolError",
+    "TransportError",
+    "TrioMcpError",
+]
+
+
+class TrioMcpError(Exception):
+    """The base of everything that this library raises on its own account."""
+
+
+class McpError(TrioMcpError):
+    """The peer answered one request with a JSON-RPC error, or a handler wants its request answered with one.
+
+    Attributes:
+        code: The JSON-RPC error code, for example -32602 (see `trio_mcp.types.error_codes`).
+        message: The peer's short description.
+        data: Whatever else the peer sent along, or None.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} (error {self.code})"
+
+
+class ToolError(TrioMcpError):
+    """Raise it in a tool: the text reaches the client as a result with ``isError``, so that the model can react to it."""
+
+
+class RequestTimeout(TrioMcpError, TimeoutError):
+    """No answer came in time; the peer has been told that the request is cancelled.
+
+    Attributes:
+        method: The method of the request.
+        seconds: The limit that ran out, in seconds.
+        limit: Which limit it was: ``"timeout"`` or ``"total_timeout"``.
+    """
+
+    def __init__(self, method: str, seconds: float, limit: str = "timeout") -> None:
+        super().__init__(method, seconds, limit)
+        self.method = method
+        self.seconds = seconds
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"no answer to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
+
+
+class TransportError(TrioMcpError):
+    """The link to the peer failed; every call that was in flight settles with this."""
+
+
+class SessionClosed(TransportError):
+    """The session is closed, or was closed while the call was waiting for its answer."""
+
+
+class ProcessExited(TransportError):
+    """The server process ended while it was still needed.
+
+    Attributes:
+        returncode: The exit status; negative for the signal that killed it; None when it could not be learned.
+        stderr_tail: The last lines that it wrote to standard error, if they were captured.
+    """
+
+    def __init__(self, command: str, returncode: int | None, stderr_tail: str = "") -> None:
+        super().__init__(command, returncode, stderr_tail)
+        self.command = command
+        self.returncode = returncode
+        self.stderr_tail = stderr_tail
+
+    def __str__(self) -> str:
+        if self.returncode is None:
+            status = "closed its standard output"
+        elif self.returncode < 0:
+            status = f"was killed by signal {-self.returncode}"
+        else:
+            status = f"exited with status {self.returncode}"
+        tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
+        return f"the server process {self.command!r} {status}{tail}"
+
+
+class LocalProtocolError(TrioMcpError):
+    """This side was asked for something that the protocol does not allow now; nothing was sent."""
+
+
+class CapabilityError(LocalProtocolError):
+    """A method was used whose capability the other side (or this one) has not declared; nothing was sent.
+
+    Attributes:
+        method: The method that needs it.
+        capability: The capability's dotted path, for example ``"resources.subscribe"``.
+        side: Who would have to declare it: ``"server"`` or ``"client"``.
+    """
+
+    def __init__(self, method: str, capability: str, side: str) -> None:
+        super().__init__(method, capability, side)
+        self.method = method
+        self.capability = capability
+        self.side = side
+
+    def __str__(self) -> str:
+        return f"{self.method!r} needs the {self.side} capability {self.capability!r}, which the {self.side} has not declared"
+
+
+class RemoteProtocolError(TrioMcpError):
+    """The peer sent something that the protocol does not allow.
+
+    Attributes:
+        code: The JSON-RPC error code that names the fault best.
+    """
+
+    def __init__(self, message: str, code: int = -32600) -> None:
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class MessageTooLarge(RemoteProtocolError):
+    """A message was longer than the limit; it was skipped, and what follows it is read as usual.
+
+    Attributes:
+        limit: The limit, in bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
+        self.limit = limit
+
+
+class NegotiationError(TrioMcpError):
+    """The two sides share no protocol revision.
+
+    Attributes:
+        supported: What the other side said it supports.
+    """
+
+    def __init__(self, message: str, supported: tuple[str, ...] = ()) -> None:
+        super().__init__(message, supported)
+        self.message = message
+        self.supported = supported
+
+    def __str__(self) -> str:
+        return self.message

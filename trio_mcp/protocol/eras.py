@@ -1,0 +1,132 @@
+"""The two eras as strategies behind one face: what a request and a result carry besides their content.
+
+Legacy (2025-11-25 and earlier): one handshake, then nothing. Modern (2026-07-28 and later): every request names its
+revision, the client and the client's capabilities in ``_meta``; every result says its type and who the server is
+(`basic/index`, sections General fields and ResultType).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import attrs
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.types import meta
+from trio_mcp.types.versions import Era, era_of
+
+__all__ = ["ClientEra", "LegacyEra", "ModernClientEra", "ModernServerEra", "ServerEra"]
+
+RESULT_TYPES = frozenset({"complete", "input_required"})
+"""The result types of the core protocol; extensions may add their own."""
+
+
+class ClientEra(Protocol):
+    """How a client's requests go out and how results are read."""
+
+    @property
+    def revision(self) -> str: ...
+
+    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The parameters as they go out; the argument is not changed."""
+        ...
+
+    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it came in, refused where it is of a type that this client does not know.
+
+        Raises:
+            RemoteProtocolError: The ``resultType`` is unknown.
+        """
+        ...
+
+
+class ServerEra(Protocol):
+    """How a server's results go out."""
+
+    @property
+    def revision(self) -> str: ...
+
+    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it goes out; the argument is not changed."""
+        ...
+
+
+@attrs.frozen
+class LegacyEra:
+    """Nothing is added on either side: the handshake has said it all."""
+
+    revision: str
+
+    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
+        return params
+
+    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        return result
+
+    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        return result
+
+
+@attrs.frozen
+class ModernClientEra:
+    """Stamps every request with what a stateless server needs to know.
+
+    Attributes:
+        revision: The revision named in every request.
+        client_info: The client's `Implementation`, as plain data.
+        capabilities: The client's `ClientCapabilities`, as plain data.
+        log_level: The lowest level of log messages wanted; None for none at all.
+        result_types: The values of ``resultType`` that are understood.
+    """
+
+    revision: str
+    client_info: dict[str, Any]
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+    result_types: frozenset[str] = RESULT_TYPES
+
+    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
+        stamp: dict[str, Any] = {
+            meta.PROTOCOL_VERSION: self.revision,
+            meta.CLIENT_INFO: self.client_info,
+            meta.CLIENT_CAPABILITIES: self.capabilities,
+        }
+        if self.log_level is not None:
+            stamp[meta.LOG_LEVEL] = self.log_level
+        if not params:
+            return {"_meta": stamp}
+        if given := params.get("_meta"):
+            stamp = {**stamp, **given}
+        return {**params, "_meta": stamp}
+
+    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
+        kind = result.get("resultType", "complete")
+        if not isinstance(kind, str) or kind not in self.result_types:
+            raise RemoteProtocolError(f"the server answered with the unknown resultType {kind!r}")
+        return result
+
+
+@attrs.frozen
+class ModernServerEra:
+    """Says of every result what type it is and who made it.
+
+    Attributes:
+        revision: The revision that the request named.
+        server_info: The server's `Implementation`, as plain data.
+    """
+
+    revision: str
+    server_info: dict[str, Any]
+
+    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        given = result.get("_meta")
+        stamp = {meta.SERVER_INFO: self.server_info}
+        finished = {"resultType": "complete", **result}
+        finished["_meta"] = {**stamp, **given} if given else stamp
+        return finished
+
+
+def is_modern(revision: str) -> bool:
+    """Whether a revision this library speaks is of the modern era."""
+    return era_of(revision) is Era.MODERN

@@ -1,0 +1,466 @@
+"""The bookkeeping of one side of a link: every request in flight, in both directions, is changed here and nowhere else.
+
+Sans-IO: a session feeds it what arrives (`Peer.receive`) and asks it what to send; it answers with events and messages.
+Its promises, which a state machine test drives in every interleaving:
+
+* a request of ours settles exactly once: by its answer, its error, its cancellation, or the close;
+* nothing is sent for a request of the peer's after the peer has cancelled it;
+* ids never clash, and after the close nothing is left in flight.
+
+Life of a request of ours:   open -> (sent) -> settled | cancelled
+Life of a request of theirs: queued -> running -> answered | cancelled, then `finished` frees its place
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed
+from trio_mcp.protocol.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Incoming,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    is_request_id,
+)
+from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
+
+__all__ = [
+    "CancelRequested",
+    "Event",
+    "Fault",
+    "Incoming",
+    "IncomingRequest",
+    "NotificationReceived",
+    "OutgoingRequest",
+    "Peer",
+    "ProgressReceived",
+    "Reply",
+    "RequestStarted",
+    "Settled",
+]
+
+BATCH_REVISION = "2025-03-26"
+# Answered on the spot: a full house must neither fail a liveness check nor keep a handshake out.
+UNLIMITED_METHODS = frozenset({"ping", "initialize", "server/discover"})
+
+
+@attrs.define(eq=False)
+class OutgoingRequest:
+    """A request of ours in flight.
+
+    Attributes:
+        request: The envelope; its id doubles as the progress token.
+        wants_progress: Progress notifications for it become events.
+        sent: It has been handed to the link, so a cancellation must be told to the peer.
+        settled: Its outcome is known; set once.
+        waiter: Whatever the session needs to find the waiting call; untouched here.
+    """
+
+    request: Request
+    wants_progress: bool = False
+    sent: bool = False
+    settled: bool = False
+    waiter: Any = None
+
+
+@attrs.define(eq=False)
+class IncomingRequest:
+    """A request of the peer's in flight.
+
+    Attributes:
+        request: The envelope.
+        cancelled: The peer has cancelled it, or the session is closed: nothing may be sent for it any more.
+        answered: Its answer has been given.
+        metadata: What the transport told of it; untouched here.
+        context: Whatever the session needs to find the running handler; untouched here.
+    """
+
+    request: Request
+    metadata: Mapping[str, Any] | None = None
+    cancelled: bool = False
+    answered: bool = False
+    running: bool = False
+    batch: _BatchInProgress | None = None
+    context: Any = None
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still be sent for it."""
+        return not (self.cancelled or self.answered)
+
+
+@attrs.define(eq=False)
+class _BatchInProgress:
+    """The answers of one incoming batch, kept until the last is there (JSON-RPC 2.0, section 6)."""
+
+    waiting: int = 0
+    answers: list[Response | ErrorResponse] = attrs.Factory(list)
+
+    def close_one(self, answer: Response | ErrorResponse | None) -> Batch | None:
+        self.waiting -= 1
+        if answer is not None:
+            self.answers.append(answer)
+        return Batch(tuple(self.answers)) if not self.waiting and self.answers else None
+
+
+# --- what can happen ---------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class RequestStarted:
+    """Run the handler now, and call `Peer.finished` when its task has ended."""
+
+    incoming: IncomingRequest
+
+
+@attrs.frozen
+class NotificationReceived:
+    """A notification that the bookkeeping has no interest in."""
+
+    notification: Notification
+
+
+@attrs.frozen
+class Settled:
+    """A request of ours has its outcome: a result, the peer's error, or an exception that says why there is neither."""
+
+    outgoing: OutgoingRequest
+    outcome: dict[str, Any] | ErrorData | Exception
+
+
+@attrs.frozen
+class ProgressReceived:
+    """Progress on a request of ours that asked for it; the parameters are checked."""
+
+    outgoing: OutgoingRequest
+    params: dict[str, Any]
+
+
+@attrs.frozen
+class CancelRequested:
+    """The peer has cancelled a running request of its own: cancel the handler's scope."""
+
+    incoming: IncomingRequest
+    reason: str | None
+
+
+@attrs.frozen
+class Reply:
+    """Send this now."""
+
+    message: Message
+
+
+@attrs.frozen
+class Fault:
+    """Something arrived that belongs to no request, for the protocol-level ``on_error``."""
+
+    error: RemoteProtocolError
+
+
+Event: TypeAlias = RequestStarted | NotificationReceived | Settled | ProgressReceived | CancelRequested | Reply | Fault
+
+
+class Peer:
+    """Everything in flight on one link.
+
+    Args:
+        max_running: How many of the peer's requests run at once.
+        max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
+    """
+
+    def __init__(self, *, max_running: int = 128, max_queued: int = 1024) -> None:
+        self.revision: str | None = None
+        self.closed = False
+        self._deaf = False
+        self._max_running = max_running
+        self._max_queued = max_queued
+        self._next_id = 1
+        self._outgoing: dict[RequestId, OutgoingRequest] = {}
+        self._incoming: dict[RequestId, IncomingRequest] = {}
+        self._queue: deque[IncomingRequest] = deque()
+        self._running = 0
+
+    @property
+    def outgoing_count(self) -> int:
+        """How many requests of ours are unsettled."""
+        return len(self._outgoing)
+
+    @property
+    def incoming_count(self) -> int:
+        """How many of the peer's requests are running or queued, unanswered and not cancelled."""
+        return len(self._incoming)
+
+    @property
+    def running_count(self) -> int:
+        """How many handlers have been started and not yet been reported `finished`."""
+        return self._running
+
+    # --- our requests --------------------------------------------------------------------------------------------
+
+    def open_request(self, method: str, params: dict[str, Any] | None, *, wants_progress: bool = False) -> OutgoingRequest:
+        """Take an id for a request of ours and enter it.
+
+        With ``wants_progress`` the id also goes into ``params["_meta"]["progressToken"]``; the caller's dicts are
+        not changed.
+
+        Raises:
+            SessionClosed: The peer is closed.
+        """
+        if self._deaf:
+            raise SessionClosed(f"{method!r} was not sent: the session is closed")
+        request_id = self._next_id
+        self._next_id += 1
+        if wants_progress:
+            params = {**(params or {})}
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
+        outgoing = OutgoingRequest(Request(request_id, method, params), wants_progress)
+        self._outgoing[request_id] = outgoing
+        return outgoing
+
+    def cancel(self, outgoing: OutgoingRequest, reason: str | None = None) -> Notification | None:
+        """Give up a request of ours.
+
+        Returns:
+            The notice to send: None if it is settled already, was never sent, or must not be cancelled
+            (``initialize``: `basic/utilities/cancellation`).
+        """
+        if outgoing.settled:
+            return None
+        self._settle(outgoing)
+        if not outgoing.sent or outgoing.request.method == "initialize":
+            return None
+        params: dict[str, Any] = {"requestId": outgoing.request.id}
+        if reason is not None:
+            params["reason"] = reason
+        return Notification("notifications/cancelled", params)
+
+    def fail(self, request_id: RequestId, error: Exception) -> tuple[Event, ...]:
+        """The transport lost one request of ours."""
+        outgoing = self._outgoing.get(request_id)
+        if outgoing is None:
+            return ()
+        self._settle(outgoing)
+        return (Settled(outgoing, error),)
+
+    def _settle(self, outgoing: OutgoingRequest) -> None:
+        outgoing.settled = True
+        del self._outgoing[outgoing.request.id]
+
+    # --- the peer's requests -------------------------------------------------------------------------------------
+
+    def answer(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> Message | None:
+        """Give the answer to a request of the peer's.
+
+        Returns:
+            What to send: None if the peer has cancelled it meanwhile, or while other answers of its batch are missing.
+
+        Raises:
+            LocalProtocolError: It has been answered before.
+        """
+        if incoming.answered:
+            raise LocalProtocolError(f"request {incoming.request.id!r} ({incoming.request.method}) is already answered")
+        if incoming.cancelled:
+            return None
+        incoming.answered = True
+        del self._incoming[incoming.request.id]
+        request_id = incoming.request.id
+        message: Response | ErrorResponse
+        message = ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        return message if incoming.batch is None else incoming.batch.close_one(message)
+
+    def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
+        """The handler's task has ended; its place is free.
+
+        Returns:
+            The queued request that takes the place: run its handler now.
+        """
+        incoming.running = False
+        if incoming.request.method in UNLIMITED_METHODS:
+            return None
+        self._running -= 1
+        if self._queue and self._running < self._max_running:
+            return self._start(self._queue.popleft())
+        return None
+
+    def _start(self, incoming: IncomingRequest) -> IncomingRequest:
+        incoming.running = True
+        if incoming.request.method not in UNLIMITED_METHODS:
+            self._running += 1
+        return incoming
+
+    # --- what arrives --------------------------------------------------------------------------------------------
+
+    def receive(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> tuple[Event, ...]:
+        """Enter what arrived and say what follows from it. After the close nothing does."""
+        if self.closed:
+            return ()
+        kind = type(message)
+        if kind is Request:
+            return self._receive_request(message, metadata, None)  # type: ignore[arg-type]
+        if kind is Response:
+            return self._receive_answer(message.id, message.result)  # type: ignore[union-attr]
+        if kind is Notification:
+            return self._receive_notification(message)  # type: ignore[arg-type]
+        if kind is ErrorResponse:
+            return self._receive_answer(message.id, message.error)  # type: ignore[union-attr]
+        if kind is Malformed:
+            return self._receive_malformed(message)  # type: ignore[arg-type]
+        if kind is Batch:
+            return self._receive_batch(message, metadata)  # type: ignore[arg-type]
+        raise TypeError(f"expected a message, got {kind.__name__}")
+
+    def _receive_request(
+        self, request: Request, metadata: Mapping[str, Any] | None, batch: _BatchInProgress | None
+    ) -> tuple[Event, ...]:
+        if request.id in self._incoming:
+            error = ErrorData(INVALID_REQUEST, f"request id {request.id!r} is already in flight")
+            return self._refuse(request, error, batch)
+        incoming = IncomingRequest(request, metadata, batch=batch)
+        if request.method in UNLIMITED_METHODS or self._running < self._max_running:
+            self._incoming[request.id] = self._start(incoming)
+            return (RequestStarted(incoming),)
+        if len(self._queue) < self._max_queued:
+            self._incoming[request.id] = incoming
+            self._queue.append(incoming)
+            return ()
+        text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
+        return self._refuse(request, ErrorData(OVERLOADED, text), batch)
+
+    def _refuse(self, request: Request, error: ErrorData, batch: _BatchInProgress | None) -> tuple[Event, ...]:
+        answer: Message | None = ErrorResponse(request.id, error)
+        if batch is not None:
+            answer = batch.close_one(answer)  # type: ignore[arg-type]
+        return () if answer is None else (Reply(answer),)
+
+    def _receive_answer(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> tuple[Event, ...]:
+        outgoing = self._outgoing.get(request_id) if request_id is not None else None
+        if outgoing is not None:
+            self._settle(outgoing)
+            return (Settled(outgoing, outcome),)
+        if request_id is None:
+            text = outcome.message if isinstance(outcome, ErrorData) else "a result"
+            return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
+        if self._was_ours(request_id):
+            return ()  # late or duplicate: the request was settled before, most likely by a cancellation
+        return (Fault(RemoteProtocolError(f"an answer to request {request_id!r}, which was never made")),)
+
+    def _was_ours(self, request_id: RequestId) -> bool:
+        return type(request_id) is int and 0 < request_id < self._next_id
+
+    def _receive_notification(self, notification: Notification) -> tuple[Event, ...]:
+        if notification.method == "notifications/progress":
+            return self._receive_progress(notification.params or {})
+        if notification.method == "notifications/cancelled":
+            return self._receive_cancelled(notification.params or {})
+        return (NotificationReceived(notification),)
+
+    def _receive_progress(self, params: dict[str, Any]) -> tuple[Event, ...]:
+        token, progress = params.get("progressToken"), params.get("progress")
+        if not is_request_id(token) or type(progress) not in (int, float):
+            return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
+        outgoing = self._outgoing.get(token)  # type: ignore[arg-type]
+        if outgoing is not None and outgoing.wants_progress:
+            return (ProgressReceived(outgoing, params),)
+        if outgoing is not None or not self._was_ours(token):  # type: ignore[arg-type]
+            return (Fault(RemoteProtocolError(f"progress for token {token!r}, which was never given")),)
+        return ()  # late: the request is settled
+
+    def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
+        request_id, reason = params.get("requestId"), params.get("reason")
+        incoming = self._incoming.get(request_id) if is_request_id(request_id) else None  # type: ignore[arg-type]
+        # Unknown, finished and malformed cancellations are ignored (`cancellation`, section Error Handling).
+        if incoming is None or incoming.request.method == "initialize":
+            return ()
+        was_running = incoming.running
+        batch_answer = self._drop(incoming)
+        events: list[Event] = []
+        if was_running:
+            events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
+        else:
+            self._queue.remove(incoming)
+        if batch_answer is not None:
+            events.append(Reply(batch_answer))
+        return tuple(events)
+
+    def _drop(self, incoming: IncomingRequest) -> Batch | None:
+        incoming.cancelled = True
+        del self._incoming[incoming.request.id]
+        return None if incoming.batch is None else incoming.batch.close_one(None)
+
+    def _receive_malformed(self, message: Malformed) -> tuple[Event, ...]:
+        error = MessageTooLarge(message.limit) if message.limit else RemoteProtocolError(message.reason, message.code)
+        if not message.expects_answer:
+            outgoing = self._outgoing.get(message.id) if message.id is not None else None
+            if outgoing is None:
+                return (Fault(error),)
+            self._settle(outgoing)
+            return (Settled(outgoing, error),)
+        return (Fault(error), Reply(ErrorResponse(message.id, ErrorData(message.code, message.reason))))
+
+    def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
+        if self.revision != BATCH_REVISION:
+            text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {self.revision or 'none yet'}"
+            return (
+                Fault(RemoteProtocolError(text)),
+                Reply(ErrorResponse(None, ErrorData(INVALID_REQUEST, text))),
+            )
+        # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
+        # spot don't complete it before all of it has been read.
+        answers = _BatchInProgress(1)
+        events: list[Event] = []
+        for item in batch.items:
+            if isinstance(item, Request) and item.method == "initialize":
+                error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
+                answers.answers.append(ErrorResponse(item.id, error))
+            elif isinstance(item, Request):
+                answers.waiting += 1
+                events += self._receive_request(item, metadata, answers)
+            elif isinstance(item, Malformed) and item.expects_answer:
+                events.append(Fault(RemoteProtocolError(item.reason, item.code)))
+                answers.answers.append(ErrorResponse(item.id, ErrorData(item.code, item.reason)))
+            else:
+                events += self.receive(item)
+        if (complete := answers.close_one(None)) is not None:
+            events.append(Reply(complete))
+        return tuple(events)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def end_of_input(self) -> list[OutgoingRequest]:
+        """The peer will send nothing more, but may still read the answers to what it has asked.
+
+        Returns:
+            The requests of ours that will never be answered, to settle with an error.
+        """
+        self._deaf = True
+        outgoing = list(self._outgoing.values())
+        for request in outgoing:
+            self._settle(request)
+        return outgoing
+
+    def close(self) -> tuple[list[OutgoingRequest], list[IncomingRequest]]:
+        """Nothing goes in or out any more.
+
+        Returns:
+            The requests of ours to settle with an error, and the peer's running requests, whose scopes to cancel.
+        """
+        self.closed = True
+        outgoing = self.end_of_input()
+        incoming = list(self._incoming.values())
+        for received in incoming:
+            received.cancelled = True
+        self._incoming.clear()
+        self._queue.clear()
+        return outgoing, [received for received in incoming if received.running]

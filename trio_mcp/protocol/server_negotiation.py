@@ -1,0 +1,171 @@
+"""How a server learns, sans-IO, which revision a request speaks and what its client can do.
+
+One server serves both eras on one link: a request with modern ``_meta`` is served statelessly, ``initialize`` opens
+the legacy session (`basic/versioning`, section Backward Compatibility with Initialization-Based Versions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from trio_mcp.errors import McpError
+from trio_mcp.protocol.eras import LegacyEra, ModernServerEra, ServerEra
+from trio_mcp.protocol.messages import Request
+from trio_mcp.types import meta
+from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+
+__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation"]
+
+
+@attrs.frozen
+class ServerIdentity:
+    """What a server says of itself, as plain JSON data.
+
+    Attributes:
+        info: Its `Implementation`.
+        capabilities: Gives its `ServerCapabilities` for a revision.
+        instructions: Guidance for the model, or None.
+        revisions: The revisions it serves.
+        discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
+    """
+
+    info: dict[str, Any]
+    capabilities: Callable[[str], dict[str, Any]]
+    instructions: str | None = None
+    revisions: tuple[str, ...] = REVISIONS
+    discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
+
+
+@attrs.frozen
+class ClientDeclaration:
+    """What the client of one request has declared: once in the handshake, or in the request itself.
+
+    Attributes:
+        era: The rules that the answer follows.
+        client_info: The client's `Implementation` as plain data; None if it did not say.
+        capabilities: The client's `ClientCapabilities` as plain data.
+        log_level: The lowest level of log messages that this request wants (modern era); None for none.
+    """
+
+    era: ServerEra
+    client_info: dict[str, Any] | None
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+
+    @property
+    def revision(self) -> str:
+        return self.era.revision
+
+
+class ServerNegotiation:
+    """The state of one link's negotiation.
+
+    Attributes:
+        session: What the handshake declared; None while there was none.
+        initialized: The client has confirmed the handshake with ``notifications/initialized``.
+    """
+
+    def __init__(self, identity: ServerIdentity) -> None:
+        self._identity = identity
+        self._legacy = tuple(r for r in LEGACY_REVISIONS if r in identity.revisions)
+        self._modern = tuple(r for r in MODERN_REVISIONS if r in identity.revisions)
+        self._modern_eras = {r: ModernServerEra(r, identity.info) for r in self._modern}
+        self.session: ClientDeclaration | None = None
+        self.initialized = False
+
+    def declaration(self, request: Request) -> ClientDeclaration:
+        """Say under which rules a request is served.
+
+        Raises:
+            McpError: It can't be served; the error is its answer.
+        """
+        given = request.params.get("_meta") if request.params else None
+        if type(given) is dict and meta.PROTOCOL_VERSION in given:
+            return self._modern_declaration(given)
+        if self.session is not None:
+            return self.session
+        if self._modern:
+            raise McpError(
+                INVALID_PARAMS,
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize request came before {request.method!r}",
+                self._versions(None),
+            )
+        raise McpError(INVALID_REQUEST, f"{request.method!r} came before the initialize request")
+
+    def _modern_declaration(self, given: dict[str, Any]) -> ClientDeclaration:
+        revision = given[meta.PROTOCOL_VERSION]
+        era = self._modern_eras.get(revision) if type(revision) is str else None
+        if era is None:
+            if type(revision) is not str:
+                raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", self._versions(revision))
+        capabilities = given.get(meta.CLIENT_CAPABILITIES)
+        if type(capabilities) is not dict:
+            # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object")
+        info = given.get(meta.CLIENT_INFO)
+        if info is not None and type(info) is not dict:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
+        level = given.get(meta.LOG_LEVEL)
+        if level is not None and type(level) is not str:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.LOG_LEVEL!r}] must be a string")
+        return ClientDeclaration(era, info, capabilities, level)
+
+    def initialize(self, request: Request) -> dict[str, Any]:
+        """Answer the handshake and open the legacy session (`basic/lifecycle`, 2025-11-25).
+
+        Raises:
+            McpError: The handshake is refused.
+        """
+        params = request.params or {}
+        requested = params.get("protocolVersion")
+        if not self._legacy:
+            # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
+            text = f"this server has no initialize handshake; it serves {', '.join(self._modern)}"
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, self._versions(requested))
+        if self.session is not None:
+            raise McpError(INVALID_REQUEST, "this session is initialized already")
+        info, capabilities = params.get("clientInfo"), params.get("capabilities")
+        if type(requested) is not str or type(info) is not dict or type(capabilities) is not dict:
+            raise McpError(INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)")
+        revision = requested if requested in self._legacy else self._legacy[-1]
+        self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
+        result = {
+            "protocolVersion": revision,
+            "capabilities": self._identity.capabilities(revision),
+            "serverInfo": self._identity.info,
+        }
+        if self._identity.instructions is not None:
+            result["instructions"] = self._identity.instructions
+        return result
+
+    def discover(self, request: Request) -> dict[str, Any]:
+        """Answer ``server/discover`` (`server/discover`, 2026-07-28).
+
+        Raises:
+            McpError: The request is malformed, or this server has no modern revision.
+        """
+        if not self._modern:
+            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        declaration = self.declaration(request)
+        if declaration is self.session:
+            raise McpError(METHOD_NOT_FOUND, f"'server/discover' is not a method of revision {declaration.revision}")
+        result = {
+            "supportedVersions": list(self._supported()),
+            "capabilities": self._identity.capabilities(declaration.revision),
+            **self._identity.discover_hints,
+        }
+        if self._identity.instructions is not None:
+            result["instructions"] = self._identity.instructions
+        return declaration.era.finish_result(result)
+
+    def _supported(self) -> tuple[str, ...]:
+        return (*reversed(self._modern), *reversed(self._legacy))
+
+    def _versions(self, requested: object) -> dict[str, Any]:
+        named = {} if requested is None else {"requested": requested if isinstance(requested, str) else repr(requested)}
+        return {"supported": list(self._supported()), **named}

@@ -1,0 +1,167 @@
+"""Making a call: send the request, wait under its time limits, run its progress callbacks, tell the peer when it ends early."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import attrs
+import trio
+from pydantic import ValidationError
+
+from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
+from trio_mcp.protocol.messages import ErrorData, SessionMessage
+from trio_mcp.session.call import Call
+from trio_mcp.session.convert import another, brief
+from trio_mcp.session.options import RequestRecord, Timeouts
+from trio_mcp.types.progress import ProgressNotificationParams
+
+if TYPE_CHECKING:
+    from trio_mcp.protocol.peer import OutgoingRequest
+    from trio_mcp.session.base import BaseSession
+
+__all__ = ["CallOptions", "ProgressCallback", "call"]
+
+ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
+
+
+class _Default(enum.Enum):
+    USE_SESSION = "the session's"
+
+
+USE_SESSION: Final = _Default.USE_SESSION
+"""The default of a per-call limit: what the session says."""
+
+Limit: TypeAlias = float | None | Literal[_Default.USE_SESSION]
+"""Seconds; None for no limit."""
+
+
+@attrs.frozen
+class CallOptions:
+    """The time limits of one call, in seconds, and its progress callback."""
+
+    timeout: float | None
+    total_timeout: float | None
+    reset_on_progress: bool
+    on_progress: ProgressCallback | None
+
+    @classmethod
+    def of(
+        cls,
+        defaults: Timeouts,
+        timeout: Limit,
+        total_timeout: Limit,
+        reset_on_progress: bool | None,
+        on_progress: ProgressCallback | None,
+    ) -> CallOptions:
+        """Merge what a call says with what its session says.
+
+        Raises:
+            TypeError: A limit is not a number.
+            ValueError: A limit is not positive.
+        """
+        if on_progress is not None and not callable(on_progress):
+            raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")
+        if timeout is USE_SESSION and total_timeout is USE_SESSION:
+            limits = defaults
+        else:
+            limits = Timeouts(
+                timeout=defaults.timeout if timeout is USE_SESSION else timeout,
+                total_timeout=defaults.total_timeout if total_timeout is USE_SESSION else total_timeout,
+            )
+        reset = defaults.reset_on_progress if reset_on_progress is None else reset_on_progress
+        return cls(limits.timeout, limits.total_timeout, reset, on_progress)
+
+    def deadline(self, started: float, now: float) -> float:
+        """The clock time at which a call that started then, and last heard now, is over."""
+        deadline = float("inf") if self.timeout is None else now + self.timeout
+        return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
+
+
+async def call(
+    session: BaseSession, method: str, params: dict[str, Any] | None, options: CallOptions
+) -> dict[str, Any]:
+    """Send one request and wait for its result. See `BaseSession.send_request`."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    if session._lost is not None:
+        raise another(session._lost)
+    peer, outbox = session._peer, session._outbox
+    started = trio.current_time()
+    outgoing = peer.open_request(method, params, wants_progress=options.on_progress is not None)
+    waiting = outgoing.waiter = Call()
+    reason: str | None = None
+    try:
+        with trio.CancelScope(deadline=options.deadline(started, started)) as scope:
+            try:
+                await outbox.room()
+                if not outgoing.settled:
+                    outbox.put(SessionMessage(outgoing.request), outgoing)
+                await _wait(session, waiting, scope, started, options)
+            except trio.Cancelled as exc:
+                reason = exc.reason or ("the request timed out" if exc.source == "deadline" else None)
+                raise
+        if waiting.outcome is None:
+            raise _timeout(method, options, started)
+    finally:
+        if not outgoing.settled:
+            _abandon(session, outgoing, reason)
+        if session.options.watched:
+            record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting, scope))
+            session.options.record(record)
+    outcome = waiting.outcome
+    if type(outcome) is dict:
+        return outcome
+    if isinstance(outcome, ErrorData):
+        raise McpError(outcome.code, outcome.message, outcome.data)
+    assert isinstance(outcome, Exception)
+    raise outcome
+
+
+async def _wait(
+    session: BaseSession, waiting: Call, scope: trio.CancelScope, started: float, options: CallOptions
+) -> None:
+    while True:
+        await waiting.wait()
+        while (params := waiting.take_progress()) is not None:
+            if options.reset_on_progress:
+                scope.deadline = options.deadline(started, trio.current_time())
+            if options.on_progress is None:
+                continue
+            try:
+                progress = ProgressNotificationParams.from_wire(params)
+            except ValidationError as exc:
+                session._queue_notice(RemoteProtocolError(f"a malformed progress notification: {brief(exc)}"))
+                continue
+            outcome = options.on_progress(progress)
+            if isinstance(outcome, Awaitable):
+                await outcome
+        if waiting.outcome is not None:
+            return
+
+
+def _abandon(session: BaseSession, outgoing: OutgoingRequest, reason: str | None) -> None:
+    """Hand the notice over without waiting: a caller on its way out is never held up (rule 2 of docs/design)."""
+    notice = session._peer.cancel(outgoing, reason)
+    if notice is not None:
+        session._outbox.put_control(SessionMessage(notice, outgoing.request.id))
+
+
+def _timeout(method: str, options: CallOptions, started: float) -> RequestTimeout:
+    total = options.total_timeout
+    if total is not None and trio.current_time() >= started + total:
+        return RequestTimeout(method, total, "total_timeout")
+    assert options.timeout is not None
+    return RequestTimeout(method, options.timeout)
+
+
+def _outcome(waiting: Call, scope: trio.CancelScope) -> Any:
+    match waiting.outcome:
+        case dict():
+            return "ok"
+        case ErrorData():
+            return "error"
+        case Exception():
+            return "lost"
+        case _:
+            return "timeout" if scope.cancelled_caught else "cancelled"

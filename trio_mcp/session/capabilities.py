@@ -1,0 +1,18 @@
+"""Reading capabilities: a dotted path such as ``resources.subscribe`` into what a side has declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["declares"]
+
+
+def declares(capabilities: Mapping[str, Any], path: str) -> bool:
+    """Whether the capability at a dotted path is declared: an object is there, or a flag is true."""
+    value: Any = capabilities
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return False
+        value = value[name]
+    return value is not None and value is not False

@@ -1,0 +1,114 @@
+"""What can be set on a session: limits, timeouts, and the hook that watches its requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Literal
+
+import attrs
+
+__all__ = ["RequestRecord", "SessionOptions", "Timeouts"]
+
+logger = logging.getLogger("trio_mcp")
+
+
+def _seconds(instance: object, attribute: attrs.Attribute[float | None], value: float | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{attribute.name} must be a number of seconds or None, got {value!r}")
+    if not value > 0:
+        raise ValueError(f"{attribute.name} must be more than 0 seconds, got {value!r}")
+
+
+def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{attribute.name} must be an integer, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{attribute.name} must be at least 1, got {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """How long a call waits for its answer (`basic/patterns/cancellation`, section Timeouts).
+
+    Attributes:
+        timeout: Seconds without an answer; with ``reset_on_progress`` each progress notification starts them anew.
+            None waits for ever.
+        total_timeout: Seconds from the start, whatever happens; progress never resets them. None sets no such limit.
+        reset_on_progress: Whether progress resets ``timeout``.
+    """
+
+    timeout: float | None = attrs.field(default=300.0, validator=_seconds)
+    total_timeout: float | None = attrs.field(default=None, validator=_seconds)
+    reset_on_progress: bool = False
+
+
+@attrs.frozen
+class RequestRecord:
+    """One request that is over, as the ``on_request`` hook sees it.
+
+    Attributes:
+        method: Its method.
+        direction: ``"out"`` for a request of ours, ``"in"`` for one of the peer's.
+        duration: Seconds from its start to its outcome.
+        outcome: ``"ok"``, ``"error"`` (an error answer), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (with the link).
+    """
+
+    method: str
+    direction: Literal["in", "out"]
+    duration: float
+    outcome: Literal["ok", "error", "cancelled", "timeout", "lost"]
+
+
+def log_slow_request(record: RequestRecord) -> None:
+    """The default ``on_alert``: a warning in the log."""
+    logger.warning(
+        "slow request: %s (%s) took %.3f s, outcome %s", record.method, record.direction, record.duration, record.outcome
+    )
+
+
+@attrs.frozen(kw_only=True)
+class SessionOptions:
+    """The limits of a session and its hooks.
+
+    Attributes:
+        timeouts: What holds for calls that don't say otherwise.
+        max_running_requests: How many of the peer's requests run at once.
+        max_queued_requests: How many more wait; beyond that a request is refused with an error at once.
+        max_outgoing_messages: How many messages wait for the link before those who send wait, too.
+        max_pending_notifications: How many of the peer's notifications wait for their handlers; beyond that they are
+            dropped, and ``on_error`` is told.
+        close_grace: Seconds that a close waits for messages handed over before it.
+        drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
+        on_request: Called, synchronously, with the record of each request that is over. It must not block.
+        alert_threshold: Requests of at least this many seconds also go to ``on_alert``; None watches for none.
+        on_alert: Called like ``on_request``; logs a warning by default.
+    """
+
+    timeouts: Timeouts = attrs.field(factory=Timeouts, validator=attrs.validators.instance_of(Timeouts))
+    max_running_requests: int = attrs.field(default=128, validator=_count)
+    max_queued_requests: int = attrs.field(default=1024, validator=_count)
+    max_outgoing_messages: int = attrs.field(default=128, validator=_count)
+    max_pending_notifications: int = attrs.field(default=1024, validator=_count)
+    close_grace: float = 1.0
+    drain_grace: float = 0.5
+    on_request: Callable[[RequestRecord], object] | None = None
+    alert_threshold: float | None = attrs.field(default=None, validator=_seconds)
+    on_alert: Callable[[RequestRecord], object] = log_slow_request
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants records."""
+        return self.on_request is not None or self.alert_threshold is not None
+
+    def record(self, record: RequestRecord) -> None:
+        """Give a record to the hooks; an exception of theirs is logged and goes no further."""
+        try:
+            if self.on_request is not None:
+                self.on_request(record)
+            if self.alert_threshold is not None and record.duration >= self.alert_threshold:
+                self.on_alert(record)
+        except Exception:
+            logger.exception("a hook for finished requests failed")

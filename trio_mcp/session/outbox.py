@@ -1,0 +1,149 @@
+"""What waits to be written: two bounded lanes and the one task that hands them to the link.
+
+Control messages (cancellations, answers given on the spot) overtake bulk, and handing one over never waits. Bulk waits
+for room, so a peer that does not read slows down only those who write to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeAlias
+
+import trio
+
+from trio_mcp.protocol.messages import SessionMessage
+from trio_mcp.protocol.peer import IncomingRequest, OutgoingRequest
+
+__all__ = ["Outbox", "Owner"]
+
+Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
+_Entry: TypeAlias = tuple[SessionMessage, Owner]
+
+
+class Outbox:
+    """The way out of a session.
+
+    Args:
+        channel: The link's sending half; closed by `aclose`.
+        max_bulk: How many bulk messages wait here before senders wait.
+        max_control: How many control messages wait here before new ones are refused.
+    """
+
+    def __init__(
+        self, channel: trio.abc.SendChannel[SessionMessage], *, max_bulk: int = 128, max_control: int = 2048
+    ) -> None:
+        self._channel = channel
+        # Only a trio memory channel can take a message without waiting; other channels always go through the writer.
+        self._send_nowait = channel.send_nowait if isinstance(channel, trio.MemorySendChannel) else None
+        self._max_bulk = max_bulk
+        self._max_control = max_control
+        self._bulk: deque[_Entry] = deque()
+        self._control: deque[_Entry] = deque()
+        self._senders = trio.lowlevel.ParkingLot()
+        self._writer = trio.lowlevel.ParkingLot()
+        self._drained = trio.lowlevel.ParkingLot()
+        self._writing = False
+        self._broken = False
+
+    def __len__(self) -> int:
+        return len(self._bulk) + len(self._control)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been handed to the link."""
+        return not self._bulk and not self._control and not self._writing
+
+    async def room(self) -> None:
+        """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
+
+        Cancellation leaves everything as it was.
+        """
+        while len(self._bulk) >= self._max_bulk and not self._broken:
+            await self._senders.park()
+
+    def put(self, message: SessionMessage, owner: Owner = None) -> None:
+        """Hand over a bulk message: to the link at once if the way is free, else to the writer."""
+        if not self._bulk and not self._control and not self._writing and self._try_now(message, owner):
+            return
+        if not self._broken:
+            self._bulk.append((message, owner))
+            self._writer.unpark()
+
+    def put_control(self, message: SessionMessage) -> bool:
+        """Hand over a control message without ever waiting.
+
+        Returns:
+            Whether it was taken; not so when the peer has left `max_control` of them unread.
+        """
+        if not self._control and not self._writing and self._try_now(message, None):
+            return True
+        if len(self._control) >= self._max_control or self._broken:
+            return False
+        self._control.append((message, None))
+        self._writer.unpark()
+        return True
+
+    def _try_now(self, message: SessionMessage, owner: Owner) -> bool:
+        if self._send_nowait is None:
+            return False
+        try:
+            self._send_nowait(message)
+        except trio.WouldBlock:
+            return False
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._break()
+            return True  # nobody will ever read it: the reader learns of the loss, and settles its call
+        if type(owner) is OutgoingRequest:
+            owner.sent = True
+        return True
+
+    async def run(self) -> None:
+        """The writer: hand everything to the link, one message at a time, until the link breaks."""
+        while not self._broken:
+            entry = self._next()
+            if entry is None:
+                self._drained.unpark_all()
+                await self._writer.park()
+                continue
+            message, owner = entry
+            if type(owner) is OutgoingRequest:
+                owner.sent = True
+            self._writing = True
+            try:
+                await self._channel.send(message)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._break()
+            finally:
+                self._writing = False
+
+    def _next(self) -> _Entry | None:
+        if self._control:
+            return self._control.popleft()
+        while self._bulk:
+            message, owner = self._bulk.popleft()
+            self._senders.unpark()
+            # A request that its caller gave up, or news of a request that the peer gave up, is not worth sending.
+            if type(owner) is OutgoingRequest and owner.settled:
+                continue
+            if type(owner) is IncomingRequest and owner.cancelled:
+                continue
+            return message, owner
+        return None
+
+    def _break(self) -> None:
+        self._broken = True
+        self._bulk.clear()
+        self._control.clear()
+        self._senders.unpark_all()
+        self._writer.unpark_all()
+        self._drained.unpark_all()
+
+    async def flush(self) -> None:
+        """Wait until everything has been handed to the link, or the link is broken."""
+        while not self.idle and not self._broken:
+            await self._drained.park()
+
+    async def aclose(self) -> None:
+        """Close the link's sending half; what is still here is dropped."""
+        self._break()
+        await self._channel.aclose()

@@ -1,0 +1,102 @@
+"""The server's side of a session: both eras on one link, the client's declarations, what may be sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.protocol.messages import Notification, SessionMessage
+from trio_mcp.protocol.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
+from trio_mcp.session.base import BaseSession
+from trio_mcp.session.capabilities import declares
+from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.responder import Responder
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.methods import is_spec_method, method_spec
+
+__all__ = ["ServerSession"]
+
+
+class ServerSession(BaseSession):
+    """One link to a client. It answers ``initialize``, ``server/discover`` and ``ping`` by itself.
+
+    Args:
+        read: Where messages come from.
+        write: Where messages go.
+        identity: What the server says of itself.
+        options: Limits, timeouts and hooks.
+        on_error: As in `BaseSession`.
+    """
+
+    def __init__(
+        self,
+        read: trio.abc.ReceiveChannel[SessionMessage],
+        write: trio.abc.SendChannel[SessionMessage],
+        identity: ServerIdentity,
+        *,
+        options: SessionOptions | None = None,
+        on_error: Callable[[RemoteProtocolError], object] | None = None,
+    ) -> None:
+        super().__init__(read, write, options=options, on_error=on_error)
+        self.identity = identity
+        self._negotiation = ServerNegotiation(identity)
+
+    @property
+    def client(self) -> ClientDeclaration | None:
+        """What the client declared in the handshake; None in the modern era, where each request declares for itself."""
+        return self._negotiation.session
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the handshake is complete: from then on requests and notices may be sent to the client."""
+        return self._negotiation.initialized
+
+    def _intercept(self, responder: Responder) -> dict[str, Any] | None:
+        negotiation, request = self._negotiation, responder.request
+        if request.method == "initialize":
+            result = negotiation.initialize(request)
+            assert negotiation.session is not None
+            self._peer.revision = negotiation.session.revision
+            return result
+        if request.method == "server/discover":
+            return negotiation.discover(request)
+        if request.method == "ping" and not responder.meta and negotiation.session is None:
+            return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
+        client = negotiation.declaration(request)
+        responder.client = client
+        spec = method_spec(client.revision, request.method)
+        if spec is None or not spec.is_request or "client" not in spec.senders or spec.embedded:
+            if is_spec_method(request.method):
+                text = f"{request.method!r} is not a method of revision {client.revision} that a client may call"
+                raise McpError(METHOD_NOT_FOUND, text)
+        elif request.method == "ping":
+            return {}
+        return None
+
+    def _note(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized" and self._negotiation.session is not None:
+            self._negotiation.initialized = True
+
+    def _check_outgoing(self, method: str) -> None:
+        client = self.client
+        if client is None:
+            if not is_spec_method(method):
+                return
+            raise LocalProtocolError(
+                f"{method!r} can't be sent: outside a request only a client that has done the initialize handshake takes it"
+            )
+        spec = method_spec(client.revision, method)
+        if spec is None or "server" not in spec.senders:
+            if is_spec_method(method):
+                raise LocalProtocolError(f"{method!r} is not a method of revision {client.revision} that a server may send")
+            return
+        if spec.is_request and method != "ping" and not self.initialized:
+            raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
+        if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
+            raise CapabilityError(method, spec.client_capability, "client")
+        own = self.identity.capabilities(client.revision)
+        if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
+            raise CapabilityError(method, spec.server_capability, "server")
