@@ -20,13 +20,15 @@ def marked_environment() -> Iterator[dict[str, str]]:
     """Yield an environment for child processes, and on the way out fail if any process still carries its mark."""
     mark = uuid.uuid4().hex
     children = set(psutil.Process().children())
-    yield {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: mark}
-    # A child that nobody waited for is a zombie, which has no environment left to carry the mark.
-    leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
-    leaked |= set(psutil.Process().children()) - children
-    described = [repr(process) for process in leaked]
-    for process in leaked:
-        process.kill()
+    try:
+        yield {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: mark}
+    finally:
+        # A child that nobody waited for is a zombie, which has no environment left to carry the mark.
+        leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
+        leaked |= set(psutil.Process().children()) - children
+        described = [repr(process) for process in leaked]
+        for process in leaked:
+            process.kill()
     assert not described, "processes that outlived the test"
 
 
