@@ -214,6 +214,5 @@ def field_span(model: type[WireModel], name: str) -> Span:
     data = _span_data(field)
     if data:
         return Span(data["in"], data["required"])
-    # A constant such as `type: Literal["text"] = "text"` has a default for convenience; on the wire it must be there.
-    constant = field.default is not None and typing.get_origin(field.annotation) is typing.Literal
-    return Span(REVISIONS, REVISIONS if constant or field.is_required() else ())
+    # A default such as that of `type: Literal["text"] = "text"` is a convenience; on the wire it is always there.
+    return Span(REVISIONS, REVISIONS if field.is_required() or field.default is not None else ())

@@ -69,7 +69,7 @@ class Implementation(BaseMetadata, Icons):
     website_url: str | None = since("2025-11-25")
 
 
-class Annotations(WireModel, since="2025-03-26"):
+class Annotations(WireModel):
     """Hints about whom something is for and how much it matters (priority: 0 to 1)."""
 
     audience: list[Role] | None = None

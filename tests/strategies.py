@@ -1,0 +1,335 @@
+"""Hypothesis strategies for protocol data, shared by all tests and meant to grow with each feature.
+
+``wire_models(Model, revision)`` builds instances of any wire model as one revision knows it: the fields of that
+revision only, the required ones always. It reads the fields and what they say about revisions, so a new model needs
+nothing here unless the protocol asks more of a value than its type shows; that then goes into ``_FIELD_RULES``.
+"""
+
+import base64
+import functools
+import operator
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import trio_mcp.types
+from trio_mcp.types import meta as meta_keys
+from trio_mcp.types._base import WireModel, class_span, field_span
+from trio_mcp.types.capabilities import ClientCapabilities
+from trio_mcp.types.common import Implementation
+from trio_mcp.types.elicitation import ElicitResult
+from trio_mcp.types.messages import NotificationParams, RequestParams, Result
+from trio_mcp.types.roots import ListRootsResult
+from trio_mcp.types.sampling import CreateMessageResult
+from trio_mcp.types.subscriptions import SubscriptionsListenResult
+from trio_mcp.types.versions import Era, at_least, era_of
+
+__all__ = [
+    "annotated_values",
+    "base64_texts",
+    "constructs",
+    "flatten",
+    "json_objects",
+    "json_schemas",
+    "json_values",
+    "meta_objects",
+    "numbers",
+    "request_ids",
+    "request_meta_objects",
+    "texts",
+    "uris",
+    "wire_models",
+]
+
+Model = TypeVar("Model", bound=WireModel)
+
+# JSON peers hold numbers as doubles: whole numbers beyond this are not portable (RFC 8259, section 6).
+_SAFE_INTEGER = 2**53 - 1
+
+
+def texts(max_size: int = 10) -> st.SearchStrategy[str]:
+    """Any Unicode text that UTF-8 can carry."""
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
+
+
+def integers() -> st.SearchStrategy[int]:
+    """Whole numbers that every JSON peer holds exactly."""
+    return st.integers(-_SAFE_INTEGER, _SAFE_INTEGER)
+
+
+def numbers(low: float | None = None, high: float | None = None) -> st.SearchStrategy[int | float]:
+    """JSON numbers: ints and floats, within bounds if given."""
+    whole = integers() if low is None or high is None else st.integers(int(low), int(high))
+    return whole | st.floats(low, high, allow_nan=False, allow_infinity=False)
+
+
+def json_values(max_leaves: int = 5) -> st.SearchStrategy[Any]:
+    """Any JSON value, null included."""
+    leaves = st.none() | st.booleans() | numbers() | texts()
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(), inner, max_size=3),
+        max_leaves=max_leaves,
+    )
+
+
+def json_objects(max_leaves: int = 5) -> st.SearchStrategy[dict[str, Any]]:
+    """Any JSON object."""
+    return st.dictionaries(texts(), json_values(max_leaves), max_size=3)
+
+
+def request_ids() -> st.SearchStrategy[int | str]:
+    """Request ids; progress tokens are of the same kind."""
+    return integers() | texts()
+
+
+def uris() -> st.SearchStrategy[str]:
+    """URIs, also of schemes that nobody registered, and such as a normalising parser would change."""
+    part = st.text("abcXYZ019-_", min_size=1, max_size=6)
+    common = st.builds("{}://{}/{}".format, st.sampled_from(["https", "file", "config"]), part, part)
+    return common | st.sampled_from(["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "urn:isbn:0451450523"])
+
+
+def base64_texts() -> st.SearchStrategy[str]:
+    """Bytes in base64 (RFC 4648, section 4)."""
+    return st.binary(max_size=12).map(lambda data: base64.b64encode(data).decode())
+
+
+def json_schemas() -> st.SearchStrategy[dict[str, Any]]:
+    """JSON Schemas of an object, as tools have them."""
+    kinds = st.sampled_from(["string", "integer", "number", "boolean", "array", "object"])
+    properties = st.dictionaries(texts(), st.fixed_dictionaries({"type": kinds}), max_size=2)
+    return st.fixed_dictionaries(
+        {"type": st.just("object")},
+        optional={"properties": properties, "required": st.lists(texts(), max_size=2, unique=True)},
+    )
+
+
+def meta_objects(
+    known: dict[str, st.SearchStrategy[Any]] | None = None, optional: dict[str, st.SearchStrategy[Any]] | None = None
+) -> st.SearchStrategy[dict[str, Any]]:
+    """``_meta`` objects: keys of others with any value, null included, and the given reserved keys."""
+    label = st.text("abcXYZ", min_size=1, max_size=4)
+    keys = label | st.builds("{}.{}/{}".format, label, label, label)
+    others = st.dictionaries(keys.filter(lambda key: not meta_keys.is_reserved_key(key)), json_values(3), max_size=2)
+    return st.builds(operator.or_, others, st.fixed_dictionaries(known or {}, optional=optional or {}))
+
+
+def _wire(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    return wire_models(model, revision).map(lambda instance: instance.to_wire())
+
+
+def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    """The ``_meta`` of a request, with what the modern era requires in it."""
+    if era_of(revision) is Era.LEGACY:
+        return meta_objects(optional={meta_keys.PROGRESS_TOKEN: request_ids()})
+    return meta_objects(
+        {
+            meta_keys.PROTOCOL_VERSION: st.just(revision),
+            meta_keys.CLIENT_CAPABILITIES: _wire(ClientCapabilities, revision),
+        },
+        {meta_keys.PROGRESS_TOKEN: request_ids(), meta_keys.CLIENT_INFO: _wire(Implementation, revision)},
+    )
+
+
+def _meta(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    if issubclass(model, RequestParams):
+        return request_meta_objects(revision)
+    if era_of(revision) is Era.LEGACY:
+        return meta_objects()
+    server = {meta_keys.SERVER_INFO: _wire(Implementation, revision)}
+    if issubclass(model, SubscriptionsListenResult):
+        return meta_objects({meta_keys.SUBSCRIPTION_ID: request_ids()}, server)
+    if issubclass(model, NotificationParams):
+        return meta_objects(optional={meta_keys.SUBSCRIPTION_ID: request_ids()})
+    return meta_objects(optional=server) if issubclass(model, Result) else meta_objects()
+
+
+def _structured(revision: str) -> st.SearchStrategy[Any]:
+    return json_values() if at_least(revision, "2026-07-28") else json_objects()
+
+
+def _answers(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    answer = st.one_of(
+        *(wire_models(model, revision) for model in (CreateMessageResult, ListRootsResult, ElicitResult))
+    )
+    return st.dictionaries(texts(), answer, max_size=2)
+
+
+def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    # No fractions: the published JSON Schemas allow strings, integers and booleans, the TypeScript ones any number.
+    value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
+    if at_least(revision, "2025-11-25"):
+        value |= st.lists(texts(), max_size=2)
+    return st.dictionaries(texts(), value, max_size=2)
+
+
+def _form_fields(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    annotation = trio_mcp.types.PrimitiveSchemaDefinition
+    kinds = [kind for kind in flatten(annotation) if isinstance(kind, type) and issubclass(kind, WireModel)]
+    fields = st.one_of(*(wire_models(kind, revision) for kind in kinds if revision in class_span(kind)))
+    return st.dictionaries(texts(), fields, max_size=2)
+
+
+def _parameters(revision: str) -> st.SearchStrategy[Any]:
+    # A `_meta` among arbitrary parameters would have to be a valid one.
+    return json_objects().map(lambda params: {key: value for key, value in params.items() if key != "_meta"})
+
+
+def _share(revision: str) -> st.SearchStrategy[Any]:
+    return numbers(0, 1)
+
+
+def _uris(revision: str) -> st.SearchStrategy[str]:
+    return uris()
+
+
+def _base64(revision: str) -> st.SearchStrategy[str]:
+    return base64_texts()
+
+
+# What the protocol asks of a field beyond its type, by the class that declares it
+_FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
+    "Annotations.priority": _share,
+    "AudioContent.data": _base64,
+    "BlobResourceContents.blob": _base64,
+    "CacheableResult.ttl_ms": lambda _: st.integers(0, _SAFE_INTEGER),
+    "Completion.values": lambda _: st.lists(texts(), max_size=3),
+    "ElicitRequestURLParams.url": _uris,
+    "ElicitResult.content": _form_values,
+    "Icon.src": _uris,
+    "ImageContent.data": _base64,
+    "Implementation.website_url": _uris,
+    "InputRequiredResult.result_type": lambda _: st.just("input_required"),
+    "InputResponseRequestParams.input_responses": _answers,
+    "JSONRPCNotification.params": _parameters,
+    "JSONRPCRequest.params": _parameters,
+    "ModelPreferences.cost_priority": _share,
+    "ModelPreferences.intelligence_priority": _share,
+    "ModelPreferences.speed_priority": _share,
+    "Notification.params": _parameters,
+    "Request.params": _parameters,
+    "RequestedSchema.properties": _form_fields,
+    "Resource.uri": _uris,
+    "ResourceContents.uri": _uris,
+    "ResourceRequestParams.uri": _uris,
+    "ReadResourceRequestParams.uri": _uris,
+    "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
+    "ResourceTemplateReference.uri": _uris,
+    "ResourceUpdatedNotificationParams.uri": _uris,
+    "Result.result_type": lambda _: st.just("complete"),
+    "Root.uri": _uris,
+    "Tool.input_schema": lambda _: json_schemas(),
+    "Tool.output_schema": lambda _: json_schemas(),
+    "CallToolResult.structured_content": _structured,
+    "ToolResultContent.structured_content": _structured,
+}
+
+
+def flatten(annotation: Any) -> list[Any]:
+    """Return the alternatives of an annotation, without ``Annotated`` and inside out of unions."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return flatten(typing.get_args(annotation)[0])
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return [part for arm in typing.get_args(annotation) for part in flatten(arm)]
+    return [annotation]
+
+
+def annotated_values(
+    annotation: Any, models: Callable[[type[BaseModel]], st.SearchStrategy[Any] | None]
+) -> st.SearchStrategy[Any]:
+    """Build values of an annotation.
+
+    Args:
+        annotation: Made of models, literals, lists, dicts, unions, JSON scalars and Any.
+        models: Gives the strategy for a model, or None if it is not to be used.
+    """
+    arms = []
+    for arm in flatten(annotation):
+        if isinstance(arm, type) and not isinstance(arm, types.GenericAlias) and issubclass(arm, BaseModel):
+            strategy = models(arm)
+        else:
+            strategy = _plain_values(arm, models)
+        if strategy is not None:
+            arms.append(strategy)
+    return st.one_of(*arms)
+
+
+_SCALARS: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
+    str: texts,
+    int: integers,
+    float: lambda: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans,
+    type(None): st.none,
+    Any: json_values,
+}
+
+
+def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> st.SearchStrategy[Any] | None:
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]()
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return st.sampled_from(args)
+    if origin is list:
+        return st.lists(annotated_values(args[0], models), max_size=2)
+    if origin is dict:
+        return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
+    raise TypeError(f"no strategy for {annotation!r}")
+
+
+def _field_values(model: type[WireModel], name: str, revision: str, extras: bool) -> st.SearchStrategy[Any]:
+    if name == "meta":
+        return _meta(model, revision)
+    annotation = model.model_fields[name].annotation
+    for owner in model.__mro__:
+        rule = _FIELD_RULES.get(f"{owner.__name__}.{name}")
+        # A rule is void where a subclass narrowed the type.
+        if rule is not None and owner.model_fields[name].annotation == annotation:
+            return rule(revision)
+
+    def nested(member: type[BaseModel]) -> st.SearchStrategy[Any] | None:
+        known = issubclass(member, WireModel) and revision in class_span(member)
+        return wire_models(member, revision, extras=extras) if known else None
+
+    arms = flatten(annotation)
+    if not model.model_fields[name].is_required():
+        arms = [arm for arm in arms if arm is not type(None)]  # such a field is left out rather than set to None
+    if name == "content" and not at_least(revision, "2025-11-25") and len(arms) > 1:
+        arms = [arm for arm in arms if typing.get_origin(arm) is not list]  # a list of blocks came with 2025-11-25
+    return annotated_values(functools.reduce(operator.or_, arms), nested)
+
+
+@functools.cache
+def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> st.SearchStrategy[Model]:
+    """Build instances of ``model`` as ``revision`` knows it.
+
+    Args:
+        model: A wire model that exists in the revision.
+        revision: Decides which fields there are and which of them must be.
+        extras: Add fields that no revision knows, nulls among them, also in nested models.
+    """
+    required, optional = {}, {}
+    for name in model.model_fields:
+        span = field_span(model, name)
+        if revision in span.revisions:
+            group = required if revision in span.required else optional
+            group[name] = _field_values(model, name, revision, extras)
+    fields = st.fixed_dictionaries(required, optional=optional)
+    if extras:
+        unknown = st.dictionaries(
+            st.sampled_from(["xUnknown", "x-unknown", "example.com/x"]), json_values(3), max_size=2
+        )
+        fields = st.builds(operator.or_, fields, unknown)
+    return fields.map(lambda values: model(**values))
+
+
+def constructs(revision: str) -> list[type[WireModel]]:
+    """Return every exported model that exists in a revision, in the order of their names."""
+    exported = {getattr(trio_mcp.types, name) for name in trio_mcp.types.__all__}
+    models = [each for each in exported if isinstance(each, type) and issubclass(each, WireModel)]
+    return sorted((each for each in models if revision in class_span(each)), key=lambda each: each.__name__)

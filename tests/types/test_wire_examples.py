@@ -1,0 +1,30 @@
+"""The examples of the specification are valid constructs, and reading and writing one changes nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+import trio_mcp.types
+from tests.types.published import examples, needs_examples
+from trio_mcp.types._base import WireModel, _plain
+
+pytestmark = needs_examples
+
+
+@pytest.mark.parametrize("path", examples(), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_published_example_survives_a_round_trip(path: Path) -> None:
+    data = json.loads(path.read_text())
+    construct: Any = getattr(trio_mcp.types, path.parent.name)
+    if isinstance(construct, type) and issubclass(construct, WireModel):
+        wire = construct.from_wire(data).to_wire()
+    else:
+        wire = _plain(TypeAdapter(construct).validate_python(data, by_alias=True, by_name=False))
+    assert wire == data
+
+
+def test_there_are_examples_of_many_constructs() -> None:
+    """An empty folder would make the test above pass without a single example."""
+    assert len({path.parent.name for path in examples()}) > 50
