@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-CONTENDERS = {
-    f"{label.split()[0].rstrip(',')}-{variant}": (module, variant)
-    for label, (module, variant) in {**OURS, **PEER, **BARE}.items()
-}
+CONTENDERS = {f"{module}:{variant}": (module, variant) for module, variant in (OURS | PEER | BARE).values()}
 _INTERVAL = 0.001  # seconds of CPU time between samples
 
 
@@ -116,7 +113,7 @@ async def _profile(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.partition("\n")[0])
     parser.add_argument("scenario", choices=["memory"])
-    parser.add_argument("--contender", choices=CONTENDERS, default="ours-modern-encoded")
+    parser.add_argument("--contender", choices=CONTENDERS, default="our_memory:modern-encoded")
     parser.add_argument("--in-flight", type=int, default=1, metavar="N", help="calls outstanding (default 1)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to watch (default 5)")
     parser.add_argument("--top", type=int, default=30, help="how many functions and lines to print (default 30)")

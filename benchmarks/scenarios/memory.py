@@ -20,6 +20,7 @@ OURS = {
     "ours, modern, encoded": ("our_memory", "modern-encoded"),
     "ours, legacy, encoded": ("our_memory", "legacy-encoded"),
     "ours, modern, as it comes": ("our_memory", "modern"),
+    "our sessions alone, modern, encoded": ("our_sessions", "modern"),
 }
 PEER = {
     "official, modern, encoded": ("official_memory", "modern-encoded"),

@@ -1,0 +1,57 @@
+"""trio_mcp's sessions alone, without `Client` and `Server`: what the layers above them add is the difference."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+from trio_mcp import ClientSession, ServerSession, memory_link_pair
+from trio_mcp.protocol.server_negotiation import ServerIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from trio_mcp.session import Responder
+
+
+class AddArguments(TypedDict):
+    a: int
+    b: int
+
+
+ADD_ARGUMENTS: TypeAdapter[AddArguments] = TypeAdapter(AddArguments)
+
+
+IDENTITY = ServerIdentity({"name": "benchmark", "version": "1.0.0"}, lambda revision: {"tools": {}})
+
+
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def _call_tool(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
+    del responder
+    value = await add(**ADD_ARGUMENTS.validate_python(params["arguments"]))
+    text = {"type": "text", "text": str(value)}
+    return {"content": [text], "structuredContent": {"result": value}, "isError": False}
+
+
+@asynccontextmanager
+async def connect(variant: str) -> AsyncIterator[Callable[[int, int], Awaitable[int]]]:
+    """Yield a function that calls ``add`` through a pair of sessions; `variant` is the era."""
+    async with (
+        memory_link_pair(encode=True) as (client_end, server_end),
+        ServerSession(*server_end, identity=IDENTITY) as server,
+        ClientSession(*client_end) as client,
+    ):
+        server.add_request_handler("tools/call", _call_tool)
+        await (client.initialize() if variant == "legacy" else client.discover())
+
+        async def call(a: int, b: int) -> int:
+            result = await client.send_request("tools/call", {"name": "add", "arguments": {"a": a, "b": b}})
+            return result["structuredContent"]["result"]  # type: ignore[no-any-return]
+
+        yield call
