@@ -1,0 +1,136 @@
+"""The Model Context Protocol for Trio.
+
+The house has one folder per floor, and imports go down only:
+
+6  cli         the command line
+5  client      Client                      server      Server, Context, tools
+4  transports  links: memory, stdio
+3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
+2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
+1  types       wire types, the revisions, the method table
+
+`errors` and `link` stand beside them. Public names are imported on first use, so a client loads no server.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from trio_mcp._version import __version__
+
+if TYPE_CHECKING:
+    from trio_mcp import types
+    from trio_mcp.client import Client
+    from trio_mcp.errors import (
+        CapabilityError,
+        LocalProtocolError,
+        McpError,
+        MessageTooLarge,
+        NegotiationError,
+        ProcessExited,
+        RemoteProtocolError,
+        RequestTimeout,
+        SessionClosed,
+        ToolError,
+        TransportError,
+        TrioMcpError,
+    )
+    from trio_mcp.link import Link
+    from trio_mcp.protocol.messages import SessionMessage
+    from trio_mcp.server import Context, Server
+    from trio_mcp.session import (
+        BaseSession,
+        ClientSession,
+        RequestRecord,
+        Responder,
+        ServerSession,
+        SessionOptions,
+        Timeouts,
+    )
+    from trio_mcp.transports.memory import memory_link_pair
+    from trio_mcp.transports.process import StdioServerParameters
+    from trio_mcp.transports.stdio_client import stdio_client
+    from trio_mcp.transports.stdio_server import stdio_server
+
+_HOMES = {
+    "trio_mcp.client": ("Client",),
+    "trio_mcp.errors": (
+        "CapabilityError",
+        "LocalProtocolError",
+        "McpError",
+        "MessageTooLarge",
+        "NegotiationError",
+        "ProcessExited",
+        "RemoteProtocolError",
+        "RequestTimeout",
+        "SessionClosed",
+        "ToolError",
+        "TransportError",
+        "TrioMcpError",
+    ),
+    "trio_mcp.link": ("Link",),
+    "trio_mcp.protocol.messages": ("SessionMessage",),
+    "trio_mcp.server": ("Context", "Server"),
+    "trio_mcp.session": (
+        "BaseSession",
+        "ClientSession",
+        "RequestRecord",
+        "Responder",
+        "ServerSession",
+        "SessionOptions",
+        "Timeouts",
+    ),
+    "trio_mcp.transports.memory": ("memory_link_pair",),
+    "trio_mcp.transports.process": ("StdioServerParameters",),
+    "trio_mcp.transports.stdio_client": ("stdio_client",),
+    "trio_mcp.transports.stdio_server": ("stdio_server",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022
+    "__version__",
+    "types",
+    "BaseSession",
+    "CapabilityError",
+    "Client",
+    "ClientSession",
+    "Context",
+    "Link",
+    "LocalProtocolError",
+    "McpError",
+    "MessageTooLarge",
+    "NegotiationError",
+    "ProcessExited",
+    "RemoteProtocolError",
+    "RequestRecord",
+    "RequestTimeout",
+    "Responder",
+    "Server",
+    "ServerSession",
+    "SessionClosed",
+    "SessionMessage",
+    "SessionOptions",
+    "StdioServerParameters",
+    "Timeouts",
+    "ToolError",
+    "TransportError",
+    "TrioMcpError",
+    "memory_link_pair",
+    "stdio_client",
+    "stdio_server",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "types":
+        return importlib.import_module("trio_mcp.types")
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -217,7 +217,8 @@ def _top_level_members(head: bytes) -> dict[bytes, bytes | None]:
     for token in _TOKEN.findall(head):
         if token in b"{[":
             if depth == 1 and key is not None:
-                members[key] = key = None
+                members[key] = None
+                key = None
             depth += 1
         elif token in b"}]":
             depth -= 1

@@ -209,7 +209,9 @@ class Peer:
 
     # --- our requests --------------------------------------------------------------------------------------------
 
-    def open_request(self, method: str, params: dict[str, Any] | None, *, wants_progress: bool = False) -> OutgoingRequest:
+    def open_request(
+        self, method: str, params: dict[str, Any] | None, *, wants_progress: bool = False
+    ) -> OutgoingRequest:
         """Take an id for a request of ours and enter it.
 
         With ``wants_progress`` the id also goes into ``params["_meta"]["progressToken"]``; the caller's dicts are
@@ -310,7 +312,7 @@ class Peer:
         if kind is Request:
             return self._receive_request(message, metadata, None)  # type: ignore[arg-type]
         if kind is Response:
-            return self._receive_answer(message.id, message.result)  # type: ignore[union-attr]
+            return self._receive_answer(message.id, message.result)  # type: ignore[union-attr, arg-type]
         if kind is Notification:
             return self._receive_notification(message)  # type: ignore[arg-type]
         if kind is ErrorResponse:
@@ -411,7 +413,9 @@ class Peer:
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
-            text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {self.revision or 'none yet'}"
+            text = (
+                f"batches are part of revision {BATCH_REVISION} only; this session speaks {self.revision or 'none yet'}"
+            )
             return (
                 Fault(RemoteProtocolError(text)),
                 Reply(ErrorResponse(None, ErrorData(INVALID_REQUEST, text))),

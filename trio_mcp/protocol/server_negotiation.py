@@ -106,7 +106,9 @@ class ServerNegotiation:
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
             # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
-            raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object")
+            raise McpError(
+                INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
+            )
         info = given.get(meta.CLIENT_INFO)
         if info is not None and type(info) is not dict:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
@@ -131,10 +133,12 @@ class ServerNegotiation:
             raise McpError(INVALID_REQUEST, "this session is initialized already")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
         if type(requested) is not str or type(info) is not dict or type(capabilities) is not dict:
-            raise McpError(INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)")
+            raise McpError(
+                INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
+            )
         revision = requested if requested in self._legacy else self._legacy[-1]
         self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
-        result = {
+        result: dict[str, Any] = {
             "protocolVersion": revision,
             "capabilities": self._identity.capabilities(revision),
             "serverInfo": self._identity.info,
@@ -154,7 +158,7 @@ class ServerNegotiation:
         declaration = self.declaration(request)
         if declaration is self.session:
             raise McpError(METHOD_NOT_FOUND, f"'server/discover' is not a method of revision {declaration.revision}")
-        result = {
+        result: dict[str, Any] = {
             "supportedVersions": list(self._supported()),
             "capabilities": self._identity.capabilities(declaration.revision),
             **self._identity.discover_hints,

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, overload
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.protocol.messages import ErrorData, Failure, Notification, SessionMessage
 from trio_mcp.protocol.peer import (
@@ -76,9 +77,7 @@ class BaseSession:
         self.options = options or SessionOptions()
         self._read = read
         self._on_error = on_error
-        self._peer = Peer(
-            max_running=self.options.max_running_requests, max_queued=self.options.max_queued_requests
-        )
+        self._peer = Peer(max_running=self.options.max_running_requests, max_queued=self.options.max_queued_requests)
         self._outbox = Outbox(write, max_bulk=self.options.max_outgoing_messages)
         self._handlers: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
         self._notices, self._notices_in = trio.open_memory_channel[Notification | RemoteProtocolError](
@@ -100,36 +99,29 @@ class BaseSession:
         await self._lifetime_manager.__aenter__()
         return self
 
-    async def __aexit__(self, *exc_info: Any) -> bool | None:
+    async def __aexit__(self, *exc_info: object) -> bool | None:
         assert self._lifetime_manager is not None
         return await self._lifetime_manager.__aexit__(*exc_info)
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        failure: BaseException | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self._run)
-                try:
-                    yield
-                finally:
-                    await self.aclose()
-        except BaseExceptionGroup as group:
-            # The nursery is an implementation detail: what was raised in the block leaves it as it was.
-            members = [exc for exc in group.exceptions if not isinstance(exc, trio.Cancelled)]
-            failure = members[0] if len(members) == 1 else group
-        if failure is not None:
-            raise failure
+        async with background_nursery() as nursery:
+            await nursery.start(self._run)
+            try:
+                yield
+            finally:
+                await self.aclose()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         """Everything of the session that is not its block, so that a close from outside never cancels the block."""
         try:
-            async with trio.open_nursery() as nursery:
+            async with background_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._outbox.run)
                 nursery.start_soon(self._read_all)
                 nursery.start_soon(self._handle_notices)
                 task_status.started()
+                await trio.sleep_forever()
         finally:
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.close()
@@ -189,18 +181,24 @@ class BaseSession:
         lost: Exception | None = None
         try:
             while lost is None:
-                item = await read.receive()
-                lost = self._take(item)
-                if receive_nowait is not None:
-                    for _ in range(READ_BURST):
-                        if lost is not None:
-                            break
-                        lost = self._take(receive_nowait())
+                lost = self._take(await read.receive())
+                if receive_nowait is not None and lost is None:
+                    lost = self._take_burst(receive_nowait)
         except trio.EndOfChannel:
             pass
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
+
+    def _take_burst(self, receive_nowait: Callable[[], SessionMessage]) -> Exception | None:
+        """What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves."""
+        try:
+            for _ in range(READ_BURST):
+                if (lost := self._take(receive_nowait())) is not None:
+                    return lost
+        except trio.WouldBlock:
+            pass
+        return None
 
     def _take(self, item: SessionMessage) -> Exception | None:
         message = item.message

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["declares"]
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["declares", "is_spec_method"]
 
 
 def declares(capabilities: Mapping[str, Any], path: str) -> bool:
@@ -16,3 +19,8 @@ def declares(capabilities: Mapping[str, Any], path: str) -> bool:
             return False
         value = value[name]
     return value is not None and value is not False
+
+
+def is_spec_method(method: str) -> bool:
+    """Whether the specification defines a method in any revision; otherwise it is somebody's own."""
+    return any(method_spec(revision, method) is not None for revision in REVISIONS)

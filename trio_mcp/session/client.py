@@ -28,10 +28,10 @@ from trio_mcp.protocol.eras import ClientEra, LegacyEra, ModernClientEra
 from trio_mcp.protocol.messages import SessionMessage
 from trio_mcp.session.base import BaseSession
 from trio_mcp.session.calling import USE_SESSION, Limit
-from trio_mcp.session.capabilities import declares
+from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.methods import is_spec_method, method_spec
+from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__ = ["ClientSession"]
@@ -192,7 +192,11 @@ class ClientSession(BaseSession):
                 text = f"{method!r} is not a method of revision {self._server.revision} that a client may send"
                 raise LocalProtocolError(text)
             return
-        if spec.is_request and spec.server_capability and not declares(self._server.capabilities, spec.server_capability):
+        if (
+            spec.is_request
+            and spec.server_capability
+            and not declares(self._server.capabilities, spec.server_capability)
+        ):
             raise CapabilityError(method, spec.server_capability, "server")
         if not spec.is_request and spec.client_capability and not declares(self._capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -13,7 +13,7 @@ __all__ = ["RequestRecord", "SessionOptions", "Timeouts"]
 logger = logging.getLogger("trio_mcp")
 
 
-def _seconds(instance: object, attribute: attrs.Attribute[float | None], value: float | None) -> None:
+def _seconds(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -65,7 +65,11 @@ class RequestRecord:
 def log_slow_request(record: RequestRecord) -> None:
     """The default ``on_alert``: a warning in the log."""
     logger.warning(
-        "slow request: %s (%s) took %.3f s, outcome %s", record.method, record.direction, record.duration, record.outcome
+        "slow request: %s (%s) took %.3f s, outcome %s",
+        record.method,
+        record.direction,
+        record.duration,
+        record.outcome,
     )
 
 

@@ -11,11 +11,11 @@ from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, Remot
 from trio_mcp.protocol.messages import Notification, SessionMessage
 from trio_mcp.protocol.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
 from trio_mcp.session.base import BaseSession
-from trio_mcp.session.capabilities import declares
+from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
-from trio_mcp.types.methods import is_spec_method, method_spec
+from trio_mcp.types.methods import method_spec
 
 __all__ = ["ServerSession"]
 
@@ -91,7 +91,9 @@ class ServerSession(BaseSession):
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
             if is_spec_method(method):
-                raise LocalProtocolError(f"{method!r} is not a method of revision {client.revision} that a server may send")
+                raise LocalProtocolError(
+                    f"{method!r} is not a method of revision {client.revision} that a server may send"
+                )
             return
         if spec.is_request and method != "ping" and not self.initialized:
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")

@@ -58,7 +58,9 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
         self._channel = channel
         self._back = back  # the other side's sending half, which it alone closes
 
-    def _translate(self, message: SessionMessage) -> tuple[trio.MemorySendChannel[SessionMessage], SessionMessage] | None:
+    def _translate(
+        self, message: SessionMessage
+    ) -> tuple[trio.MemorySendChannel[SessionMessage], SessionMessage] | None:
         """The message as it arrives, and at whom: a request that can't be encoded fails its own sender's call."""
         data, problem = encode_or_replace(message.message)  # type: ignore[arg-type]
         if data is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import trio
 from trio_mcp.errors import TransportError
 
 __all__ = ["StderrSink", "StdioServerParameters", "copy_stderr", "default_environment", "end_process", "start_process"]
+
+logger = logging.getLogger("trio_mcp")
 
 StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
 
@@ -97,7 +100,9 @@ async def start_process(params: StdioServerParameters) -> trio.Process:
         )
     except FileNotFoundError as exc:
         if params.cwd is not None and not os.path.isdir(params.cwd):
-            raise TransportError(f"can't start {params.command!r}: the directory cwd={str(params.cwd)!r} does not exist") from exc
+            raise TransportError(
+                f"can't start {params.command!r}: the directory cwd={str(params.cwd)!r} does not exist"
+            ) from exc
         advice = "check the spelling, or give its full path"
         raise TransportError(f"can't start {params.command!r}: no such command in PATH; {advice}") from exc
     except (OSError, ValueError) as exc:
@@ -105,19 +110,17 @@ async def start_process(params: StdioServerParameters) -> trio.Process:
 
 
 async def end_process(process: trio.Process, grace: float) -> None:
-    """End the process and whatever is left of its group: it has `grace` seconds, twice, to go by itself.
+    """End the process, if it is still there, and whatever is left of its group: SIGTERM, `grace` seconds, SIGKILL.
 
-    When cancelled it still ends everything, at once: SIGTERM, a short moment, SIGKILL.
+    When cancelled it still ends everything, with a moment in place of the grace.
     """
     try:
-        with trio.move_on_after(grace):
-            await process.wait()
         if process.returncode is None:
             _signal_group(process, signal.SIGTERM)
             with trio.move_on_after(grace):
                 await process.wait()
     finally:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True):  # bounded: after SIGKILL there is nothing left to wait for
             if process.returncode is None:
                 _signal_group(process, signal.SIGTERM)
                 with trio.move_on_after(TERM_MOMENT):
@@ -140,8 +143,6 @@ def _signal_group(process: trio.Process, number: signal.Signals) -> None:
 
 async def copy_stderr(stream: trio.abc.ReceiveStream, sink: StderrSink, tail: deque[str]) -> None:
     """Bring the child's standard error to where it should go, line by line, keeping the last lines in `tail`."""
-    import logging
-
     rest = b""
     while chunk := await _receive(stream):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -149,9 +150,9 @@ async def copy_stderr(stream: trio.abc.ReceiveStream, sink: StderrSink, tail: de
             lines.append(rest)
             rest = b""
         for line in lines:
-            await _put_line(line, sink, tail, logging.getLogger("trio_mcp"))
+            await _put_line(line, sink, tail)
     if rest:
-        await _put_line(rest, sink, tail, logging.getLogger("trio_mcp"))
+        await _put_line(rest, sink, tail)
 
 
 async def _receive(stream: trio.abc.ReceiveStream) -> bytes | bytearray:
@@ -161,7 +162,7 @@ async def _receive(stream: trio.abc.ReceiveStream) -> bytes | bytearray:
         return b""
 
 
-async def _put_line(line: bytes, sink: StderrSink, tail: deque[str], logger: Any) -> None:
+async def _put_line(line: bytes, sink: StderrSink, tail: deque[str]) -> None:
     text = line.decode("utf-8", "replace").removesuffix("\r")
     tail.append(text)
     if sink == "discard":

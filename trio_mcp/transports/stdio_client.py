@@ -52,9 +52,7 @@ async def stdio_client(
 
 
 @contextlib.asynccontextmanager
-async def _connect(
-    process: trio.Process, params: StdioServerParameters, decoder: LineDecoder
-) -> AsyncIterator[Link]:
+async def _connect(process: trio.Process, params: StdioServerParameters, decoder: LineDecoder) -> AsyncIterator[Link]:
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -62,11 +60,13 @@ async def _connect(
     inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
     write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
     tail: deque[str] = deque(maxlen=STDERR_TAIL)
-    output_ended, written = trio.Event(), trio.Event()
+    output_ended = trio.Event()
 
     async def reader() -> None:
         try:
             await read_lines(stdout, decoder, inbound)
+            while await stdout.receive_some(65536):
+                pass  # nobody listens any more, but a server that can't write could not exit
         except trio.BrokenResourceError:
             pass  # as good as its end
         output_ended.set()
@@ -78,8 +78,6 @@ async def _connect(
             except trio.BrokenResourceError:
                 outbound.close()
                 output_ended.set()  # a server that takes no more requests is as good as gone
-            finally:
-                written.set()
 
     async def watcher() -> None:
         """Tell the session of the end, with its cause: the exit of the process or the end of its output."""
@@ -119,6 +117,5 @@ async def _connect(
             # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
             write.close()
             with trio.move_on_after(params.shutdown_grace):
-                await written.wait()
                 await process.wait()
                 await stderr_copied.wait()

@@ -1,0 +1,32 @@
+"""`Client`: what people use to talk to a server."""
+
+from __future__ import annotations
+
+from trio_mcp.client.tools import ToolMethods
+
+__all__ = ["Client"]
+
+
+class Client(ToolMethods):
+    """A client of one server. Use it as an async context manager; it can be entered once.
+
+    Entering connects and negotiates. What is raised in the block leaves it as it is; the loss of the server ends the
+    calls that wait for it, with the reason, never the block.
+
+    Args:
+        target: `StdioServerParameters`, a `Server` (served in memory), or a callable that gives an async context
+            manager which yields a `Link`.
+        mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` does the handshake; a revision does what
+            that revision asks for, and accepts no other.
+        client_info: What the client says of itself.
+        options: Limits, timeouts and hooks of the session.
+        connect_timeout: Seconds for starting, connecting and negotiating together.
+        probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.
+        on_log: Called, sync or async, with each `LoggingMessageNotificationParams` of the server.
+        on_error: Called, sync or async, with what arrived and belongs to no request.
+        on_message: Called, sync or async, with every `Notification` of the server.
+        middleware: Each is ``async (call, call_next) -> result`` and surrounds every request, the first outermost.
+
+    Raises:
+        TypeError, ValueError: An argument is not what it should be.
+    """

@@ -1,0 +1,271 @@
+"""The connection of a client: opened, negotiated and closed as one async context manager."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self
+
+import trio
+from pydantic import ValidationError
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client.middleware import Middleware, OutgoingCall, through
+from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.link import Link
+from trio_mcp.protocol.client_negotiation import ServerDeclaration
+from trio_mcp.protocol.messages import Notification
+from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.client import ClientSession
+from trio_mcp.session.convert import brief
+from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.responder import Responder
+from trio_mcp.types.capabilities import ServerCapabilities
+from trio_mcp.types.common import Implementation
+from trio_mcp.types.logging import LoggingMessageNotificationParams
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
+
+__all__ = ["ClientConnection"]
+
+MODES = ("auto", "legacy", *REVISIONS)
+
+
+class ClientConnection:
+    """The lifetime of a `Client`, and its requests of any method. The arguments are those of `Client`."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        mode: str = "auto",
+        client_info: Implementation | None = None,
+        options: SessionOptions | None = None,
+        connect_timeout: float = 30.0,
+        probe_timeout: float = 5.0,
+        on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None = None,
+        on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None,
+        on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
+        for name, seconds in (("connect_timeout", connect_timeout), ("probe_timeout", probe_timeout)):
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+                raise ValueError(f"{name} must be a number of seconds above 0, got {seconds!r}")
+        self._open_link = link_factory(target)
+        self._mode = mode
+        self._client_info = client_info
+        self._options = options
+        self._connect_timeout = connect_timeout
+        self._probe_timeout = probe_timeout
+        self._on_log, self._on_error, self._on_message = on_log, on_error, on_message
+        self._middleware = tuple(middleware)
+        self._session: ConnectedSession | None = None
+        self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
+        self._scope = trio.CancelScope()
+        self._stop = trio.Event()
+        self._ended = trio.Event()
+
+    # --- lifetime ------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._lifetime_manager is not None:
+            raise LocalProtocolError("a client can be entered only once; make another one")
+        self._lifetime_manager = self._lifetime()
+        await self._lifetime_manager.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> bool | None:
+        assert self._lifetime_manager is not None
+        return await self._lifetime_manager.__aexit__(*exc_info)
+
+    @contextlib.asynccontextmanager
+    async def _lifetime(self) -> AsyncIterator[None]:
+        async with background_nursery() as nursery:
+            await nursery.start(self._stay_connected)
+            try:
+                yield
+            finally:
+                await self.aclose()
+
+    async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
+        """Everything that the connection is made of, in a task of its own, so that anybody may end it at any time."""
+        session: ConnectedSession | None = None
+        try:
+            with self._scope:
+                with trio.CancelScope(deadline=trio.current_time() + self._connect_timeout) as connecting:
+                    async with self._open_link() as link:
+                        session = ConnectedSession(
+                            link,
+                            client_info=self._client_info,
+                            options=self._options,
+                            on_error=self._on_error,
+                            on_notification=self._received,
+                        )
+                        async with session:
+                            await self._negotiate(session)
+                            connecting.deadline = float("inf")
+                            self._session = session
+                            task_status.started()
+                            await self._stop.wait()
+                if connecting.cancelled_caught:
+                    raise TransportError(self._no_answer(session))
+        finally:
+            self._ended.set()
+
+    async def _negotiate(self, session: ConnectedSession) -> None:
+        if self._mode == "auto":
+            await session.negotiate(probe_timeout=self._probe_timeout)
+        elif self._mode == "legacy":
+            await session.initialize()
+        elif self._mode in LEGACY_REVISIONS:
+            server = await session.initialize(self._mode)
+            if server.revision != self._mode:
+                text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
+                raise NegotiationError(text, (server.revision,))
+        else:
+            await session.discover(self._mode)
+
+    def _no_answer(self, session: ConnectedSession | None) -> str:
+        text = f"the server did not complete the connection within connect_timeout={self._connect_timeout:g} seconds"
+        if session is not None and session.last_fault is not None:
+            text += f"; what it sent was no MCP: {session.last_fault}"
+        return text + "; is it an MCP server, and the right way to start it?"
+
+    async def aclose(self) -> None:
+        """End the connection: early, in any order with other clients, from any task; again is a no-op.
+
+        Pending calls raise `SessionClosed`; the server process, if there is one, is asked to exit and then made to.
+        When cancelled, the same happens at once, without the asking.
+        """
+        if self._lifetime_manager is None:
+            return
+        self._stop.set()
+        try:
+            await self._ended.wait()
+        except trio.Cancelled:
+            self._scope.cancel("the client is closed")
+            raise
+
+    @property
+    def session(self) -> ConnectedSession:
+        """The session underneath, for whatever the client has no method for.
+
+        Raises:
+            LocalProtocolError: The client has not been entered.
+        """
+        if self._session is None:
+            raise LocalProtocolError("the client is not connected: use it as `async with Client(...) as client:`")
+        return self._session
+
+    @property
+    def _server(self) -> ServerDeclaration:
+        return self.session.server
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """What the server says of itself; None if it says nothing."""
+        info = self._server.info
+        return None if info is None else Implementation.from_wire(info)
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """What the server has declared."""
+        return ServerCapabilities.from_wire(self._server.capabilities)
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's guidance for the model, or None."""
+        return self._server.instructions
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that is spoken."""
+        return self._server.revision
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        total_timeout: Limit = USE_SESSION,
+        reset_on_progress: bool | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> dict[str, Any]:
+        """Send any request, through the middleware. Arguments, errors and cancellation as in `BaseSession.send_request`.
+
+        Returns:
+            The result as plain data.
+        """
+        session = self.session
+        if not self._middleware:
+            return await session.send_request(
+                method,
+                params,
+                timeout=timeout,
+                total_timeout=total_timeout,
+                reset_on_progress=reset_on_progress,
+                on_progress=on_progress,
+            )
+        call = OutgoingCall(method, dict(params or {}))
+
+        async def send() -> dict[str, Any]:
+            return await session.send_request(
+                call.method,
+                call.params,
+                timeout=timeout,
+                total_timeout=total_timeout,
+                reset_on_progress=reset_on_progress,
+                on_progress=on_progress,
+            )
+
+        return await through(self._middleware, 0, call, send)
+
+    async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
+        """Ask the server for a sign of life (legacy era only).
+
+        Raises:
+            LocalProtocolError: The revision has no ping.
+        """
+        await self.request("ping", timeout=timeout)
+
+    # --- notifications -------------------------------------------------------------------------------------------
+
+    async def _received(self, notification: Notification) -> None:
+        if notification.method == "notifications/message" and self._on_log is not None:
+            try:
+                message = LoggingMessageNotificationParams.from_wire(notification.params or {})
+            except ValidationError as exc:
+                raise RemoteProtocolError(f"a malformed log message: {brief(exc)}") from None
+            await _call(self._on_log, message)
+        if self._on_message is not None:
+            await _call(self._on_message, notification)
+
+
+async def _call(callback: Callable[[Any], Awaitable[object] | object], argument: object) -> None:
+    outcome = callback(argument)
+    if isinstance(outcome, Awaitable):
+        await outcome
+
+
+class ConnectedSession(ClientSession):
+    """The session of a `Client`."""
+
+    def __init__(
+        self, link: Link, *, on_notification: Callable[[Notification], Awaitable[None]], **options: Any
+    ) -> None:
+        super().__init__(*link, **options)
+        self.last_fault: RemoteProtocolError | None = None
+        self._on_notification = on_notification
+
+    async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
+        if isinstance(incoming, RemoteProtocolError):
+            self.last_fault = incoming
+        await super().handle_incoming(incoming)
+
+    async def received_notification(self, notification: Notification) -> None:
+        await self._on_notification(notification)

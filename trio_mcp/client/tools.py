@@ -1,0 +1,185 @@
+"""Tools, from the client's side (`server/tools`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, TypeVar
+
+import trio
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.results import ToolResult
+from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError
+from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
+from trio_mcp.protocol.messages import Notification
+from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.convert import brief
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.tools import ListToolsResult, Tool
+
+__all__ = ["ToolMethods"]
+
+ModelT = TypeVar("ModelT", bound=WireModel)
+
+MAX_PAGES = 1000
+
+
+class ToolMethods(ClientConnection):
+    """The part of `Client` that lists and calls tools."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # What is known of each tool's output: its schema, compiled on first use; None for a tool without one.
+        self._output_schemas: dict[str, dict[str, Any] | SchemaValidator | None] = {}
+        self._all_known = False
+        self._learning = trio.Lock()
+
+    async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
+        """One page of the server's tools.
+
+        Args:
+            cursor: The ``next_cursor`` of the page before; None for the first page.
+            timeout: Seconds to wait.
+
+        Raises:
+            CapabilityError: The server offers no tools.
+            McpError: The server refused, for example an invalid cursor.
+
+        Further errors and cancellation as in `BaseSession.send_request`.
+        """
+        params = None if cursor is None else {"cursor": cursor}
+        page = validated(ListToolsResult, "tools/list", await self.request("tools/list", params, timeout=timeout))
+        self._learn(page.tools)
+        return page
+
+    async def iter_tools(self) -> AsyncIterator[Tool]:
+        """Every tool, page after page: ``async for tool in client.iter_tools()``.
+
+        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`.
+        """
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self.list_tools(cursor)
+            for tool in page.tools:
+                yield tool
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+        raise RemoteProtocolError(f"the server's list of tools has no end: {MAX_PAGES} pages, and there is another")
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        total_timeout: Limit = USE_SESSION,
+        reset_on_progress: bool | None = None,
+        on_progress: ProgressCallback | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Call a tool.
+
+        Structured content is validated against the tool's output schema; the list of tools is asked for once if it
+        has not been, and again after it has changed.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments: JSON data, or anything that pydantic turns into it.
+            timeout: Seconds without an answer.
+            total_timeout: Seconds whatever happens.
+            reset_on_progress: Whether progress restarts ``timeout``.
+            on_progress: Called, sync or async, in this task and in order, for each progress notification.
+            meta: More entries for the request's ``_meta``.
+
+        Returns:
+            The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is raised.
+
+        Raises:
+            TypeError: The arguments are no mapping, or can't be turned into JSON.
+            McpError: The server refused, for example because there is no such tool.
+            RemoteProtocolError: The result is malformed, or breaks the tool's output schema.
+            RequestTimeout, TransportError: As in `BaseSession.send_request`.
+
+        When cancelled, the server is told (with the reason) and the call ends at once.
+        """
+        params = _params(name, arguments, meta)
+        result = await self.request(
+            "tools/call",
+            params,
+            timeout=timeout,
+            total_timeout=total_timeout,
+            reset_on_progress=reset_on_progress,
+            on_progress=on_progress,
+        )
+        answer = validated(ToolResult, "tools/call", result)
+        if "structuredContent" in result and not answer.is_error:
+            await self._check_output(name, result["structuredContent"])
+        return answer
+
+    async def _check_output(self, name: str, value: Any) -> None:
+        if name not in self._output_schemas and not self._all_known:
+            await self._learn_all()
+        schema = self._output_schemas.get(name)
+        if schema is None:
+            return
+        try:
+            if isinstance(schema, dict):
+                schema = self._output_schemas[name] = SchemaValidator(schema)
+            problem = schema.problem(value)
+        except SchemaError as exc:
+            text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
+            raise RemoteProtocolError(text) from None
+        if problem is not None:
+            raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
+
+    async def _learn_all(self) -> None:
+        async with self._learning:
+            if self._all_known:
+                return
+            try:
+                async for _ in self.iter_tools():
+                    pass
+            except (McpError, CapabilityError):
+                pass  # a server that calls tools without listing them: there is nothing to check against
+            self._all_known = True
+
+    def _learn(self, tools: Iterable[Tool]) -> None:
+        for tool in tools:
+            self._output_schemas[tool.name] = tool.output_schema
+
+    async def _received(self, notification: Notification) -> None:
+        if notification.method == "notifications/tools/list_changed":
+            self._output_schemas.clear()
+            self._all_known = False
+        await super()._received(notification)
+
+
+def validated(model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:
+    """A result as a model.
+
+    Raises:
+        RemoteProtocolError: It is none.
+    """
+    try:
+        return model.from_wire(result)
+    except ValidationError as exc:
+        raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
+
+
+def _params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(name, str):
+        raise TypeError(f"a tool's name must be a string, got {name!r}")
+    params: dict[str, Any] = {"name": name}
+    if arguments is not None:
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
+        try:
+            params["arguments"] = to_jsonable_python(dict(arguments), by_alias=True)
+        except PydanticSerializationError as exc:
+            raise TypeError(f"the arguments of {name!r} can't be turned into JSON: {exc}") from None
+    if meta is not None:
+        params["_meta"] = dict(meta)
+    return params

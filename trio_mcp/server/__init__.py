@@ -1,0 +1,8 @@
+"""Floor 5, the server's side: `Server`, `Context`, tools."""
+
+from __future__ import annotations
+
+from trio_mcp.server.context import Context
+from trio_mcp.server.server import Server
+
+__all__ = ["Context", "Server"]

@@ -1,0 +1,79 @@
+"""One client of a server: a session whose requests go to the server's handlers, through its middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+
+from trio_mcp.errors import TransportError, TrioMcpError
+from trio_mcp.server.context import Context
+from trio_mcp.session.responder import Responder
+from trio_mcp.session.server import ServerSession
+
+if TYPE_CHECKING:
+    from trio_mcp.link import Link
+    from trio_mcp.server.server import Server
+
+__all__ = ["Connection", "Handler", "Middleware"]
+
+Handler: TypeAlias = Callable[["Server", Context[Any]], Awaitable[dict[str, Any]]]
+Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+"""``async (context, call_next) -> result``: see `Server`."""
+
+
+class Connection(ServerSession):
+    """A session of a `Server`."""
+
+    def __init__(self, server: Server, link: Link, state: Any) -> None:
+        read, write = link
+        super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
+        self._server = server
+        self._state = state
+        self._changed: set[str] = set()
+        self._change = trio.Event()
+
+    async def received_request(self, responder: Responder) -> None:
+        server = self._server
+        handler = server._methods.get(responder.method)
+        if handler is None:
+            await super().received_request(responder)
+            return
+        context: Context[Any] = Context(responder, self._state)
+        if server.middleware:
+            result = await _through(server.middleware, 0, context, lambda: handler(server, context))
+        else:
+            result = await handler(server, context)
+        await responder.respond(result)
+
+    def announce(self, method: str) -> None:
+        """Send a notification without parameters soon; several of one kind before that become one."""
+        if self.initialized:
+            self._changed.add(method)
+            self._change.set()
+
+    async def send_announcements(self) -> None:
+        """The task behind `announce`; ends with the session."""
+        while True:
+            await self._change.wait()
+            self._change = trio.Event()
+            while self._changed:
+                try:
+                    await self.send_notification(self._changed.pop())
+                except TransportError:
+                    return
+                except TrioMcpError:
+                    continue  # not for this client: it has not declared, or its revision does not know, such a thing
+
+
+def _through(
+    middleware: tuple[Middleware, ...],
+    index: int,
+    context: Context[Any],
+    handle: Callable[[], Awaitable[dict[str, Any]]],
+) -> Awaitable[dict[str, Any]]:
+    """Call the handler through what is left of the middleware."""
+    if index == len(middleware):
+        return handle()
+    return middleware[index](context, lambda: _through(middleware, index + 1, context, handle))

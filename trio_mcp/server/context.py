@@ -1,0 +1,117 @@
+"""What a handler knows of the request it serves, and what it can do beside returning a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic
+
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from trio_mcp.errors import McpError
+from trio_mcp.session.capabilities import declares
+from trio_mcp.types.common import Implementation
+from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
+
+if TYPE_CHECKING:
+    from trio_mcp.protocol.messages import RequestId
+    from trio_mcp.protocol.server_negotiation import ClientDeclaration
+    from trio_mcp.session.responder import Responder
+
+__all__ = ["Context"]
+
+StateT = TypeVar("StateT", default=Any)
+
+
+class Context(Generic[StateT]):
+    """One request, as its handler sees it. Declare a parameter of this type and the server fills it.
+
+    The type argument is that of the lifespan's state: ``ctx: Context[Database]``.
+
+    Attributes:
+        method: The request's method.
+        params: The request's parameters, as plain data. A middleware may replace them.
+        state: What the server's lifespan yielded; None without a lifespan.
+    """
+
+    __slots__ = ("_responder", "method", "params", "state")
+
+    def __init__(self, responder: Responder, state: StateT) -> None:
+        self._responder = responder
+        self.method = responder.method
+        self.params: dict[str, Any] = responder.params
+        self.state = state
+
+    @property
+    def _client(self) -> ClientDeclaration:
+        client = self._responder.client
+        assert client is not None
+        return client
+
+    @property
+    def request_id(self) -> RequestId:
+        """The id of the request."""
+        return self._responder.id
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's ``_meta``; empty if it has none."""
+        return self._responder.meta
+
+    @property
+    def transport_metadata(self) -> Mapping[str, Any]:
+        """What the transport knows of the request (HTTP headers, for example); may be empty."""
+        return self._responder.metadata
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that the request speaks."""
+        return self._client.revision
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """What the client says of itself; nothing that a decision may rest on. None if it says nothing readable."""
+        try:
+            return Implementation.from_wire(self._client.client_info)
+        except ValidationError:
+            return None
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]:
+        """What the client has declared, as plain data."""
+        return self._client.capabilities
+
+    def require_client_capability(self, capability: str) -> None:
+        """Refuse the request unless the client has declared a capability.
+
+        Args:
+            capability: A dotted path, for example ``"sampling.tools"``.
+
+        Raises:
+            McpError: It has not: -32021, which names it (2026-07-28 `basic/index`, Per-request protocol fields).
+        """
+        if declares(self.client_capabilities, capability):
+            return
+        required: dict[str, Any] = {}
+        inner = required
+        for name in capability.split("."):
+            inner[name] = inner = {}
+        raise McpError(
+            MISSING_REQUIRED_CLIENT_CAPABILITY,
+            f"this request needs the client capability {capability!r}, which the client has not declared",
+            {"requiredCapabilities": required},
+        )
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the work is; does nothing if the client did not ask (`basic/patterns/progress`).
+
+        From a sync tool: ``trio.from_thread.run(ctx.report_progress, 1, 3)``.
+
+        Args:
+            progress: How much is done; it must grow from call to call.
+            total: How much there is, if known.
+            message: A word for people.
+
+        Waits while the client is slow to read. When cancelled before that, nothing is sent.
+        """
+        await self._responder.report_progress(progress, total, message)
