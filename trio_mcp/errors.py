@@ -51,7 +51,7 @@ class McpError(TrioMcpError):
 
 
 class ToolError(TrioMcpError):
-    """Raise it in a tool: the text reaches the client as a result with ``isError``, so that the model can react to it."""
+    """Raise it in a tool: the text reaches the client as a result with ``isError``, for the model to react to."""
 
 
 class RequestTimeout(TrioMcpError, TimeoutError):
@@ -126,7 +126,8 @@ class CapabilityError(LocalProtocolError):
         self.side = side
 
     def __str__(self) -> str:
-        return f"{self.method!r} needs the {self.side} capability {self.capability!r}, which the {self.side} has not declared"
+        side, capability = self.side, self.capability
+        return f"{self.method!r} needs the {side} capability {capability!r}, which the {side} has not declared"
 
 
 class RemoteProtocolError(TrioMcpError):

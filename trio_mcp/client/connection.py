@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Self
 
 import trio
@@ -76,9 +77,11 @@ class ClientConnection:
         await self._lifetime_manager.__aenter__()
         return self
 
-    async def __aexit__(self, *exc_info: object) -> bool | None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
         assert self._lifetime_manager is not None
-        return await self._lifetime_manager.__aexit__(*exc_info)
+        return await self._lifetime_manager.__aexit__(kind, exc, traceback)
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
@@ -196,7 +199,9 @@ class ClientConnection:
         reset_on_progress: bool | None = None,
         on_progress: ProgressCallback | None = None,
     ) -> dict[str, Any]:
-        """Send any request, through the middleware. Arguments, errors and cancellation as in `BaseSession.send_request`.
+        """Send any request, through the middleware.
+
+        Arguments, errors and cancellation are those of `BaseSession.send_request`.
 
         Returns:
             The result as plain data.

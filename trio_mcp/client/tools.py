@@ -95,7 +95,8 @@ class ToolMethods(ClientConnection):
             meta: More entries for the request's ``_meta``.
 
         Returns:
-            The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is raised.
+            The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is
+            raised.
 
         Raises:
             TypeError: The arguments are no mapping, or can't be turned into JSON.

@@ -1,8 +1,8 @@
 """JSON Schema validation of what a peer sent, against a schema that a peer sent: both are hostile.
 
 2026-07-28 `basic/index`, section JSON Schema Usage: 2020-12 unless the schema names another dialect, no network
-``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``: it is a hundred times
-as fast as the pure-Python library, loads in a fraction of the time, and matches patterns in linear time. It can't be
+``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``: it is far faster
+than the pure-Python library, loads in a fraction of the time, and matches patterns in linear time. It can't be
 interrupted, so what a validation could cost is counted before it starts: how often each part of the schema would look
 at each part of the value.
 """

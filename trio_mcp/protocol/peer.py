@@ -15,11 +15,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, TypeAlias
-
-import attrs
+from typing import Any
 
 from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed
+from trio_mcp.protocol.events import (
+    BatchInProgress,
+    CancelRequested,
+    Event,
+    Fault,
+    IncomingRequest,
+    NotificationReceived,
+    OutgoingRequest,
+    ProgressReceived,
+    Reply,
+    RequestStarted,
+    Settled,
+)
 from trio_mcp.protocol.messages import (
     Batch,
     ErrorData,
@@ -35,141 +46,11 @@ from trio_mcp.protocol.messages import (
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
 
-__all__ = [
-    "CancelRequested",
-    "Event",
-    "Fault",
-    "Incoming",
-    "IncomingRequest",
-    "NotificationReceived",
-    "OutgoingRequest",
-    "Peer",
-    "ProgressReceived",
-    "Reply",
-    "RequestStarted",
-    "Settled",
-]
+__all__ = ["Peer"]
 
 BATCH_REVISION = "2025-03-26"
 # Answered on the spot: a full house must neither fail a liveness check nor keep a handshake out.
 UNLIMITED_METHODS = frozenset({"ping", "initialize", "server/discover"})
-
-
-@attrs.define(eq=False)
-class OutgoingRequest:
-    """A request of ours in flight.
-
-    Attributes:
-        request: The envelope; its id doubles as the progress token.
-        wants_progress: Progress notifications for it become events.
-        sent: It has been handed to the link, so a cancellation must be told to the peer.
-        settled: Its outcome is known; set once.
-        waiter: Whatever the session needs to find the waiting call; untouched here.
-    """
-
-    request: Request
-    wants_progress: bool = False
-    sent: bool = False
-    settled: bool = False
-    waiter: Any = None
-
-
-@attrs.define(eq=False)
-class IncomingRequest:
-    """A request of the peer's in flight.
-
-    Attributes:
-        request: The envelope.
-        cancelled: The peer has cancelled it, or the session is closed: nothing may be sent for it any more.
-        answered: Its answer has been given.
-        metadata: What the transport told of it; untouched here.
-        context: Whatever the session needs to find the running handler; untouched here.
-    """
-
-    request: Request
-    metadata: Mapping[str, Any] | None = None
-    cancelled: bool = False
-    answered: bool = False
-    running: bool = False
-    batch: _BatchInProgress | None = None
-    context: Any = None
-
-    @property
-    def open(self) -> bool:
-        """Whether something may still be sent for it."""
-        return not (self.cancelled or self.answered)
-
-
-@attrs.define(eq=False)
-class _BatchInProgress:
-    """The answers of one incoming batch, kept until the last is there (JSON-RPC 2.0, section 6)."""
-
-    waiting: int = 0
-    answers: list[Response | ErrorResponse] = attrs.Factory(list)
-
-    def close_one(self, answer: Response | ErrorResponse | None) -> Batch | None:
-        self.waiting -= 1
-        if answer is not None:
-            self.answers.append(answer)
-        return Batch(tuple(self.answers)) if not self.waiting and self.answers else None
-
-
-# --- what can happen ---------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class RequestStarted:
-    """Run the handler now, and call `Peer.finished` when its task has ended."""
-
-    incoming: IncomingRequest
-
-
-@attrs.frozen
-class NotificationReceived:
-    """A notification that the bookkeeping has no interest in."""
-
-    notification: Notification
-
-
-@attrs.frozen
-class Settled:
-    """A request of ours has its outcome: a result, the peer's error, or an exception that says why there is neither."""
-
-    outgoing: OutgoingRequest
-    outcome: dict[str, Any] | ErrorData | Exception
-
-
-@attrs.frozen
-class ProgressReceived:
-    """Progress on a request of ours that asked for it; the parameters are checked."""
-
-    outgoing: OutgoingRequest
-    params: dict[str, Any]
-
-
-@attrs.frozen
-class CancelRequested:
-    """The peer has cancelled a running request of its own: cancel the handler's scope."""
-
-    incoming: IncomingRequest
-    reason: str | None
-
-
-@attrs.frozen
-class Reply:
-    """Send this now."""
-
-    message: Message
-
-
-@attrs.frozen
-class Fault:
-    """Something arrived that belongs to no request, for the protocol-level ``on_error``."""
-
-    error: RemoteProtocolError
-
-
-Event: TypeAlias = RequestStarted | NotificationReceived | Settled | ProgressReceived | CancelRequested | Reply | Fault
 
 
 class Peer:
@@ -308,23 +189,24 @@ class Peer:
         """Enter what arrived and say what follows from it. After the close nothing does."""
         if self.closed:
             return ()
-        kind = type(message)
-        if kind is Request:
-            return self._receive_request(message, metadata, None)  # type: ignore[arg-type]
-        if kind is Response:
-            return self._receive_answer(message.id, message.result)  # type: ignore[union-attr, arg-type]
-        if kind is Notification:
-            return self._receive_notification(message)  # type: ignore[arg-type]
-        if kind is ErrorResponse:
-            return self._receive_answer(message.id, message.error)  # type: ignore[union-attr]
-        if kind is Malformed:
-            return self._receive_malformed(message)  # type: ignore[arg-type]
-        if kind is Batch:
-            return self._receive_batch(message, metadata)  # type: ignore[arg-type]
-        raise TypeError(f"expected a message, got {kind.__name__}")
+        match message:
+            case Request():
+                return self._receive_request(message, metadata, None)
+            case Response():
+                return self._receive_answer(message.id, message.result)
+            case Notification():
+                return self._receive_notification(message)
+            case ErrorResponse():
+                return self._receive_answer(message.id, message.error)
+            case Malformed():
+                return self._receive_malformed(message)
+            case Batch():
+                return self._receive_batch(message, metadata)
+            case _:
+                raise TypeError(f"expected a message, got {type(message).__name__}")
 
     def _receive_request(
-        self, request: Request, metadata: Mapping[str, Any] | None, batch: _BatchInProgress | None
+        self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
     ) -> tuple[Event, ...]:
         if request.id in self._incoming:
             error = ErrorData(INVALID_REQUEST, f"request id {request.id!r} is already in flight")
@@ -340,7 +222,7 @@ class Peer:
         text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
         return self._refuse(request, ErrorData(OVERLOADED, text), batch)
 
-    def _refuse(self, request: Request, error: ErrorData, batch: _BatchInProgress | None) -> tuple[Event, ...]:
+    def _refuse(self, request: Request, error: ErrorData, batch: BatchInProgress | None) -> tuple[Event, ...]:
         answer: Message | None = ErrorResponse(request.id, error)
         if batch is not None:
             answer = batch.close_one(answer)  # type: ignore[arg-type]
@@ -422,7 +304,7 @@ class Peer:
             )
         # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
         # spot don't complete it before all of it has been read.
-        answers = _BatchInProgress(1)
+        answers = BatchInProgress(1)
         events: list[Event] = []
         for item in batch.items:
             if isinstance(item, Request) and item.method == "initialize":

@@ -91,7 +91,7 @@ class ServerNegotiation:
         if self._modern:
             raise McpError(
                 INVALID_PARAMS,
-                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize request came before {request.method!r}",
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method!r}",
                 self._versions(None),
             )
         raise McpError(INVALID_REQUEST, f"{request.method!r} came before the initialize request")

@@ -206,7 +206,7 @@ class Server:
     # --- serving -------------------------------------------------------------------------------------------------
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve one link until the client closes it. When cancelled, every handler is cancelled, and the link closed."""
+        """Serve one link until the client closes it. When cancelled, so are all handlers, and the link is closed."""
         async with self._running() as state:
             task_status.started()
             await self._serve_link(link, state)

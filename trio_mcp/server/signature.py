@@ -177,7 +177,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
             stars = _VARIADIC[parameter.kind]
             raise TypeError(
-                f"{what}: the parameter {stars}{name} is variadic, which no JSON Schema of named arguments can describe; "
+                f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
                 "name each parameter, take one that is a list or a dict, or bring an input_schema and take **arguments"
             )
         found.append(parameter.replace(annotation=hints.get(name, Any)))
@@ -229,7 +229,7 @@ def _without_default(field: FieldInfo) -> FieldInfo:
 
 
 def _default_of(field: FieldInfo) -> Any:
-    """What a ``Field(...)`` given as a default says of the default: none, a value, or the field itself for a factory."""
+    """What a ``Field(...)`` in place of a default says of it: none, a value, or the field itself for a factory."""
     if field.default_factory is not None:
         return field
     return inspect.Parameter.empty if field.is_required() else field.default

@@ -1,34 +1,20 @@
-"""What both sides' sessions are made of. See docs/design for the walk through it."""
+"""What both sides' sessions are made of: the overridable hooks, and sending."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Self, TypeVar, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, overload
 
 import trio
 from pydantic import BaseModel, ValidationError
 
-from trio_mcp._nursery import background_nursery
-from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
-from trio_mcp.protocol.messages import ErrorData, Failure, Notification, SessionMessage
-from trio_mcp.protocol.peer import (
-    CancelRequested,
-    Event,
-    Fault,
-    IncomingRequest,
-    NotificationReceived,
-    Peer,
-    ProgressReceived,
-    Reply,
-    RequestStarted,
-    Settled,
-)
+from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.protocol.messages import ErrorData, Notification, SessionMessage
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit, ProgressCallback, call
 from trio_mcp.session.convert import another, as_object, brief
-from trio_mcp.session.options import RequestRecord, SessionOptions
-from trio_mcp.session.outbox import Outbox
+from trio_mcp.session.core import SessionCore
+from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -39,11 +25,8 @@ logger = logging.getLogger("trio_mcp")
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, Responder], Awaitable[Any]]
 
-# How many messages the reader takes in one go before it lets other tasks run.
-READ_BURST = 64
 
-
-class BaseSession:
+class BaseSession(SessionCore):
     """One side of a conversation: requests in both directions over a pair of memory channels of `SessionMessage`.
 
     An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. What
@@ -68,249 +51,11 @@ class BaseSession:
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
-        for name, channel, kind in (
-            ("read", read, trio.abc.ReceiveChannel),
-            ("write", write, trio.abc.SendChannel),
-        ):
-            if not isinstance(channel, kind):
-                raise TypeError(f"{name} must be a trio {kind.__name__}, got {type(channel).__name__}")
-        self.options = options or SessionOptions()
-        self._read = read
+        super().__init__(read, write, options or SessionOptions())
         self._on_error = on_error
-        self._peer = Peer(max_running=self.options.max_running_requests, max_queued=self.options.max_queued_requests)
-        self._outbox = Outbox(write, max_bulk=self.options.max_outgoing_messages)
         self._handlers: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
-        self._notices, self._notices_in = trio.open_memory_channel[Notification | RemoteProtocolError](
-            self.options.max_pending_notifications
-        )
-        self._nursery: trio.Nursery | None = None
-        self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
-        self._lost: Exception | None = None
-        self._closing = False
-        self._finished = trio.Event()
-        self._handlers_idle = trio.lowlevel.ParkingLot()
 
-    # --- lifetime ------------------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        if self._lifetime_manager is not None:
-            raise LocalProtocolError("a session can be entered only once")
-        self._lifetime_manager = self._lifetime()
-        await self._lifetime_manager.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> bool | None:
-        assert self._lifetime_manager is not None
-        return await self._lifetime_manager.__aexit__(*exc_info)
-
-    @contextlib.asynccontextmanager
-    async def _lifetime(self) -> AsyncIterator[None]:
-        async with background_nursery() as nursery:
-            await nursery.start(self._run)
-            try:
-                yield
-            finally:
-                await self.aclose()
-
-    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Everything of the session that is not its block, so that a close from outside never cancels the block."""
-        try:
-            async with background_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self._outbox.run)
-                nursery.start_soon(self._read_all)
-                nursery.start_soon(self._handle_notices)
-                task_status.started()
-                await trio.sleep_forever()
-        finally:
-            self._settle_everything(SessionClosed("the session was closed"))
-            self._notices.close()
-            self._notices_in.close()
-            self._finished.set()
-
-    async def aclose(self) -> None:
-        """End the session, from any task; again is a no-op.
-
-        Every pending call raises `SessionClosed`, running handlers are cancelled, messages handed over before are
-        given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
-        """
-        if not self._closing:
-            self._closing = True
-            self._settle_everything(SessionClosed("the session was closed while the call was waiting"))
-            try:
-                with trio.move_on_after(self.options.close_grace):
-                    await self._outbox.flush()
-            finally:
-                await self._close_link()
-        await self._finished.wait()
-
-    async def _close_link(self) -> None:
-        try:
-            await self._outbox.aclose()
-        finally:
-            try:
-                await self._read.aclose()
-            finally:
-                if self._nursery is not None:
-                    self._nursery.cancel_scope.cancel("the session is closed")
-
-    async def wait_closed(self) -> None:
-        """Wait until the session has ended: by `aclose`, or because the link was closed or lost."""
-        await self._finished.wait()
-
-    @property
-    def closed(self) -> bool:
-        """Whether no call can be made any more."""
-        return self._lost is not None
-
-    def _settle_everything(self, error: Exception) -> None:
-        if self._lost is None:
-            self._lost = error
-        outgoing, incoming = self._peer.close()
-        for request in outgoing:
-            request.waiter.settle(another(self._lost))
-        for received in incoming:
-            received.context.cancel_scope.cancel(str(self._lost))
-
-    # --- reading -------------------------------------------------------------------------------------------------
-
-    async def _read_all(self) -> None:
-        """The reader: it never waits for the writer or a handler, or the two sides could wait for each other."""
-        read = self._read
-        receive_nowait = read.receive_nowait if isinstance(read, trio.MemoryReceiveChannel) else None
-        lost: Exception | None = None
-        try:
-            while lost is None:
-                lost = self._take(await read.receive())
-                if receive_nowait is not None and lost is None:
-                    lost = self._take_burst(receive_nowait)
-        except trio.EndOfChannel:
-            pass
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
-            lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
-        await self._link_ended(lost)
-
-    def _take_burst(self, receive_nowait: Callable[[], SessionMessage]) -> Exception | None:
-        """What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves."""
-        try:
-            for _ in range(READ_BURST):
-                if (lost := self._take(receive_nowait())) is not None:
-                    return lost
-        except trio.WouldBlock:
-            pass
-        return None
-
-    def _take(self, item: SessionMessage) -> Exception | None:
-        message = item.message
-        if type(message) is Failure:
-            if message.request_id is None:
-                return message.error
-            events = self._peer.fail(message.request_id, message.error)
-        else:
-            events = self._peer.receive(message, item.metadata)
-        for event in events:
-            self._handle_event(event)
-        return None
-
-    def _handle_event(self, event: Event) -> None:
-        match event:
-            case RequestStarted():
-                self._start(event.incoming)
-            case Settled():
-                event.outgoing.waiter.settle(event.outcome)
-            case NotificationReceived():
-                self._note(event.notification)
-                self._queue_notice(event.notification)
-            case ProgressReceived():
-                event.outgoing.waiter.add_progress(event.params)
-            case CancelRequested():
-                event.incoming.context.cancel_scope.cancel(event.reason or "the peer cancelled the request")
-            case Reply():
-                self._reply(SessionMessage(event.message))
-            case Fault():
-                self._queue_notice(event.error)
-
-    def _reply(self, message: SessionMessage) -> None:
-        if not self._outbox.put_control(message):
-            self._queue_notice(RemoteProtocolError("the peer does not read its answers; one was dropped"))
-
-    def _queue_notice(self, notice: Notification | RemoteProtocolError) -> None:
-        try:
-            self._notices.send_nowait(notice)
-        except trio.WouldBlock:
-            logger.warning("notifications arrive faster than they are handled; dropped: %s", notice)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            pass
-
-    async def _link_ended(self, lost: Exception | None) -> None:
-        if lost is None:
-            # The peer has closed its sending side, but may still read: let running handlers finish, for a moment.
-            self._lost = self._lost or SessionClosed("the peer closed the link")
-            for request in self._peer.end_of_input():
-                request.waiter.settle(another(self._lost))
-            with trio.move_on_after(self.options.drain_grace):
-                while self._peer.running_count:
-                    await self._handlers_idle.park()
-            self._settle_everything(self._lost)
-            with trio.move_on_after(self.options.close_grace):
-                await self._outbox.flush()
-        else:
-            self._settle_everything(lost)
-        await self._close_link()
-
-    # --- the peer's requests -------------------------------------------------------------------------------------
-
-    def _start(self, incoming: IncomingRequest) -> None:
-        """Run its handler, and where the request is answered on the spot those of its successors in the queue."""
-        successor: IncomingRequest | None = incoming
-        while successor is not None and not self._begin(successor):
-            successor = self._peer.finished(successor)
-
-    def _begin(self, incoming: IncomingRequest) -> bool:
-        """Answer a request on the spot (False), or start the task of its handler (True)."""
-        responder = incoming.context = Responder(self, incoming)
-        try:
-            result = self._intercept(responder)
-        except McpError as exc:
-            message = self._peer.answer(incoming, ErrorData(exc.code, exc.message, exc.data))
-        else:
-            if result is None:
-                assert self._nursery is not None
-                self._nursery.start_soon(self._serve, responder, incoming, name=f"request {incoming.request.method}")
-                return True
-            message = self._peer.answer(incoming, result)
-        if message is not None:
-            self._reply(SessionMessage(message, incoming.request.id))
-        return False
-
-    def _intercept(self, responder: Responder) -> dict[str, Any] | None:
-        """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
-
-        Raises:
-            McpError: It is refused.
-        """
-        return {} if responder.method == "ping" else None
-
-    async def _serve(self, responder: Responder, incoming: IncomingRequest) -> None:
-        started = trio.current_time()
-        try:
-            with responder.cancel_scope:
-                try:
-                    await self.handle_incoming(responder)
-                    if not responder.answered:
-                        raise LocalProtocolError(f"the handler of {responder.method!r} gave no answer")
-                except Exception as exc:
-                    if responder.answered:
-                        logger.exception("the handler of %r failed after its answer", responder.method)
-                    else:
-                        error = self.error_for(exc, responder)
-                        await responder.respond_error(error.code, error.message, error.data)
-        finally:
-            self._free(incoming)
-            if self.options.watched:
-                outcome = responder.outcome if responder.answered else "cancelled"
-                duration = trio.current_time() - started
-                self.options.record(RequestRecord(responder.method, "in", duration, outcome))  # type: ignore[arg-type]
+    # --- hooks ---------------------------------------------------------------------------------------------------
 
     def error_for(self, exc: Exception, responder: Responder) -> ErrorData:
         """The error answer for an exception that a handler raised; anything but an `McpError` goes to the log."""
@@ -318,15 +63,6 @@ class BaseSession:
             return ErrorData(exc.code, exc.message, exc.data)
         logger.error("the handler of %r failed", responder.method, exc_info=exc)
         return ErrorData(INTERNAL_ERROR, f"internal error in {responder.method!r}")
-
-    def _free(self, incoming: IncomingRequest) -> None:
-        successor = self._peer.finished(incoming)
-        if successor is not None:
-            self._start(successor)
-        if not self._peer.running_count:
-            self._handlers_idle.unpark_all()
-
-    # --- hooks ---------------------------------------------------------------------------------------------------
 
     async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
         """See everything that arrives and is not an answer, and route it: override it to intercept.
@@ -369,16 +105,6 @@ class BaseSession:
         outcome = self._on_error(error)
         if isinstance(outcome, Awaitable):
             await outcome
-
-    def _note(self, notification: Notification) -> None:
-        """Look at a notification in the order of arrival, before any later message is looked at."""
-
-    async def _handle_notices(self) -> None:
-        async for notice in self._notices_in:
-            try:
-                await self.handle_incoming(notice)
-            except Exception:
-                logger.exception("the handler of %s failed", notice)
 
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None

@@ -1,4 +1,4 @@
-"""Making a call: send the request, wait under its time limits, run its progress callbacks, tell the peer when it ends early."""
+"""Making a call: send the request, wait under its time limits, run its progress callbacks, tell of an early end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.session.options import RequestRecord, Timeouts
 from trio_mcp.types.progress import ProgressNotificationParams
 
 if TYPE_CHECKING:
-    from trio_mcp.protocol.peer import OutgoingRequest
+    from trio_mcp.protocol.events import OutgoingRequest
     from trio_mcp.session.base import BaseSession
 
 __all__ = ["CallOptions", "ProgressCallback", "call"]

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import trio
 
+from trio_mcp.protocol.events import IncomingRequest, OutgoingRequest
 from trio_mcp.protocol.messages import SessionMessage
-from trio_mcp.protocol.peer import IncomingRequest, OutgoingRequest
 
 __all__ = ["Outbox", "Owner"]
 

@@ -10,9 +10,9 @@ import trio
 from trio_mcp.protocol.messages import ErrorData, Notification, Request, RequestId, SessionMessage
 
 if TYPE_CHECKING:
-    from trio_mcp.protocol.peer import IncomingRequest
+    from trio_mcp.protocol.events import IncomingRequest
     from trio_mcp.protocol.server_negotiation import ClientDeclaration
-    from trio_mcp.session.base import BaseSession
+    from trio_mcp.session.core import SessionCore
 
 __all__ = ["Responder"]
 
@@ -28,7 +28,7 @@ class Responder:
 
     __slots__ = ("_incoming", "cancel_scope", "client", "outcome", "session")
 
-    def __init__(self, session: BaseSession, incoming: IncomingRequest) -> None:
+    def __init__(self, session: SessionCore, incoming: IncomingRequest) -> None:
         self.session = session
         self.cancel_scope = trio.CancelScope()
         self.client: ClientDeclaration | None = None

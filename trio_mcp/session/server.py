@@ -86,7 +86,7 @@ class ServerSession(BaseSession):
             if not is_spec_method(method):
                 return
             raise LocalProtocolError(
-                f"{method!r} can't be sent: outside a request only a client that has done the initialize handshake takes it"
+                f"{method!r} can't be sent: outside a request only a client that has done the handshake takes it"
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:

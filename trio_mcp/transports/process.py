@@ -99,7 +99,7 @@ async def start_process(params: StdioServerParameters) -> trio.Process:
             process_group=0,
         )
     except FileNotFoundError as exc:
-        if params.cwd is not None and not os.path.isdir(params.cwd):
+        if params.cwd is not None and not Path(params.cwd).is_dir():  # noqa: ASYNC240 - on the way to an error
             raise TransportError(
                 f"can't start {params.command!r}: the directory cwd={str(params.cwd)!r} does not exist"
             ) from exc
