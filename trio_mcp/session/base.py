@@ -106,6 +106,9 @@ class BaseSession(SessionCore):
         if isinstance(outcome, Awaitable):
             await outcome
 
+    def _note(self, notification: Notification) -> None:
+        """Look at a notification in the order of arrival, before any later message is looked at."""
+
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None
     ) -> None:

@@ -299,9 +299,6 @@ class SessionCore(abc.ABC):
         if not self._peer.running_count:
             self._handlers_idle.unpark_all()
 
-    def _note(self, notification: Notification) -> None:
-        """Look at a notification in the order of arrival, before any later message is looked at."""
-
     async def _handle_notices(self) -> None:
         async for notice in self._notices_in:
             try:
@@ -313,6 +310,9 @@ class SessionCore(abc.ABC):
 
     @abc.abstractmethod
     async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None: ...
+
+    @abc.abstractmethod
+    def _note(self, notification: Notification) -> None: ...
 
     @abc.abstractmethod
     def error_for(self, exc: Exception, responder: Responder) -> ErrorData: ...

@@ -1,0 +1,124 @@
+"""``trio-mcp demo``: one server, every transport; what happened, and how long it took."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import attrs
+import trio
+
+from trio_mcp._version import __version__
+from trio_mcp.cli.demo_server import make_server
+from trio_mcp.client import Client
+from trio_mcp.client.targets import Target
+from trio_mcp.transports.process import StdioServerParameters
+from trio_mcp.types.progress import ProgressNotificationParams
+
+__all__ = ["demo"]
+
+HEADINGS = ("transport", "step", "what happened", "time")
+CALLS = 500
+COUNT_TO = 5
+IMPATIENCE = "the demo has seen enough"
+
+
+@attrs.define
+class _Step:
+    """One row of the table, while it is being filled."""
+
+    transport: str
+    name: str
+    happened: str = ""
+    seconds: float = 0.0
+
+
+@attrs.define
+class _Report:
+    """The table."""
+
+    steps: list[_Step] = attrs.Factory(list)
+
+    @contextlib.contextmanager
+    def step(self, transport: str, name: str) -> Iterator[_Step]:
+        """Time one step; the block says what happened."""
+        print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
+        step = _Step(transport, name)
+        started = trio.current_time()
+        yield step
+        step.seconds = trio.current_time() - started
+        self.steps.append(step)
+
+    def __str__(self) -> str:
+        rows = [(s.transport, s.name, s.happened, f"{s.seconds * 1000:.1f} ms") for s in self.steps]
+        widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
+
+        def line(cells: tuple[str, ...]) -> str:
+            *texts, time = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+            return "  ".join([*texts, time.strip().rjust(widths[-1])])
+
+        return "\n".join([line(HEADINGS), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+async def demo() -> int:
+    """Run the demo and print its table.
+
+    Returns:
+        The exit status: 0 if everything went as it should, else 1.
+    """
+    targets: dict[str, Target] = {
+        "memory": make_server(),
+        "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
+    }
+    print(f"trio_mcp {__version__}: one server, over each transport", file=sys.stderr)
+    report = _Report()
+    problems = [problem for name, target in targets.items() for problem in await _try(report, name, target)]
+    print(report)
+    for problem in problems:
+        print(f"trio-mcp demo: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+async def _try(report: _Report, transport: str, target: Target) -> list[str]:
+    """Everything that the demo does with one server; gives what did not come out as it should."""
+    problems: list[str] = []
+
+    def expect(what: str, got: object, wanted: object) -> None:
+        if got != wanted:
+            problems.append(f"{transport}: {what} gave {got!r} instead of {wanted!r}")
+
+    async with contextlib.AsyncExitStack() as stack:
+        with report.step(transport, "connect") as step:
+            client = await stack.enter_async_context(Client(target))
+            name = client.server_info.name if client.server_info else "a server without a name"
+            step.happened = f"{name}, revision {client.protocol_version}"
+        with report.step(transport, "list tools") as step:
+            step.happened = ", ".join([tool.name async for tool in client.iter_tools()])
+        with report.step(transport, "call a tool") as step:
+            total = (await client.call_tool("add", {"a": 2, "b": 3})).data
+            expect("add", total, 5)
+            step.happened = f"add(2, 3) = {total}"
+        with report.step(transport, f"{CALLS} calls in a row") as step:
+            started = trio.current_time()
+            for number in range(CALLS):
+                expect("add", (await client.call_tool("add", {"a": number, "b": 1})).data, number + 1)
+            step.happened = f"{CALLS / (trio.current_time() - started):,.0f} calls per second"
+        with report.step(transport, "progress") as step:
+            seen: list[ProgressNotificationParams] = []
+            counted = (await client.call_tool("count", {"to": COUNT_TO}, on_progress=seen.append)).data
+            expect("progress", [event.progress for event in seen], list(range(1, COUNT_TO + 1)))
+            step.happened = f"{len(seen)} notifications, then the result {counted}"
+        with report.step(transport, "cancel a call") as step:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.call_tool, "wait")
+                    await client.call_tool("add", {"a": 0, "b": 0})  # by its answer the other call has begun
+                    scope.cancel(IMPATIENCE)
+            reasons = (await client.call_tool("why_cancelled")).data
+            expect("the reason of the cancellation", reasons, [IMPATIENCE])
+            step.happened = f"the server's task was cancelled: {', '.join(reasons)}"
+        with report.step(transport, "close") as step:
+            await client.aclose()
+            step.happened = "nothing left running"
+    return problems

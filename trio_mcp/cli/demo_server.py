@@ -1,0 +1,52 @@
+"""The server that ``trio-mcp demo`` talks to. ``python -m trio_mcp.cli.demo_server`` serves it over stdio."""
+
+from __future__ import annotations
+
+import trio
+
+from trio_mcp._version import __version__
+from trio_mcp.server import Context, Server
+
+__all__ = ["make_server"]
+
+
+def make_server() -> Server:
+    """A new server with a handful of tools."""
+    server = Server("demo", version=__version__, instructions="Add numbers, count, or wait.")
+    cancellations: list[str] = []
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def count(to: int, ctx: Context) -> int:
+        """Count, and report each step.
+
+        Args:
+            to: How far.
+        """
+        for number in range(1, to + 1):
+            await ctx.report_progress(number, to, f"at {number}")
+        return to
+
+    @server.tool
+    async def wait() -> None:
+        """Wait for ever, or until somebody cancels."""
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            cancellations.append(exc.reason or "no reason given")
+            raise
+
+    @server.tool
+    async def why_cancelled() -> list[str]:
+        """Say why each wait was cancelled."""
+        return cancellations
+
+    return server
+
+
+if __name__ == "__main__":
+    make_server().run()
