@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from typing_extensions import TypeAliasType
 
 import trio_mcp.types
 from trio_mcp.types import meta as meta_keys
@@ -222,11 +223,16 @@ _FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "ResourceTemplateReference.uri": _uris,
     "ResourceUpdatedNotificationParams.uri": _uris,
     "Result.result_type": lambda _: st.just("complete"),
-    "Root.uri": _uris,
+    "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
     "Tool.input_schema": lambda _: json_schemas(),
     "Tool.output_schema": lambda _: json_schemas(),
     "CallToolResult.structured_content": _structured,
     "ToolResultContent.structured_content": _structured,
+}
+
+# Optional fields of which a construct must have one
+_ONE_OF: dict[str, tuple[str, ...]] = {
+    "InputRequiredResult": ("input_requests", "request_state"),  # 2026-07-28 basic/patterns/mrtr
 }
 
 
@@ -279,6 +285,8 @@ def _plain_values(annotation: Any, models: Callable[[type[BaseModel]], Any]) -> 
         return st.lists(annotated_values(args[0], models), max_size=2)
     if origin is dict:
         return st.dictionaries(texts(), annotated_values(args[1], models), max_size=2)
+    if isinstance(annotation, TypeAliasType):  # the official SDK's name for any JSON value
+        return json_values()
     raise TypeError(f"no strategy for {annotation!r}")
 
 
@@ -313,19 +321,35 @@ def wire_models(model: type[Model], revision: str, *, extras: bool = False) -> s
         revision: Decides which fields there are and which of them must be.
         extras: Add fields that no revision knows, nulls among them, also in nested models.
     """
+    return _instances(model, revision, extras)
+
+
+@st.composite
+def _instances(draw: st.DrawFn, model: type[Model], revision: str, extras: bool) -> Model:
+    # Composite, because the representation of such a strategy is its call and not the tree of all it draws from.
+    return model(**draw(_fields(model, revision, extras)))
+
+
+@functools.cache
+def _fields(model: type[WireModel], revision: str, extras: bool) -> st.SearchStrategy[dict[str, Any]]:
     required, optional = {}, {}
     for name in model.model_fields:
         span = field_span(model, name)
         if revision in span.revisions:
             group = required if revision in span.required else optional
             group[name] = _field_values(model, name, revision, extras)
-    fields = st.fixed_dictionaries(required, optional=optional)
-    if extras:
-        unknown = st.dictionaries(
-            st.sampled_from(["xUnknown", "x-unknown", "example.com/x"]), json_values(3), max_size=2
+    anchors = _ONE_OF.get(model.__name__, ())
+    variants = [
+        st.fixed_dictionaries(
+            required | {anchor: optional[anchor]}, optional={key: optional[key] for key in optional if key != anchor}
         )
-        fields = st.builds(operator.or_, fields, unknown)
-    return fields.map(lambda values: model(**values))
+        for anchor in anchors
+    ]
+    fields = st.one_of(*variants) if variants else st.fixed_dictionaries(required, optional=optional)
+    if extras:
+        keys = st.sampled_from(["xUnknown", "x-unknown", "example.com/x"])
+        fields = st.builds(operator.or_, fields, st.dictionaries(keys, json_values(3), max_size=2))
+    return fields
 
 
 def constructs(revision: str) -> list[type[WireModel]]:

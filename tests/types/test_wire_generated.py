@@ -1,0 +1,74 @@
+"""Any instance of any construct, in any revision, fits that revision's schema and survives the way over the wire."""
+
+import functools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
+
+from tests.strategies import constructs, json_values, wire_models
+from tests.types.published import needs_schemas, validator
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.versions import REVISIONS
+
+# Hundreds of small tests: a few examples each keep the run short, and every run draws others.
+few = settings(
+    max_examples=5,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+CASES = [(revision, model) for revision in REVISIONS for model in constructs(revision)]
+
+
+def ids(value: object) -> str | None:
+    return value.__name__ if isinstance(value, type) else None
+
+
+@needs_schemas
+@pytest.mark.parametrize(("revision", "model"), CASES, ids=ids)
+def test_instance_fits_the_published_schema(revision: str, model: type[WireModel]) -> None:
+    try:
+        schema = validator(revision, model.__name__)
+    except KeyError:
+        return  # described in place; instances of it are part of those that have a name
+
+    @few
+    @given(wire_models(model, revision))
+    def check(instance: WireModel) -> None:
+        schema.validate(instance.to_wire())
+
+    check()
+
+
+@functools.cache
+def in_any_revision(model: type[WireModel]) -> st.SearchStrategy[WireModel]:
+    return st.one_of(*(wire_models(each, revision, extras=True) for revision, each in CASES if each is model))
+
+
+@pytest.mark.parametrize("model", sorted({model for _, model in CASES}, key=lambda model: model.__name__), ids=ids)
+def test_instance_survives_the_wire(model: type[WireModel]) -> None:
+    """Unknown fields at any depth and nulls inside them survive; what goes out is plain JSON data."""
+
+    @few
+    @given(in_any_revision(model))
+    def check(instance: WireModel) -> None:
+        wire = instance.to_wire()
+        assert from_json(to_json(wire)) == wire
+        assert model.from_wire(wire).to_wire() == wire
+
+    check()
+
+
+@few
+@given(st.lists(json_values(), max_size=3))
+def test_constructs_tell_garbage_by_validation_errors_only(garbage: list[object]) -> None:
+    """Whatever a peer sends in place of a construct, the answer is a ValidationError (a ValueError) or a model."""
+    for model in constructs("2025-11-25"):
+        for value in garbage:
+            try:
+                model.from_wire(value)
+            except ValueError:
+                continue
