@@ -111,10 +111,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             step.happened = f"{len(seen)} notifications, then the result {counted}"
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(client.call_tool, "wait")
-                    await client.call_tool("add", {"a": 0, "b": 0})  # by its answer the other call has begun
-                    scope.cancel(IMPATIENCE)
+                await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
             expect("the reason of the cancellation", reasons, [IMPATIENCE])
             step.happened = f"the server's task was cancelled: {', '.join(reasons)}"

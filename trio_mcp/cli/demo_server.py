@@ -32,8 +32,9 @@ def make_server() -> Server:
         return to
 
     @server.tool
-    async def wait() -> None:
-        """Wait for ever, or until somebody cancels."""
+    async def wait(ctx: Context) -> None:
+        """Say that it has begun, and wait until somebody cancels."""
+        await ctx.report_progress(0, message="waiting")
         try:
             await trio.sleep_forever()
         except trio.Cancelled as exc:
@@ -42,7 +43,10 @@ def make_server() -> Server:
 
     @server.tool
     async def why_cancelled() -> list[str]:
-        """Say why each wait was cancelled."""
+        """Say why each wait was cancelled, as soon as one was."""
+        with trio.move_on_after(5):
+            while not cancellations:
+                await trio.sleep(0.001)
         return cancellations
 
     return server
