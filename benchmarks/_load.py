@@ -47,26 +47,25 @@ def closed_loop(
 
 
 class Load:
-    """A server process that has been greeted in one era and answers ``add`` calls."""
+    """A server process that answers ``add`` calls in one era, once it has been greeted."""
 
     def __init__(self, command: Sequence[str], era: Era) -> None:
         self.process = Process(command)
         self.era = era
         self._template = _wire.add_template(era)
         self._next_id = 1
-        try:
-            with self.process.deadline():
-                self._greet()
-        except BaseException:
-            self.process.close()
-            raise
 
-    def _greet(self) -> None:
-        if self.era == "legacy":
-            self.process.write(_wire.initialize(0))
-            _wire.result_of(self.process.read_line(), 0)
-            self.process.write(_wire.initialized())
-        self.call("add", {"a": 1, "b": 2}, 3)  # imports and caches of the first call are start-up, not throughput
+    def greet(self) -> None:
+        """Open the session and make one call: imports and caches of the first are start-up, not throughput.
+
+        Apart from the start of the process, so that several can start at the same time.
+        """
+        with self.process.deadline():
+            if self.era == "legacy":
+                self.process.write(_wire.initialize(0))
+                _wire.result_of(self.process.read_line(), 0)
+                self.process.write(_wire.initialized())
+            self.call("add", {"a": 1, "b": 2}, 3)
 
     def take_id(self) -> int:
         """An id that no request has used."""

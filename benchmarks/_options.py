@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ContenderT = TypeVar("ContenderT")
 
 
 def peer_installed() -> bool:
@@ -24,6 +26,12 @@ class Options:
     quick: bool  # fewest and smallest cases that still exercise every scenario
     explain: bool  # add breakdowns where a scenario has one
     progress: Callable[[str], None]
+
+    def select(self, contenders: dict[str, ContenderT]) -> dict[str, ContenderT]:
+        """All of them; for a quick look without the legacy era and without the peer's second event loop."""
+        if not self.quick:
+            return contenders
+        return {label: each for label, each in contenders.items() if "legacy" not in label and "on Trio" not in label}
 
     @property
     def short_rounds(self) -> int:

@@ -84,6 +84,7 @@ def run(options: Options) -> Iterator[Group]:
         for label, name in names.items():
             load = Load(server_command(name), "modern")
             stack.callback(load.close)
+            load.greet()
             contenders.update({f"{label}, {size} MiB": partial(_echo, load, size, last // size) for size in sizes})
         cat = stack.enter_context(Process(["cat"]))
         contenders[f"load generator against cat, {last} MiB"] = partial(_ceiling, cat, last, 1)

@@ -45,12 +45,13 @@ def _dragged_in() -> list[str]:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh interpreter per sample, the byte code cached by one unmeasured run of each."""
+    """A fresh interpreter per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
     options.progress("import")
     statements = {**STATEMENTS, **(PEER_STATEMENTS if peer_installed() else {})}
     contenders = {label: partial(_import_time, statement) for label, statement in statements.items()}
-    for contender in contenders.values():
-        contender()
+    if not options.quick:
+        for contender in contenders.values():
+            contender()
     samples = interleave(contenders, options.short_rounds, options.progress)
     comparisons = [Comparison(TYPES, PYDANTIC, Target("<=", 2.5))]
     if PEER_CLIENT in samples:

@@ -60,7 +60,7 @@ class Worker:
 
 def run(options: Options) -> Iterator[Group]:
     """One group sequentially and one with 64 calls in flight."""
-    chosen = {**OURS, **(PEER if peer_installed() else {}), **BARE}
+    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for label, (module, variant) in chosen.items():

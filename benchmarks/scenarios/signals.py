@@ -34,12 +34,14 @@ class Leaving:
     def on_sigint(self) -> float:
         """Milliseconds from SIGINT to the exit of an idle server."""
         with closing(Load(self._command, "modern")) as load:
+            load.greet()
             time.sleep(_SETTLE)
             return self._exit_time(load, lambda: load.process.send_signal(signal.SIGINT))
 
     def on_eof_in_mid_run(self) -> float:
         """Milliseconds from the end of stdin to the exit while a tool sleeps."""
         with closing(Load(self._command, "modern")) as load:
+            load.greet()
             load.send_call("pause", {"seconds": 3600})
             load.call("add", {"a": 1, "b": 2}, 3)  # answered: so the one before it has been read
             time.sleep(_SETTLE)
@@ -67,7 +69,7 @@ class Leaving:
 def run(options: Options) -> Iterator[Group]:
     """A fresh server per sample."""
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {})}
-    cap = 1.0 if options.quick else CAP
+    cap = 0.5 if options.quick else CAP
     cases = [
         ("SIGINT on an idle server to its exit", Leaving.on_sigint, Target("<=", 100)),
         ("end of stdin with a tool in mid-run to the exit", Leaving.on_eof_in_mid_run, Target("<=", 1000)),

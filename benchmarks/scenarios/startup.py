@@ -73,13 +73,14 @@ def _import_breakdown(name: str) -> list[str]:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh process per sample, the byte code cached by one unmeasured run of each."""
+    """A fresh process per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
     options.progress("start-up")
-    programs = {**OURS, **(PEER if peer_installed() else {}), **BARE}
+    programs = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     contenders = {label: partial(_first_tools_list, name, era) for label, (name, era) in programs.items()}
     contenders[INTERPRETER] = partial(_interpreter_alone)
-    for contender in contenders.values():
-        contender()
+    if not options.quick:
+        for contender in contenders.values():
+            contender()
     samples = interleave(contenders, options.short_rounds, options.progress)
     group = Group("startup", "spawn to the first tools/list answer", "ms", samples)
     group.comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]

@@ -43,14 +43,17 @@ COMPARISONS = [
 
 def run(options: Options) -> Iterator[Group]:
     """One group sequentially and one with 64 calls in flight."""
-    chosen = {**OURS, **(PEER if peer_installed() else {}), **BARE}
+    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     with ExitStack() as stack:
-        loads: dict[str, Load | Ceiling] = {}
+        servers: dict[str, Load] = {}
         for label, (command, era) in chosen.items():
-            loads[label] = Load(command, era)
-            stack.callback(loads[label].close)
-        loads[CEILING] = Ceiling()
-        stack.callback(loads[CEILING].close)
+            servers[label] = Load(command, era)
+            stack.callback(servers[label].close)
+        for server in servers.values():
+            server.greet()
+        ceiling = Ceiling()
+        stack.callback(ceiling.close)
+        loads: dict[str, Load | Ceiling] = {**servers, CEILING: ceiling}
         for in_flight, case in ((1, "sequential"), (64, "64 in flight")):
             options.progress(f"stdio, {case}")
             samples = interleave(
