@@ -1,0 +1,200 @@
+"""Requests and their answers, both ways."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+from pydantic import BaseModel
+
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
+from trio_mcp import McpError, RemoteProtocolError
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.session import Responder
+from trio_mcp.types.tools import CallToolResult
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_requests_run_concurrently_and_each_gets_its_own_answer(mode: str) -> None:
+    release = trio.Event()
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        number = responder.params["arguments"]["n"]
+        if number == 9:
+            release.set()
+        await release.wait()  # only the last request lets them all go: they must all be running
+        return {"n": number}
+
+    got: dict[int, Any] = {}
+    async with session_pair(answer, mode=mode) as (client, _), trio.open_nursery() as nursery:
+
+        async def call(number: int) -> None:
+            got[number] = (await client.send_request("tools/call", {"name": "x", "arguments": {"n": number}}))["n"]
+
+        for number in range(10):
+            nursery.start_soon(call, number)
+    assert got == {number: number for number in range(10)}
+
+
+async def test_a_server_asks_the_client_while_the_client_waits_for_the_server() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        roots = await responder.session.send_request("roots/list")  # type: ignore[attr-defined]
+        return {"roots": roots["roots"]}
+
+    async with session_pair(answer) as (client, _):
+
+        async def list_roots(params: Any, responder: Responder) -> dict[str, Any]:
+            return {"roots": [{"uri": "file:///x"}]}
+
+        client.add_request_handler("roots/list", list_roots)
+        assert await client.send_request("tools/call", {"name": "x"}) == {"roots": [{"uri": "file:///x"}]}
+
+
+async def test_an_error_answer_raises_with_code_message_and_data() -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def refuse() -> None:
+            request = await wire.request()
+            await wire.send(ErrorResponse(request.id, ErrorData(-32602, "no such tool", {"name": "x"})))
+
+        nursery.start_soon(refuse)
+        with pytest.raises(McpError) as caught:
+            await client.send_request("tools/call", {"name": "x"})
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "no such tool", {"name": "x"})
+        assert "no such tool" in str(caught.value)
+        assert "-32602" in str(caught.value)
+
+
+async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call() -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def answer_badly_then_well() -> None:
+            await wire.send(Response((await wire.request()).id, {"content": 7}))
+            await wire.send(Response((await wire.request()).id, {"content": []}))
+
+        nursery.start_soon(answer_badly_then_well)
+        with pytest.raises(RemoteProtocolError, match=r"tools/call.*CallToolResult.*content"):
+            await client.send_request("tools/call", {"name": "x"}, CallToolResult)
+        assert (await client.send_request("tools/call", {"name": "x"}, CallToolResult)).content == []
+
+
+async def test_a_handlers_exception_becomes_an_error_answer_and_reaches_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        raise ZeroDivisionError("the secret reason")
+
+    async with session_pair(answer) as (client, _):
+        with pytest.raises(McpError) as caught:
+            await client.send_request("tools/call", {"name": "x"})
+        assert caught.value.code == -32603
+        assert "secret" not in str(caught.value)
+        await client.ping()  # and the session goes on
+    [record] = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+    assert record.exc_info[2] is not None
+
+
+async def test_a_handler_without_an_answer_is_answered_for_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with session_pair() as (client, server):
+        server.received_request = _do_nothing  # type: ignore[method-assign]
+        with pytest.raises(McpError, match="internal error"):
+            await client.send_request("tools/call", {"name": "x"})
+    assert "gave no answer" in caplog.text
+
+
+async def _do_nothing(responder: Responder) -> None:
+    pass
+
+
+async def test_answering_twice_is_refused_and_the_first_answer_stands(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        await responder.respond({"first": True})
+        return {"second": True}
+
+    async with session_pair(answer) as (client, _):
+        assert await client.send_request("tools/call", {"name": "x"}) == {"first": True}
+        await client.ping()
+    assert "already answered" in caplog.text
+
+
+async def test_ping_is_answered_by_either_side_without_a_handler() -> None:
+    async with session_pair() as (client, server):
+        await client.ping()
+        await server.send_request("ping")
+
+
+class Params(BaseModel):
+    left: int
+    right: int
+
+
+class Total(BaseModel):
+    total: int
+
+
+async def test_custom_methods_have_their_own_models() -> None:
+    async def add(params: Params, responder: Responder) -> Total:
+        return Total(total=params.left + params.right)
+
+    async with server_on_wire() as (server, wire):
+        server.add_request_handler("acme/add", add, Params)
+        await wire.send(Request(1, "acme/add", {"left": 1, "right": 2}))
+        assert await wire.receive() == Response(1, {"total": 3})
+        await wire.send(Request(2, "acme/add", {"left": "one"}))
+        refused = await wire.receive()
+        assert isinstance(refused, ErrorResponse)
+        assert refused.error.code == -32602
+        assert "left" in refused.error.message
+        await wire.send(Request(3, "acme/unknown"))
+        unknown = await wire.receive()
+        assert isinstance(unknown, ErrorResponse)
+        assert unknown.error.code == -32601
+        with pytest.raises(ValueError, match="already"):
+            server.add_request_handler("acme/add", add)
+
+
+async def test_custom_methods_can_be_sent_with_models() -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            request = await wire.request()
+            assert (request.method, request.params) == ("acme/add", {"left": 1, "right": 2})
+            await wire.send(Response(request.id, {"total": 3}))
+
+        nursery.start_soon(serve)
+        assert await client.send_request("acme/add", Params(left=1, right=2), Total) == Total(total=3)
+
+
+async def test_wrong_types_are_refused_before_anything_is_sent() -> None:
+    async with client_on_wire() as (client, wire):
+        with pytest.raises(TypeError, match="params must be"):
+            await client.send_request("tools/call", 7)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="timeout must be a number"):
+            await client.send_request("tools/call", timeout="soon")  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="timeout must be more than 0"):
+            await client.send_request("tools/call", timeout=-1)
+        with pytest.raises(TypeError, match="on_progress must be callable"):
+            await client.send_request("tools/call", on_progress=7)  # type: ignore[call-overload]
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.received_nowait() == []
+
+
+async def test_notifications_arrive_in_order_and_a_failing_handler_costs_one(caplog: pytest.LogCaptureFixture) -> None:
+    got: list[str] = []
+    async with server_on_wire() as (server, wire):
+
+        async def received_notification(notification: Notification) -> None:
+            got.append(notification.method)
+            if notification.method == "acme/2":
+                raise ValueError("no")
+
+        server.received_notification = received_notification  # type: ignore[method-assign]
+        for number in range(1, 4):
+            await wire.send(Notification(f"acme/{number}"))
+        await trio.testing.wait_all_tasks_blocked()
+    assert got == ["notifications/initialized", "acme/1", "acme/2", "acme/3"]
+    assert "ValueError" in caplog.text
