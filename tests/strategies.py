@@ -22,10 +22,10 @@ from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.elicitation import ElicitResult
+from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
 from trio_mcp.types.messages import NotificationParams, RequestParams, Result
-from trio_mcp.types.roots import ListRootsResult
-from trio_mcp.types.sampling import CreateMessageResult
+from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
+from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
 from trio_mcp.types.versions import Era, at_least, era_of
 
@@ -161,6 +161,13 @@ def _answers(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(texts(), answer, max_size=2)
 
 
+def _questions(revision: str) -> st.SearchStrategy[dict[str, Any]]:
+    # At least one: 2026-07-28 basic/patterns/mrtr asks for questions or a state, and an empty object asks nothing.
+    kinds = (CreateMessageRequest, ListRootsRequest, ElicitRequest)
+    question = st.one_of(*(wire_models(model, revision) for model in kinds))
+    return st.dictionaries(texts(), question, min_size=1, max_size=2)
+
+
 def _form_values(revision: str) -> st.SearchStrategy[dict[str, Any]]:
     # No fractions: the published JSON Schemas allow strings, integers and booleans, the TypeScript ones any number.
     value: st.SearchStrategy[Any] = st.booleans() | integers() | texts()
@@ -205,6 +212,7 @@ _FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "Icon.src": _uris,
     "ImageContent.data": _base64,
     "Implementation.website_url": _uris,
+    "InputRequiredResult.input_requests": _questions,
     "InputRequiredResult.result_type": lambda _: st.just("input_required"),
     "InputResponseRequestParams.input_responses": _answers,
     "JSONRPCNotification.params": _parameters,

@@ -1,0 +1,100 @@
+"""What importing the types costs: nothing but what is asked for (design rule: pay for what you use)."""
+
+import subprocess
+import sys
+
+import pytest
+
+import trio_mcp.types
+from trio_mcp.types._base import WireModel
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module", ["trio_mcp.types", *(f"trio_mcp.types.{name}" for name in ("versions", "methods", "meta", "error_codes"))]
+)
+def test_tables_and_constants_need_no_pydantic(module: str) -> None:
+    loaded = loaded_by(f"import {module}")
+    assert module in loaded
+    assert loaded.isdisjoint({"pydantic", "pydantic_core", "trio", "httpx", "anyio", "asyncio"})
+
+
+def test_the_types_know_no_event_loop() -> None:
+    """Floor 1 is sans-IO, so it stays so when every name in it has been used."""
+    loaded = loaded_by("import trio_mcp.types as types\nfor name in types.__all__: getattr(types, name)")
+    assert "pydantic" in loaded
+    assert loaded.isdisjoint({"trio", "anyio", "httpx"})
+
+
+def test_one_name_loads_only_what_it_is_made_of() -> None:
+    loaded = loaded_by("from trio_mcp.types import Tool")
+    ours = {name.removeprefix("trio_mcp.types.") for name in loaded if name.startswith("trio_mcp.types.")}
+    assert "tools" in ours
+    assert ours.isdisjoint({"sampling", "prompts", "elicitation", "tasks", "input_required", "unions", "jsonrpc"})
+
+
+def test_a_method_loads_only_its_own_models() -> None:
+    loaded = loaded_by(
+        "from trio_mcp.types.methods import method_spec\nmethod_spec('2025-11-25', 'prompts/list').message"
+    )
+    assert "trio_mcp.types.prompts" in loaded
+    assert loaded.isdisjoint({"trio_mcp.types.tools", "trio_mcp.types.sampling", "trio_mcp.types.tasks"})
+
+
+def test_every_name_is_exported_and_found() -> None:
+    """The table of names, the submodules' own lists and `dir` agree."""
+    listed: dict[str, str] = {}
+    for module in set(trio_mcp.types._MODULE_OF.values()):
+        imported = __import__(f"trio_mcp.types.{module}", fromlist=["__all__"])
+        names = ["WireModel"] if module == "_base" else imported.__all__
+        listed |= dict.fromkeys(names, module)
+        assert all(getattr(trio_mcp.types, name) is getattr(imported, name) for name in names)
+    assert listed == trio_mcp.types._MODULE_OF
+    assert {"meta", *listed} == set(trio_mcp.types.__all__) <= set(dir(trio_mcp.types))
+
+
+def test_every_module_with_models_is_in_the_table() -> None:
+    """A file that nobody lists would be invisible to `from trio_mcp import types`."""
+    from pathlib import Path
+
+    files = {path.stem for path in Path(trio_mcp.types.__path__[0]).glob("*.py")} - {"__init__", "meta"}
+    assert files == set(trio_mcp.types._MODULE_OF.values())
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """The imports under TYPE_CHECKING are written out, because type checkers cannot run the table."""
+    import ast
+    from pathlib import Path
+
+    tree = ast.parse(Path(str(trio_mcp.types.__file__)).read_text())
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: str(node.module).removeprefix("trio_mcp.types").removeprefix(".")
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {**trio_mcp.types._MODULE_OF, "meta": ""}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="NoSuchConstruct"):
+        _ = trio_mcp.types.NoSuchConstruct
+
+
+def test_models_are_built_on_first_use_only() -> None:
+    """Declaring all models must stay cheap; validators are built for the models a program uses."""
+    code = (
+        "from trio_mcp.types.tools import Tool, CallToolResult\n"
+        "assert not Tool.__pydantic_complete__ and not CallToolResult.__pydantic_complete__\n"
+        "Tool(name='t', input_schema={})\n"
+        "assert Tool.__pydantic_complete__ and not CallToolResult.__pydantic_complete__\n"
+    )
+    loaded_by(code)
+    assert issubclass(trio_mcp.types.Tool, WireModel)
