@@ -7,7 +7,7 @@ import pytest
 from mcp_types import methods as their_methods
 
 from tests.types.published import definitions, needs_schemas
-from trio_mcp.types.methods import MethodSpec, method_spec, methods_of
+from trio_mcp.types.methods import _ROWS, _TASK_ROWS, MethodSpec, method_spec, methods_of
 from trio_mcp.types.tools import CallToolRequest, CallToolRequestParams, CallToolResult
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
@@ -126,7 +126,8 @@ def test_cacheable_and_asking_methods_are_those_of_the_official_sdk() -> None:
 @each_method
 def test_only_the_modern_era_has_what_is_modern(revision: str, spec: MethodSpec) -> None:
     if revision not in MODERN_REVISIONS:
-        assert not (spec.cacheable or spec.may_ask_for_input or spec.embedded or spec.name_header)
+        modern = [spec.cacheable, spec.may_ask_for_input, spec.embedded, spec.name_header is not None]
+        assert not any(modern)
 
 
 def test_name_header_is_the_name_or_uri_of_three_requests() -> None:
@@ -168,9 +169,8 @@ def leads_somewhere(revision: str, side: str, path: str) -> bool:
 
 def test_completion_needs_a_capability_only_since_there_is_one() -> None:
     """2024-11-05 has completion, but no capability for it."""
-    capabilities = [
-        getattr(method_spec(revision, "completion/complete"), "server_capability", "?") for revision in REVISIONS
-    ]
+    specs = [methods_of(revision)["completion/complete"] for revision in REVISIONS]
+    capabilities = [spec.server_capability for spec in specs]
     assert capabilities == [None, "completions", "completions", "completions", "completions"]
 
 
@@ -181,6 +181,12 @@ def test_what_is_not_in_a_revision_is_none() -> None:
     assert method_spec("1999-01-01", "tools/call") is None
     with pytest.raises(KeyError):
         methods_of("1999-01-01")
+
+
+def test_no_two_rows_are_about_the_same_method_of_a_revision() -> None:
+    """The later row would win without a word."""
+    pairs = [(revision, row.spec.method) for row in _ROWS + _TASK_ROWS for revision in row.revisions]
+    assert len(pairs) == len(set(pairs)) == len(ALL)
 
 
 def test_the_table_cannot_be_changed() -> None:

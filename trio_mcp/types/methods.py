@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from trio_mcp.types.versions import REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 if TYPE_CHECKING:
     from trio_mcp.types._base import WireModel
@@ -100,26 +100,29 @@ _META_ONLY: Final = "messages:RequestParams"
 _PAGE: Final = "messages:PaginatedRequestParams"
 _BARE: Final = "messages:NotificationParams"
 
-# The revisions by what they changed in this table
-_FIRST, _COMPLETIONS, _ELICITATION, _TASKS, _MODERN = REVISIONS
+# Revisions, by what they have in this table
+_EVERY: Final = REVISIONS
+_LEGACY: Final = LEGACY_REVISIONS
+_MODERN: Final = MODERN_REVISIONS
+_WITH_TASKS: Final = ("2025-11-25",)
+_BEFORE_TASKS: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
 
 
 class _Row(NamedTuple):
-    first: str
-    last: str
+    revisions: tuple[str, ...]
     spec: MethodSpec
 
 
-def _request(first: str, last: str, method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+def _request(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
     """Make the row of a request; ``models`` names message, params and results, in the module of the first."""
     message, params, *results = _qualified(models)
-    return _Row(first, last, MethodSpec(method, senders, message, params, tuple(results), **more))
+    return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
 
 
-def _notice(first: str, last: str, method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
+def _notice(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
     """Make the row of a notification; ``models`` names message and params."""
     message, params = _qualified(models)
-    return _Row(first, last, MethodSpec(method, senders, message, params, **more))
+    return _Row(revisions, MethodSpec(method, senders, message, params, **more))
 
 
 def _qualified(models: str) -> list[str]:
@@ -130,14 +133,13 @@ def _qualified(models: str) -> list[str]:
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
     """Make the rows of a paginated list: the modern era needs params, for ``_meta``, and lets the result be kept."""
-    legacy = _request(_FIRST, _TASKS, method, _CLIENT, models, server_capability=capability, params_required=False)
-    modern = legacy.spec._replace(params_required=True, cacheable=True)
-    return legacy, _Row(_MODERN, _MODERN, modern)
+    legacy = _request(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
+    return legacy, _Row(_MODERN, legacy.spec._replace(params_required=True, cacheable=True))
 
 
-def _bare(last: str, method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
+def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
     """Make the row of a notification that says all by its name."""
-    return _notice(_FIRST, last, method, senders, f"{message} {_BARE}", params_required=False, **more)
+    return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
 _READ: Final = "resources:ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
@@ -156,22 +158,11 @@ _FORM_OR_URL: Final = (
 
 _ROWS: Final[tuple[_Row, ...]] = (
     # Getting to know each other
+    _request(_LEGACY, "initialize", _CLIENT, "handshake:InitializeRequest InitializeRequestParams InitializeResult"),
+    _bare(_LEGACY, "notifications/initialized", _CLIENT, "handshake:InitializedNotification"),
+    _request(_LEGACY, "ping", _EITHER, f"handshake:PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
     _request(
-        _FIRST,
-        _TASKS,
-        "initialize",
-        _CLIENT,
-        "handshake:InitializeRequest InitializeRequestParams InitializeResult",
-    ),
-    _bare(_TASKS, "notifications/initialized", _CLIENT, "handshake:InitializedNotification"),
-    _request(_FIRST, _TASKS, "ping", _EITHER, f"handshake:PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
-    _request(
-        _MODERN,
-        _MODERN,
-        "server/discover",
-        _CLIENT,
-        f"discovery:DiscoverRequest {_META_ONLY} DiscoverResult",
-        cacheable=True,
+        _MODERN, "server/discover", _CLIENT, f"discovery:DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True
     ),
     # Resources
     *_list("resources/list", f"resources:ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
@@ -180,9 +171,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         f"resources:ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
         "resources",
     ),
-    _request(_FIRST, _TASKS, "resources/read", _CLIENT, _READ, server_capability="resources"),
+    _request(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
     _request(
-        _MODERN,
         _MODERN,
         "resources/read",
         _CLIENT,
@@ -192,18 +182,17 @@ _ROWS: Final[tuple[_Row, ...]] = (
         may_ask_for_input=True,
         server_capability="resources",
     ),
-    _request(_FIRST, _TASKS, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
-    _request(_FIRST, _TASKS, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
+    _request(_LEGACY, "resources/subscribe", _CLIENT, _SUBSCRIBE, server_capability="resources.subscribe"),
+    _request(_LEGACY, "resources/unsubscribe", _CLIENT, _UNSUBSCRIBE, server_capability="resources.subscribe"),
     _bare(
-        _MODERN,
+        _EVERY,
         "notifications/resources/list_changed",
         _SERVER,
         "resources:ResourceListChangedNotification",
         server_capability="resources.listChanged",
     ),
     _notice(
-        _FIRST,
-        _MODERN,
+        _EVERY,
         "notifications/resources/updated",
         _SERVER,
         "resources:ResourceUpdatedNotification ResourceUpdatedNotificationParams",
@@ -211,9 +200,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Prompts
     *_list("prompts/list", f"prompts:ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
-    _request(_FIRST, _TASKS, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
+    _request(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
     _request(
-        _MODERN,
         _MODERN,
         "prompts/get",
         _CLIENT,
@@ -223,7 +211,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         server_capability="prompts",
     ),
     _bare(
-        _MODERN,
+        _EVERY,
         "notifications/prompts/list_changed",
         _SERVER,
         "prompts:PromptListChangedNotification",
@@ -231,10 +219,9 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # Tools
     *_list("tools/list", f"tools:ListToolsRequest {_PAGE} ListToolsResult", "tools"),
-    _request(_FIRST, _ELICITATION, "tools/call", _CLIENT, _CALL, server_capability="tools"),
-    _request(_TASKS, _TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
+    _request(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
+    _request(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
     _request(
-        _MODERN,
         _MODERN,
         "tools/call",
         _CLIENT,
@@ -244,75 +231,48 @@ _ROWS: Final[tuple[_Row, ...]] = (
         server_capability="tools",
     ),
     _bare(
-        _MODERN,
+        _EVERY,
         "notifications/tools/list_changed",
         _SERVER,
         "tools:ToolListChangedNotification",
         server_capability="tools.listChanged",
     ),
     # Completion: 2024-11-05 has it without a capability.
-    _request(_FIRST, _FIRST, "completion/complete", _CLIENT, _COMPLETE),
-    _request(_COMPLETIONS, _MODERN, "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
+    _request(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
+    _request(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
     # Log messages
     _request(
-        _FIRST,
-        _TASKS,
+        _LEGACY,
         "logging/setLevel",
         _CLIENT,
         f"logging:SetLevelRequest SetLevelRequestParams {_EMPTY}",
         server_capability="logging",
     ),
     _notice(
-        _FIRST,
-        _MODERN,
+        _EVERY,
         "notifications/message",
         _SERVER,
         "logging:LoggingMessageNotification LoggingMessageNotificationParams",
         server_capability="logging",
     ),
     # What a server asks of a client: nobody's message in the modern era, hence without senders
-    _request(_FIRST, _ELICITATION, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
-    _request(_TASKS, _TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
-    _request(_MODERN, _MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
-    _request(_FIRST, _TASKS, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
-    _request(
-        _MODERN,
-        _MODERN,
-        "roots/list",
-        _NOBODY,
-        _ROOTS,
-        params_required=False,
-        embedded=True,
-        client_capability="roots",
-    ),
+    _request(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
+    _request(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
+    _request(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
+    _request(_LEGACY, "roots/list", _SERVER, _ROOTS, params_required=False, client_capability="roots"),
+    _request(_MODERN, "roots/list", _NOBODY, _ROOTS, params_required=False, embedded=True, client_capability="roots"),
     _bare(
-        _TASKS,
+        _LEGACY,
         "notifications/roots/list_changed",
         _CLIENT,
         "roots:RootsListChangedNotification",
         client_capability="roots.listChanged",
     ),
-    _request(_ELICITATION, _ELICITATION, "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
-    _request(
-        _TASKS,
-        _TASKS,
-        "elicitation/create",
-        _SERVER,
-        f"{_FORM_OR_URL} {_AS_TASK}",
-        client_capability="elicitation",
-    ),
-    _request(
-        _MODERN,
-        _MODERN,
-        "elicitation/create",
-        _NOBODY,
-        _FORM_OR_URL,
-        embedded=True,
-        client_capability="elicitation",
-    ),
+    _request(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
+    _request(_WITH_TASKS, "elicitation/create", _SERVER, f"{_FORM_OR_URL} {_AS_TASK}", client_capability="elicitation"),
+    _request(_MODERN, "elicitation/create", _NOBODY, _FORM_OR_URL, embedded=True, client_capability="elicitation"),
     _notice(
-        _TASKS,
-        _TASKS,
+        _WITH_TASKS,
         "notifications/elicitation/complete",
         _SERVER,
         "elicitation:ElicitationCompleteNotification ElicitationCompleteNotificationParams",
@@ -320,31 +280,14 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
     # About other messages
     _notice(
-        _FIRST,
-        _MODERN,
-        "notifications/cancelled",
-        _EITHER,
-        "cancellation:CancelledNotification CancelledNotificationParams",
+        _EVERY, "notifications/cancelled", _EITHER, "cancellation:CancelledNotification CancelledNotificationParams"
     ),
-    _notice(
-        _FIRST,
-        _TASKS,
-        "notifications/progress",
-        _EITHER,
-        "progress:ProgressNotification ProgressNotificationParams",
-    ),
+    _notice(_LEGACY, "notifications/progress", _EITHER, "progress:ProgressNotification ProgressNotificationParams"),
     # A modern client has no requests to report on.
-    _notice(
-        _MODERN,
-        _MODERN,
-        "notifications/progress",
-        _SERVER,
-        "progress:ProgressNotification ProgressNotificationParams",
-    ),
+    _notice(_MODERN, "notifications/progress", _SERVER, "progress:ProgressNotification ProgressNotificationParams"),
     # Streams of notifications
-    _request(_MODERN, _MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
+    _request(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
     _notice(
-        _MODERN,
         _MODERN,
         "notifications/subscriptions/acknowledged",
         _SERVER,
@@ -354,8 +297,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
 
 _TASK_ROWS: Final[tuple[_Row, ...]] = (
     _request(
-        _TASKS,
-        _TASKS,
+        _WITH_TASKS,
         "tasks/get",
         _EITHER,
         "tasks:GetTaskRequest TaskRequestParams GetTaskResult",
@@ -363,8 +305,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         client_capability="tasks",
     ),
     _request(
-        _TASKS,
-        _TASKS,
+        _WITH_TASKS,
         "tasks/result",
         _EITHER,
         "tasks:GetTaskPayloadRequest TaskRequestParams GetTaskPayloadResult",
@@ -372,8 +313,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         client_capability="tasks",
     ),
     _request(
-        _TASKS,
-        _TASKS,
+        _WITH_TASKS,
         "tasks/cancel",
         _EITHER,
         "tasks:CancelTaskRequest TaskRequestParams CancelTaskResult",
@@ -381,8 +321,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         client_capability="tasks.cancel",
     ),
     _request(
-        _TASKS,
-        _TASKS,
+        _WITH_TASKS,
         "tasks/list",
         _EITHER,
         f"tasks:ListTasksRequest {_PAGE} ListTasksResult",
@@ -391,16 +330,12 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         client_capability="tasks.list",
     ),
     _notice(
-        _TASKS,
-        _TASKS,
-        "notifications/tasks/status",
-        _EITHER,
-        "tasks:TaskStatusNotification TaskStatusNotificationParams",
+        _WITH_TASKS, "notifications/tasks/status", _EITHER, "tasks:TaskStatusNotification TaskStatusNotificationParams"
     ),
 )
 
 _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
-    revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if row.first <= revision <= row.last}
+    revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if revision in row.revisions}
     for revision in REVISIONS
 }
 
