@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
@@ -11,21 +11,48 @@ __all__ = ["background_nursery"]
 
 
 @contextlib.asynccontextmanager
-async def background_nursery() -> AsyncIterator[trio.Nursery]:
+async def background_nursery(close: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[trio.Nursery]:
     """A nursery that ends with its block: leaving it cancels what still runs.
 
     The nursery is an implementation detail of whoever opens it, so what was raised in the block leaves it as the very
-    object that it was, never wrapped in a group. If a background task fails, its exception leaves the block.
+    object that it was: it does not travel through the nursery, which would wrap it, or rebuild a group, and nothing
+    that happens on the way out replaces it. If a background task fails, the block is cancelled, and the task's
+    exception leaves it.
+
+    Args:
+        close: Called at the end of the block, however it ends, before what still runs is cancelled.
     """
-    failure: BaseException | None = None
+    raised: BaseException | None = None
+    failures: list[BaseException] = []
     try:
         async with trio.open_nursery() as nursery:
             try:
                 yield nursery
-            finally:
-                nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
+            except BaseException as exc:
+                raised = exc  # raised again below, outside of the nursery
+            try:
+                if close is not None:
+                    await close()
+            except BaseException as exc:
+                raised = exc if raised is None else raised
+            nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
+            if raised is not None and _is_cancellation(raised):
+                # Only the scope it belongs to, which may be the nursery's own, can tell whether it goes further.
+                passing, raised = raised, None
+                raise passing
+    except trio.Cancelled as exc:
+        raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
-        members = [exc for exc in group.exceptions if not isinstance(exc, trio.Cancelled)]
-        failure = members[0] if len(members) == 1 else group
-    if failure is not None:
-        raise failure
+        failures = [exc for exc in group.exceptions if not isinstance(exc, trio.Cancelled)]
+    if failures:
+        if raised is not None and not isinstance(raised, trio.Cancelled):
+            failures.insert(0, raised)
+        raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)
+    if raised is not None:
+        raise raised
+
+
+def _is_cancellation(exc: BaseException) -> bool:
+    if isinstance(exc, BaseExceptionGroup):
+        return any(_is_cancellation(member) for member in exc.exceptions)
+    return isinstance(exc, trio.Cancelled)

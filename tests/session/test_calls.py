@@ -9,8 +9,8 @@ import pytest
 import trio
 from pydantic import BaseModel
 
-from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import McpError, RemoteProtocolError
+from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from trio_mcp import BaseSession, McpError, RemoteProtocolError, memory_link_pair
 from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.session import Responder
 from trio_mcp.types.tools import CallToolResult
@@ -140,7 +140,8 @@ async def test_custom_methods_have_their_own_models() -> None:
     async def add(params: Params, responder: Responder) -> Total:
         return Total(total=params.left + params.right)
 
-    async with server_on_wire() as (server, wire):
+    async with memory_link_pair() as (ours, theirs), BaseSession(*theirs) as server:
+        wire = Wire(ours)
         server.add_request_handler("acme/add", add, Params)
         await wire.send(Request(1, "acme/add", {"left": 1, "right": 2}))
         assert await wire.receive() == Response(1, {"total": 3})

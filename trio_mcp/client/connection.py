@@ -85,12 +85,9 @@ class ClientConnection:
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        async with background_nursery() as nursery:
+        async with background_nursery(self.aclose) as nursery:
             await nursery.start(self._stay_connected)
-            try:
-                yield
-            finally:
-                await self.aclose()
+            yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
         """Everything that the connection is made of, in a task of its own, so that anybody may end it at any time."""

@@ -73,6 +73,11 @@ class CallOptions:
         reset = defaults.reset_on_progress if reset_on_progress is None else reset_on_progress
         return cls(limits.timeout, limits.total_timeout, reset, on_progress)
 
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the peer is asked for progress."""
+        return self.on_progress is not None or self.reset_on_progress
+
     def deadline(self, started: float, now: float) -> float:
         """The clock time at which a call that started then, and last heard now, is over."""
         deadline = float("inf") if self.timeout is None else now + self.timeout
@@ -88,7 +93,7 @@ async def call(
         raise another(session._lost)
     peer, outbox = session._peer, session._outbox
     started = trio.current_time()
-    outgoing = peer.open_request(method, params, wants_progress=options.on_progress is not None)
+    outgoing = peer.open_request(method, params, wants_progress=options.wants_progress)
     waiting = outgoing.waiter = Call()
     reason: str | None = None
     try:

@@ -85,12 +85,9 @@ class SessionCore(abc.ABC):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
-        async with background_nursery() as nursery:
+        async with background_nursery(self.aclose) as nursery:
             await nursery.start(self._run)
-            try:
-                yield
-            finally:
-                await self.aclose()
+            yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         """Everything of the session that is not its block, so that a close from outside never cancels the block."""

@@ -1,0 +1,167 @@
+"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/sessions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
+from trio_mcp import SessionOptions
+from trio_mcp.protocol.messages import Notification, Request, Response
+from trio_mcp.session import Responder
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_a_cancelled_callers_reason_reaches_the_handler(mode: str) -> None:
+    reasons: list[str | None] = []
+    running = trio.Event()
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        running.set()
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            reasons.append(exc.reason)
+            raise
+        raise AssertionError
+
+    async with session_pair(answer, mode=mode) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
+        await running.wait()
+        nursery.cancel_scope.cancel("enough of that")
+        with trio.CancelScope(shield=True):
+            while server._peer.running_count:
+                await trio.sleep(0)
+    assert reasons == ["enough of that"]
+
+
+async def test_a_cancelled_request_gets_no_answer() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):  # a handler that answers all the same
+                await responder.respond({"too": "late"})
+        raise AssertionError
+
+    async with server_on_wire(answer) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        await wire.send(Notification("notifications/cancelled", {"requestId": 1, "reason": "why not"}))
+        while server._peer.running_count:
+            await trio.sleep(0)
+        await wire.send(Request(2, "ping"))
+        assert await wire.receive() == Response(2, {})
+
+
+async def test_a_caller_leaves_at_once_even_if_nobody_reads() -> None:
+    async with client_on_wire(options=SessionOptions(max_outgoing_messages=2)) as (client, wire):
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert client._peer.outgoing_count == 0
+        sent = [m for m in wire.received_nowait() if isinstance(m, Request)]
+        notices: list[Any] = []
+        while True:
+            await trio.testing.wait_all_tasks_blocked()
+            arrived = wire.received_nowait()
+            if not arrived:
+                break
+            sent += [m for m in arrived if isinstance(m, Request)]
+            notices += [m.params["requestId"] for m in arrived if isinstance(m, Notification) and m.params]
+        # Whatever was sent is taken back, and nothing else is: a request that was never sent needs no notice.
+        assert sorted(notices) == sorted(request.id for request in sent)
+        assert len(sent) < 100
+
+
+async def test_a_notice_overtakes_bulk_but_never_its_own_request() -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def call() -> None:
+            with scope:
+                await client.send_request("tools/call", {"name": "first"})
+
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(80):
+            nursery.start_soon(client.send_notification, "acme/bulk")
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        order = []
+        while True:
+            await trio.testing.wait_all_tasks_blocked()
+            arrived = wire.received_nowait()
+            if not arrived:
+                break
+            order += [m.method for m in arrived if isinstance(m, (Request, Notification))]
+        assert order[0] == "tools/call"
+        assert order.index("notifications/cancelled") < len(order) - 30
+        assert order.count("acme/bulk") == 80
+
+
+async def test_initialize_is_never_cancelled_on_the_wire() -> None:
+    from tests.session.harness import Wire
+    from trio_mcp import ClientSession, memory_link_pair
+
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
+        wire = Wire(theirs)
+        with trio.move_on_after(0.01):
+            await client.initialize()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [m.method for m in wire.received_nowait() if isinstance(m, (Request, Notification))] == ["initialize"]
+
+
+@pytest.mark.parametrize(
+    "params", [None, {}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {"requestId": True}, {"reason": 7}]
+)
+async def test_a_cancellation_of_nothing_is_ignored(params: dict[str, Any] | None) -> None:
+    faults: list[Exception] = []
+    async with server_on_wire(on_error=faults.append) as (_, wire):
+        await wire.send(Notification("notifications/cancelled", params))
+        await wire.send(Request(1, "ping"))
+        assert await wire.receive() == Response(1, {})
+    assert faults == []
+
+
+async def test_progress_stops_with_the_peers_cancellation() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await responder.report_progress(1)
+        raise AssertionError
+
+    async with server_on_wire(answer) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x", "_meta": {"progressToken": "t"}}))
+        await trio.testing.wait_all_tasks_blocked()
+        await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
+        while server._peer.running_count:
+            await trio.sleep(0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.received_nowait() == []
+
+
+async def test_the_loss_of_the_link_cancels_handlers() -> None:
+    ended: list[str | None] = []
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            ended.append(exc.reason)
+            raise
+        raise AssertionError
+
+    async with server_on_wire(answer, options=SessionOptions(drain_grace=0.01)) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        await wire.write.aclose()
+        await server.wait_closed()
+    assert ended == ["the peer closed the link"]

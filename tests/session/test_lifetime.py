@@ -1,0 +1,244 @@
+"""Sessions begin and end with their block, their close, or their link; whatever ends them settles everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import ScriptedServer, Wire, client_on_wire, server_on_wire, session_pair
+from trio_mcp import (
+    BaseSession,
+    ClientSession,
+    LocalProtocolError,
+    SessionClosed,
+    SessionOptions,
+    TransportError,
+    memory_link_pair,
+)
+from trio_mcp.protocol.messages import Failure, Notification, Request, Response
+from trio_mcp.session import Responder
+
+
+class Oops(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Oops("x"), ExceptionGroup("mine", [Oops("y")]), KeyboardInterrupt(), SystemExit(3)])
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: BaseException) -> None:
+    async with memory_link_pair() as (ours, theirs):
+        with pytest.raises(type(error)) as caught:
+            async with ScriptedServer(theirs), ClientSession(*ours) as client:
+                await client.initialize()
+                raise error
+        assert caught.value is error
+
+
+async def test_the_blocks_exception_wins_over_a_pending_cancellation_of_nothing() -> None:
+    error = Oops("in the block")
+    with trio.CancelScope() as scope, pytest.raises(Oops) as caught:  # noqa: PT012
+        async with session_pair() as (client, _):
+            await client.ping()
+            scope.cancel()
+            raise error
+    assert caught.value is error
+
+
+async def test_pending_calls_settle_when_the_session_is_closed_from_another_task() -> None:
+    outcomes: list[BaseException] = []
+
+    async def call(client: ClientSession) -> None:
+        try:
+            await client.send_request("tools/call", {"name": "x"})
+        except SessionClosed as exc:
+            outcomes.append(exc)
+
+    async with client_on_wire() as (client, _):
+        async with trio.open_nursery() as nursery:
+            for _n in range(5):
+                nursery.start_soon(call, client)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(client.aclose)
+        assert len(outcomes) == 5
+        assert len({id(outcome) for outcome in outcomes}) == 5  # each caller has an exception of its own
+        with pytest.raises(SessionClosed):
+            await client.send_request("tools/call", {"name": "x"})
+        with pytest.raises(SessionClosed):
+            await client.send_notification("acme/x")
+        await client.aclose()
+        assert client.closed
+
+
+async def test_closing_never_cancels_the_block() -> None:
+    async with client_on_wire() as (client, _):
+        await client.aclose()
+        await trio.sleep(0)
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_the_loss_of_the_link_settles_every_call_with_its_cause() -> None:
+    errors: list[Exception] = []
+
+    async def call(client: ClientSession) -> None:
+        with pytest.raises(TransportError, match="the wire was cut") as caught:
+            await client.send_request("tools/call", {"name": "x"})
+        errors.append(caught.value)
+
+    async with client_on_wire() as (client, wire):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(call, client)
+            await trio.testing.wait_all_tasks_blocked()
+            await wire.send(Failure(TransportError("the wire was cut")))
+        assert len({id(error) for error in errors}) == 3
+        with pytest.raises(TransportError, match="the wire was cut"):
+            await client.send_request("tools/call", {"name": "x"})
+        await client.wait_closed()
+
+
+async def test_the_failure_of_one_exchange_fails_one_call() -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            first, second = await wire.request(), await wire.request()
+            await wire.send(Failure(TransportError("HTTP 502"), first.id))
+            await wire.send(Response(second.id, {"ok": True}))
+
+        async def lose() -> None:
+            with pytest.raises(TransportError, match="HTTP 502"):
+                await client.send_request("tools/call", {"name": "x"})
+
+        nursery.start_soon(serve)
+        nursery.start_soon(lose)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await client.send_request("tools/call", {"name": "x"}) == {"ok": True}
+
+
+async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
+    release = trio.Event()
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        await release.wait()
+        return {"finished": True}
+
+    async with server_on_wire(answer) as (server, wire), trio.open_nursery() as nursery:
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+
+        async def ask() -> None:
+            with pytest.raises(SessionClosed, match="the peer closed the link"):
+                await server.send_request("ping")
+
+        nursery.start_soon(ask)
+        assert isinstance(await wire.receive(), Request)
+        await wire.write.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        release.set()
+        assert await wire.receive() == Response(1, {"finished": True})
+        await server.wait_closed()
+
+
+async def test_handlers_that_do_not_finish_are_cancelled_after_the_grace(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with server_on_wire(answer, options=SessionOptions(drain_grace=0.5)) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        started = trio.current_time()
+        await wire.write.aclose()
+        await server.wait_closed()
+        assert trio.current_time() - started == pytest.approx(0.5)
+
+
+async def test_messages_handed_over_before_the_close_still_leave() -> None:
+    async with memory_link_pair() as (ours, theirs):
+        wire = Wire(theirs)
+        got: list[str] = []
+
+        async def read() -> None:
+            async for item in wire.read:
+                assert isinstance(item.message, Notification)
+                got.append(item.message.method)
+                await trio.sleep(0)
+
+        async with trio.open_nursery() as nursery:
+            async with BaseSession(*ours) as session:
+                for number in range(100):
+                    await session.send_notification(f"acme/{number}")
+                nursery.start_soon(read)
+        assert got == [f"acme/{number}" for number in range(100)]
+
+
+async def test_closing_is_bounded_when_nobody_reads(autojump_clock: trio.testing.MockClock) -> None:
+    async with memory_link_pair() as (ours, _):
+        async with BaseSession(*ours, options=SessionOptions(close_grace=2)) as session:
+            for number in range(100):
+                await session.send_notification(f"acme/{number}")
+            started = trio.current_time()
+        assert trio.current_time() - started == pytest.approx(2)
+
+
+async def test_a_session_is_entered_once() -> None:
+    async with memory_link_pair() as (ours, _):
+        async with BaseSession(*ours) as session:
+            pass
+        with pytest.raises(LocalProtocolError, match="only once"):
+            async with session:
+                pass
+
+
+async def test_channels_of_the_wrong_type_are_refused() -> None:
+    async with memory_link_pair() as (ours, _):
+        with pytest.raises(TypeError, match="read must be"):
+            BaseSession(ours.write, ours.write)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="write must be"):
+            BaseSession(ours.read, "write")  # type: ignore[arg-type]
+
+
+class StepCounter(trio.abc.Instrument):
+    """Counts the steps of every task but the one that watches."""
+
+    def __init__(self) -> None:
+        self.watcher = trio.lowlevel.current_task()
+        self.steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is not self.watcher:
+            self.steps += 1
+
+
+@pytest.mark.parametrize("closer", ["client", "server", "both", "link"])
+async def test_after_a_close_an_idle_second_has_no_scheduled_step(
+    closer: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with session_pair() as (client, server):
+        await client.send_request("tools/call", {"name": "x"})
+        if closer in ("client", "both"):
+            await client.aclose()
+        if closer in ("server", "both"):
+            await server.aclose()
+        if closer == "link":
+            await client._outbox.aclose()
+        await server.wait_closed()
+        await client.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        counter = StepCounter()
+        trio.lowlevel.add_instrument(counter)
+        await trio.sleep(1)
+        trio.lowlevel.remove_instrument(counter)
+        assert counter.steps == 0
+
+
+async def test_an_open_idle_session_takes_no_step_either(autojump_clock: trio.testing.MockClock) -> None:
+    async with session_pair() as (client, _):
+        await client.ping()
+        await trio.testing.wait_all_tasks_blocked()
+        counter = StepCounter()
+        trio.lowlevel.add_instrument(counter)
+        await trio.sleep(1)
+        trio.lowlevel.remove_instrument(counter)
+        assert counter.steps == 0

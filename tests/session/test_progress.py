@@ -1,0 +1,160 @@
+"""Progress of calls (`basic/patterns/progress`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import client_on_wire, session_pair
+from trio_mcp.protocol.messages import Notification, Response
+from trio_mcp.session import Responder
+from trio_mcp.types.progress import ProgressNotificationParams
+
+
+async def count(responder: Responder) -> dict[str, Any]:
+    for number in range(1, 6):
+        await responder.report_progress(number, 5, f"step {number}")
+    return {"done": True}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mode: str, kind: str) -> None:
+    seen: list[tuple[Any, Any, Any]] = []
+
+    def note(event: ProgressNotificationParams) -> None:
+        seen.append((event.progress, event.total, event.message))
+
+    async def note_slowly(event: ProgressNotificationParams) -> None:
+        await trio.sleep(0.001)
+        note(event)
+
+    async with session_pair(count, mode=mode) as (client, _):
+        callback = note if kind == "sync" else note_slowly
+        assert await client.send_request("tools/call", {"name": "x"}, on_progress=callback)
+        assert seen == [(number, 5, f"step {number}") for number in range(1, 6)]
+
+
+async def test_concurrent_calls_each_get_their_own_progress() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        base = responder.params["arguments"]["base"]
+        for number in range(5):
+            await responder.report_progress(base + number)
+            await trio.sleep(0)
+        return {}
+
+    seen: dict[int, list[Any]] = {}
+    async with session_pair(answer) as (client, _), trio.open_nursery() as nursery:
+
+        async def call(base: int) -> None:
+            seen[base] = []
+            await client.send_request(
+                "tools/call",
+                {"name": "x", "arguments": {"base": base}},
+                on_progress=lambda event: seen[base].append(event.progress),
+            )
+
+        for base in range(0, 100, 10):
+            nursery.start_soon(call, base)
+    assert seen == {base: list(range(base, base + 5)) for base in range(0, 100, 10)}
+
+
+async def test_what_a_callback_raises_is_raised_by_the_call_which_is_cancelled() -> None:
+    failure = ZeroDivisionError("in the callback")
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            request = await wire.request()
+            await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
+            notice = await wire.receive()
+            assert isinstance(notice, Notification)
+            assert notice.params is not None
+            assert notice.params["requestId"] == request.id
+
+        def fail(event: ProgressNotificationParams) -> None:
+            raise failure
+
+        nursery.start_soon(serve)
+        with pytest.raises(ZeroDivisionError) as caught:
+            await client.send_request("tools/call", {"name": "x"}, on_progress=fail)
+        assert caught.value is failure
+
+
+async def test_a_slow_callback_loses_the_oldest_progress_not_memory() -> None:
+    seen: list[float] = []
+    release = trio.Event()
+
+    async def slow(event: ProgressNotificationParams) -> None:
+        await release.wait()
+        seen.append(event.progress)
+
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def flood() -> None:
+            request = await wire.request()
+            for number in range(5000):
+                token = {"progressToken": request.id, "progress": number}
+                await wire.send(Notification("notifications/progress", token))
+            await wire.send(Response(request.id, {}))
+            release.set()
+
+        nursery.start_soon(flood)
+        await client.send_request("tools/call", {"name": "x"}, on_progress=slow)
+    assert seen[-1] == 4999
+    assert seen == sorted(seen)
+    assert len(seen) < 400
+
+
+async def test_no_progress_is_sent_that_was_not_asked_for() -> None:
+    async with session_pair(count) as (client, _):
+        assert await client.send_request("tools/call", {"name": "x"}) == {"done": True}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"progressToken": "never given", "progress": 1},
+        {"progressToken": True, "progress": 1},
+        {"progressToken": 1.0, "progress": 1},
+        {"progress": 1},
+        {"progressToken": 999, "progress": 1},
+        {"progressToken": 1, "progress": "half"},
+    ],
+)
+async def test_progress_for_nothing_is_reported_and_harmless(params: dict[str, Any]) -> None:
+    faults: list[Exception] = []
+    async with client_on_wire(on_error=faults.append) as (_, wire):
+        await wire.send(Notification("notifications/progress", params))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(faults) == 1
+
+
+async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() -> None:
+    faults: list[Exception] = []
+    seen: list[Any] = []
+    async with client_on_wire(on_error=faults.append) as (client, wire), trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            request = await wire.request()
+            for total in ("many", 2):
+                params = {"progressToken": request.id, "progress": 1, "total": total}
+                await wire.send(Notification("notifications/progress", params))
+            await wire.send(Response(request.id, {}))
+
+        nursery.start_soon(serve)
+        await client.send_request("tools/call", {"name": "x"}, on_progress=lambda event: seen.append(event.total))
+    assert seen == [2]
+    assert len(faults) == 1
+
+
+async def test_late_progress_is_ignored() -> None:
+    faults: list[Exception] = []
+    async with client_on_wire(on_error=faults.append) as (client, wire):
+        with trio.move_on_after(0.01):
+            await client.send_request("tools/call", {"name": "x"}, on_progress=lambda _: None)
+        request = await wire.request()
+        await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
+        await trio.testing.wait_all_tasks_blocked()
+    assert faults == []

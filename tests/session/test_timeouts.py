@@ -1,0 +1,139 @@
+"""Time limits of calls: idle, total, reset by progress (`basic/patterns/cancellation`, section Timeouts)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import client_on_wire
+from trio_mcp import RequestTimeout, SessionOptions, Timeouts
+from trio_mcp.protocol.messages import Notification, Response
+
+
+async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire):
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout, match=r"tools/call.*timeout=5") as caught:
+            await client.send_request("tools/call", {"name": "x"}, timeout=5)
+        assert trio.current_time() - started == pytest.approx(5)
+        assert (caught.value.method, caught.value.seconds, caught.value.limit) == ("tools/call", 5, "timeout")
+        assert isinstance(caught.value, TimeoutError)
+        request = await wire.request()
+        notice = await wire.receive()
+        assert isinstance(notice, Notification)
+        assert notice.method == "notifications/cancelled"
+        assert notice.params is not None
+        assert notice.params["requestId"] == request.id
+        assert notice.params["reason"]
+
+
+async def test_the_sessions_timeout_holds_for_calls_that_say_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    options = SessionOptions(timeouts=Timeouts(timeout=2))
+    async with client_on_wire(options=options) as (client, _):
+        with pytest.raises(RequestTimeout) as caught:
+            await client.send_request("tools/call", {"name": "x"})
+        assert caught.value.seconds == 2
+
+
+async def test_none_waits_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+
+        async def answer_late() -> None:
+            request = await wire.request()
+            await trio.sleep(1_000_000)
+            await wire.send(Response(request.id, {}))
+
+        nursery.start_soon(answer_late)
+        assert await client.send_request("tools/call", {"name": "x"}, timeout=None) == {}
+
+
+async def progress_every(wire: Any, seconds: float, times: int) -> None:
+    request = await wire.request()
+    for number in range(1, times + 1):
+        await trio.sleep(seconds)
+        await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": number}))
+    await trio.sleep(seconds)
+    await wire.send(Response(request.id, {"done": True}))
+
+
+async def test_progress_resets_the_idle_timeout_when_asked(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 3, 10)
+        result = await client.send_request(
+            "tools/call", {"name": "x"}, timeout=5, reset_on_progress=True, on_progress=lambda _: None
+        )
+        assert result == {"done": True}
+
+
+async def test_progress_resets_nothing_unasked(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 3, 10)
+        with pytest.raises(RequestTimeout):
+            await client.send_request("tools/call", {"name": "x"}, timeout=5, on_progress=lambda _: None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_reset_works_without_a_callback(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 3, 3)
+        assert await client.send_request("tools/call", {"name": "x"}, timeout=5, reset_on_progress=True) == {"done": True}
+
+
+async def test_progress_never_resets_the_total_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(progress_every, wire, 3, 100)
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout) as caught:
+            await client.send_request(
+                "tools/call",
+                {"name": "x"},
+                timeout=5,
+                total_timeout=20,
+                reset_on_progress=True,
+                on_progress=lambda _: None,
+            )
+        assert trio.current_time() - started == pytest.approx(20)
+        assert caught.value.limit == "total_timeout"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_timeout_counts_the_wait_for_a_peer_that_does_not_read(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire(options=SessionOptions(max_outgoing_messages=4)) as (client, _):
+        async with trio.open_nursery() as nursery:
+            for _n in range(60):  # more than the link and the outbox hold
+                nursery.start_soon(_expect_timeout, client)
+        assert client._peer.outgoing_count == 0
+
+
+async def _expect_timeout(client: Any) -> None:
+    with pytest.raises(RequestTimeout):
+        await client.send_request("tools/call", {"name": "x"}, timeout=3)
+
+
+async def test_a_surrounding_scope_is_no_request_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, _):
+        with trio.move_on_after(1) as scope:
+            await client.send_request("tools/call", {"name": "x"}, timeout=5)
+        assert scope.cancelled_caught
+
+
+async def test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignored(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    faults: list[Exception] = []
+    async with client_on_wire(on_error=faults.append) as (client, wire):
+        with pytest.raises(RequestTimeout):
+            await client.send_request("tools/call", {"name": "x"}, timeout=1)
+        late = await wire.request()
+        await wire.receive()
+        await wire.send(Response(late.id, {"late": True}))
+        async with trio.open_nursery() as nursery:
+
+            async def answer() -> None:
+                await wire.send(Response((await wire.request()).id, {"ok": True}))
+
+            nursery.start_soon(answer)
+            assert await client.send_request("tools/call", {"name": "x"}, timeout=1) == {"ok": True}
+    assert faults == []
