@@ -13,6 +13,7 @@ import importlib
 import pstats
 import signal
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,14 +66,14 @@ class Sampler:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, previous)
 
-    def report(self, top: int, calls: float) -> str:
-        """Functions by own time, then lines; microseconds are of one call of the tool, both sides together."""
+    def report(self, top: int, call_time: float) -> str:
+        """Functions by own time, then lines; `call_time` is what one call takes on both sides, in µs of CPU time."""
 
         def entry(count: int, place: str) -> str:
-            return f"  {100 * count / self.ticks:5.1f} %  {1e6 / calls * count / self.ticks:6.2f} µs  {place}"
+            return f"  {100 * count / self.ticks:5.1f} %  {call_time * count / self.ticks:6.2f} µs  {place}"
 
         lines = [
-            f"{self.ticks} samples, {calls:,.0f} calls/s ({1e6 / calls:.1f} µs per call)",
+            f"{self.ticks} samples, {call_time:.1f} µs of CPU time per call",
             "",
             "functions, own time:",
         ]
@@ -105,9 +106,17 @@ async def _profile(arguments: argparse.Namespace) -> None:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(arguments.top)
             return
         sampler = Sampler()
+        calls = 0
+
+        async def counted(a: int, b: int) -> int:
+            nonlocal calls
+            calls += 1
+            return await call(a, b)
+
+        started = time.process_time()
         with sampler.running():
-            calls = await throughput(call, arguments.in_flight, arguments.seconds)
-        print(sampler.report(arguments.top, calls))
+            await throughput(counted, arguments.in_flight, arguments.seconds)
+        print(sampler.report(arguments.top, 1e6 * (time.process_time() - started) / calls))
 
 
 def main() -> None:

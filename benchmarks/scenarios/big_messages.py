@@ -71,7 +71,9 @@ def _ceiling(process: Process, mebibytes: int, calls: int) -> float:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """The figure of each size must stay the same: framing that rescans its buffer grows with the square of it.
+    """The figure must not grow with the size: framing that rescans its buffer makes it 16 times as large at 16 MiB.
+
+    Twice is allowed for: texts beyond the processor's caches cost more per byte, in the bare loop as well.
 
     Every sample moves as much text as the largest size, in one call or in several.
     """
@@ -89,7 +91,7 @@ def run(options: Options) -> Iterator[Group]:
         cat = stack.enter_context(Process(["cat"]))
         contenders[f"load generator against cat, {last} MiB"] = partial(_ceiling, cat, last, 1)
         samples = interleave(contenders, options.rounds, options.progress)
-    comparisons = [Comparison(f"ours, {last} MiB", f"ours, {first} MiB", Target("<=", 1.5))]
+    comparisons = [Comparison(f"ours, {last} MiB", f"ours, {first} MiB", Target("<=", 2))]
     comparisons += [Comparison(f"{n}, {last} MiB", f"{n}, {first} MiB") for n in names if n != "ours"]
     comparisons += [Comparison(f"ours, {last} MiB", f"{n}, {last} MiB") for n in names if n != "ours"]
     yield Group("big", "echo(text), per MiB of text", "ms/MiB", samples, comparisons)
