@@ -11,7 +11,7 @@ from trio_mcp.protocol.codec import encode_or_replace
 from trio_mcp.protocol.framing import LineDecoder
 from trio_mcp.protocol.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["BUFFER", "hand_on", "read_lines", "write_lines"]
+__all__ = ["BUFFER", "hand_on", "read_lines", "report_unsent", "write_lines"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -71,7 +71,7 @@ async def write_lines(
                 lines += data
                 lines += b"\n"
             if problem is not None:
-                await _report(waiting, problem, inbound)
+                await report_unsent(waiting, problem, inbound)
             waiting = None
             if len(lines) < WRITE_BURST:
                 try:
@@ -82,7 +82,7 @@ async def write_lines(
             await stream.send_all(lines)
 
 
-async def _report(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
+async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
     """What can't be encoded costs one exchange: a request fails its own call, an answer was replaced by an error."""
     if isinstance(item.message, Request):
         error = TransportError(f"{item.message.method!r} was not sent: {problem}")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import trio
 
-from trio_mcp.errors import TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.codec import decode, encode_or_replace
-from trio_mcp.protocol.messages import Failure, Request, SessionMessage
+from trio_mcp.protocol.messages import SessionMessage
+from trio_mcp.transports.lines import report_unsent
 
 __all__ = ["memory_link_pair"]
 
@@ -26,7 +26,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
             message objects, and must not change their content.
 
     Yields:
-        The two ends; what one writes the other reads. Both are closed when the block ends.
+        The two ends; what one writes the other reads. Both are closed when the block ends, also when it is cancelled.
     """
     there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
     here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
@@ -36,17 +36,8 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
             Link(here_in, _EncodedSendChannel(here, there)),
             Link(there_in, _EncodedSendChannel(there, here)),
         )
-    try:
+    with here, here_in, there, there_in:
         yield ends
-    finally:
-        for end in ends:
-            for channel in end:
-                await _close(channel)
-
-
-async def _close(channel: trio.abc.AsyncResource) -> None:
-    with trio.CancelScope(shield=True):  # closing a memory channel never waits
-        await channel.aclose()
 
 
 class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
@@ -58,25 +49,14 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
         self._channel = channel
         self._back = back  # the other side's sending half, which it alone closes
 
-    def _translate(
-        self, message: SessionMessage
-    ) -> tuple[trio.MemorySendChannel[SessionMessage], SessionMessage] | None:
-        """The message as it arrives, and at whom: a request that can't be encoded fails its own sender's call."""
-        data, problem = encode_or_replace(message.message)  # type: ignore[arg-type]
-        if data is not None:
-            return self._channel, SessionMessage(decode(data))
-        if isinstance(message.message, Request):
-            error = TransportError(f"{message.message.method!r} was not sent: {problem}")
-            return self._back, SessionMessage(Failure(error, message.message.id))
-        return None
-
-    def send_nowait(self, message: SessionMessage) -> None:
-        if (translated := self._translate(message)) is not None:
-            translated[0].send_nowait(translated[1])
-
-    async def send(self, message: SessionMessage) -> None:
-        if (translated := self._translate(message)) is not None:
-            await translated[0].send(translated[1])
+    async def send(self, value: SessionMessage) -> None:
+        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        if data is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._channel.send(SessionMessage(decode(data)))
+        if problem is not None:
+            await report_unsent(value, problem, self._back)
 
     async def aclose(self) -> None:
         await self._channel.aclose()

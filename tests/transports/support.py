@@ -1,0 +1,135 @@
+"""What the tests of the transports share: small real children, and a cancellation at every step."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+
+import trio_mcp
+from trio_mcp import StdioServerParameters
+
+DEADLINE = 30
+"""Seconds: a safety net for a machine under load, never a requirement."""
+
+MARK = "TRIO_MCP_TRANSPORT_TEST"
+
+# The checkout or wherever the package under test is installed.
+PACKAGE_ROOT = str(Path(trio_mcp.__file__).parents[1])
+
+ANSWER_EVERYTHING = """
+    import json, sys
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "method" in message and "id" in message:
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"params": message.get("params")}}
+            print(json.dumps(answer), flush=True)
+"""
+
+# A shell starts ten times faster than Python; the first request of a session has the id 1.
+SHELL_ANSWERS_FIRST = """read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; while read -r line; do :; done"""
+
+
+def python(code: str, *args: str, **options: Any) -> StdioServerParameters:
+    """A child that runs a few lines of Python, without site packages so that it starts fast."""
+    return StdioServerParameters(sys.executable, ["-I", "-S", "-c", textwrap.dedent(code), *args], **options)
+
+
+def shell(code: str, **options: Any) -> StdioServerParameters:
+    return StdioServerParameters("sh", ["-c", code], **options)
+
+
+@asynccontextmanager
+async def no_survivors() -> AsyncIterator[dict[str, str]]:
+    """Yields environment variables for children; fails if a process that has them outlives the block, zombies included.
+
+    A killed process that is not our child vanishes when its new parent reaps it, so it gets a moment.
+    """
+    mark = uuid.uuid4().hex
+    before = set(psutil.Process().children())
+    yield {MARK: mark}
+    zombies = [child for child in psutil.Process().children() if child not in before]
+    assert not zombies, "children that nobody waited for"
+    with trio.move_on_after(5):
+        while marked(mark):
+            await trio.sleep(0.01)
+    survivors = marked(mark)
+    described = [process.as_dict(["pid", "ppid", "cmdline", "status"]) for process in survivors]
+    for process in survivors:
+        process.kill()
+    assert not described, "processes that outlived their transport"
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The living processes that carry a mark in their environment."""
+    return [process for process in psutil.process_iter() if _carries(process, mark)]
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(MARK) == mark
+    except (psutil.Error, OSError):  # gone meanwhile, or a zombie, which has no environment left
+        return False
+
+
+def open_descriptors() -> set[str]:
+    """What this process has open, by number and kind."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{number} -> {os.readlink(f'/proc/self/fd/{number}')}")
+        except OSError:
+            continue  # the directory's own descriptor, closed meanwhile
+    return found
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a scope just before the given step of any task that the scenario has."""
+
+    def __init__(self, scope: trio.CancelScope, step: int) -> None:
+        self._scope = scope
+        self._left = step
+
+    @property
+    def fired(self) -> bool:
+        return self._left <= 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._scope.cancel("at every step")
+
+
+async def cancelled_at_every_step(
+    scenario: Callable[[], Awaitable[object]], after: Callable[[], Awaitable[object]]
+) -> int:
+    """Run a scenario again and again, cancelled one scheduler step later each time, until it gets through uncancelled.
+
+    Args:
+        scenario: What to run.
+        after: Asserts what must hold after each run.
+
+    Returns:
+        How many steps there were.
+    """
+    step = 0
+    while True:
+        step += 1
+        with trio.fail_after(DEADLINE), trio.CancelScope() as scope:
+            instrument = CancelAtStep(scope, step)
+            trio.lowlevel.add_instrument(instrument)
+            try:
+                await scenario()
+            finally:
+                trio.lowlevel.remove_instrument(instrument)
+        await after()
+        if not instrument.fired:
+            return step

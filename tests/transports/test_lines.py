@@ -1,0 +1,308 @@
+"""`read_lines` and `write_lines`: NDJSON between byte streams and a session's channels."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import json_objects
+from tests.transports.support import cancelled_at_every_step
+from trio_mcp import SessionMessage, TransportError
+from trio_mcp.protocol.framing import LineDecoder
+from trio_mcp.protocol.messages import Failure, Incoming, Malformed, Notification, Request, Response
+from trio_mcp.transports.lines import read_lines, write_lines
+
+CHANNEL = 10_000
+
+
+class Recorder(trio.abc.SendStream):
+    """A stream that keeps what each `send_all` was given, and runs `before` first."""
+
+    def __init__(self, before: Callable[[], Any] | None = None) -> None:
+        self.written: list[bytes] = []
+        self.before = before
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.before is not None:
+            await self.before()
+        self.written.append(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in b"".join(self.written).splitlines()]
+
+
+class Writing:
+    """`write_lines` and what surrounds it."""
+
+    def __init__(self, stream: trio.abc.SendStream) -> None:
+        self.stream = stream
+        self.write, self._outbound = trio.open_memory_channel[SessionMessage](CHANNEL)
+        self._inbound, self.read = trio.open_memory_channel[SessionMessage](CHANNEL)
+
+    def put(self, *messages: Incoming) -> None:
+        for message in messages:
+            self.write.send_nowait(SessionMessage(message))
+
+    async def run(self) -> None:
+        await write_lines(self._outbound, self.stream, self._inbound)
+
+    def reported(self) -> list[Incoming]:
+        found = []
+        with contextlib.suppress(trio.WouldBlock):
+            while True:
+                found.append(self.read.receive_nowait().message)
+        return found
+
+
+async def read_everything(*chunks: bytes, limit: int = 1000) -> list[Incoming]:
+    """What `read_lines` makes of a stream that gives these chunks, then ends."""
+    ours, theirs = trio.testing.memory_stream_one_way_pair()
+    inbound, read = trio.open_memory_channel[SessionMessage](CHANNEL)
+
+    async def feed() -> None:
+        for chunk in chunks:
+            await ours.send_all(chunk)
+            await trio.testing.wait_all_tasks_blocked()
+        await ours.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(feed)
+        await read_lines(theirs, LineDecoder(limit), inbound)
+    inbound.close()
+    return [item.message async for item in read]
+
+
+@given(st.lists(json_objects(), max_size=8), st.data())
+def test_messages_survive_any_chunking(contents: list[dict[str, Any]], data: st.DataObject) -> None:
+    """Written and read again through a stream cut anywhere, messages are equal and in order."""
+    messages: list[Incoming] = [Notification("m", content) for content in contents]
+
+    async def main() -> list[Incoming]:
+        writing = Writing(Recorder())
+        writing.put(*messages)
+        writing.write.close()
+        await writing.run()
+        wire = b"".join(writing.stream.written)  # type: ignore[attr-defined]
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=6)))
+        edges = [0, *cuts, len(wire)]
+        pieces = [wire[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        return await read_everything(*filter(None, pieces), limit=1_000_000)
+
+    assert trio.run(main) == messages
+
+
+async def test_small_messages_that_wait_together_are_written_together() -> None:
+    """One system call carries what is there, not one per message."""
+    writing = Writing(stream := Recorder())
+    writing.put(*[Notification("m", {"n": n}) for n in range(100)])
+    writing.write.close()
+    await writing.run()
+    assert len(stream.written) == 1
+    assert [line["params"]["n"] for line in stream.lines()] == list(range(100))
+
+
+async def test_a_burst_does_not_grow_without_limit() -> None:
+    """Bulk is written in pieces: what one write holds in memory is bounded by the burst plus one message."""
+    size = 10_000
+    writing = Writing(stream := Recorder())
+    writing.put(*[Notification("m", {"x": "x" * size}) for _ in range(100)])
+    writing.write.close()
+    await writing.run()
+    assert max(map(len, stream.written)) < 100_000
+    assert len(stream.lines()) == 100
+
+
+async def test_a_large_message_arrives_whole() -> None:
+    text = "x" * 5_000_000
+    writing = Writing(stream := Recorder())
+    writing.put(Notification("small"), Notification("m", {"x": text}), Notification("small"))
+    writing.write.close()
+    await writing.run()
+    assert [line.get("params") for line in stream.lines()] == [None, {"x": text}, None]
+
+
+async def test_a_message_is_written_without_waiting_for_company() -> None:
+    """A lone message goes out at once; nothing is held back for a batch."""
+    writing = Writing(stream := Recorder())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writing.run)
+        await trio.testing.wait_all_tasks_blocked()
+        writing.put(Notification("m"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(stream.written) == 1
+        writing.write.close()
+
+
+async def test_everything_before_the_close_is_written() -> None:
+    """Closing ``write`` ends the writer once everything before it has been written (`Link`)."""
+    writing = Writing(stream := Recorder())
+    writing.put(*[Notification("m", {"x": "x" * 1000, "n": n}) for n in range(500)])
+    await writing.write.aclose()
+    await writing.run()
+    assert [line["params"]["n"] for line in stream.lines()] == list(range(500))
+
+
+async def test_what_can_not_be_encoded_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """A request fails its own call, an answer becomes an error answer, a notification is logged; the rest is sent."""
+    bad = {"half": "\ud800"}
+    writing = Writing(stream := Recorder())
+    writing.put(
+        Notification("first"), Request(1, "bad", bad), Response(2, bad), Notification("bad", bad), Notification("last")
+    )
+    writing.write.close()
+    await writing.run()
+    assert [line.get("method") or line["error"]["code"] for line in stream.lines()] == ["first", -32603, "last"]
+    (failure,) = writing.reported()
+    assert isinstance(failure, Failure)
+    assert failure.request_id == 1
+    assert isinstance(failure.error, TransportError)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+
+
+async def test_a_broken_stream_is_raised_to_the_transport() -> None:
+    """The transport, which knows the cause, tells the session."""
+
+    async def fail() -> None:
+        raise trio.BrokenResourceError("gone")
+
+    writing = Writing(Recorder(fail))
+    writing.put(Notification("m"))
+    with pytest.raises(trio.BrokenResourceError):
+        await writing.run()
+
+
+async def test_a_stream_that_blocks_holds_a_bounded_number_of_messages() -> None:
+    """The writer takes one burst and waits: senders wait in turn, on a bounded channel."""
+    writing = Writing(Recorder(trio.sleep_forever))
+    writing.put(*[Notification("m", {"x": "x" * 1000}) for _ in range(1000)])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writing.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert writing.write.statistics().current_buffer_used > 900
+        nursery.cancel_scope.cancel()
+
+
+async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> None:
+    """Nothing is written twice, in another order, or with a hole before something that was written."""
+    stream = Recorder()
+
+    async def scenario() -> None:
+        stream.written.clear()
+        writing = Writing(stream)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writing.run)
+            for n in range(4):
+                writing.put(Notification("m", {"n": n}))
+                await trio.lowlevel.checkpoint()
+            writing.write.close()
+
+    async def after() -> None:
+        numbers = [line["params"]["n"] for line in stream.lines()]
+        assert numbers == list(range(len(numbers)))
+
+    assert await cancelled_at_every_step(scenario, after) > 5
+    assert len(stream.lines()) == 4
+
+
+async def test_garbage_is_a_value_between_good_messages() -> None:
+    """Each broken line costs itself: malformed JSON, invalid UTF-8, a wrong shape, a line over the limit."""
+    good = b'{"jsonrpc":"2.0","method":"good"}\n'
+    received = await read_everything(
+        good + b'{"jsonrpc": \n' + good + b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n' + good + b"[]\n" + good,
+        b'{"jsonrpc":"2.0","id":2,"method":"long","params":{"x":"' + b"x" * 600,
+        b"x" * 600 + b'"}}\n' + good,
+    )
+    assert [type(message) for message in received] == [Notification, Malformed] * 4 + [Notification]
+    codes = [(message.code, message.id) for message in received if isinstance(message, Malformed)]
+    assert codes == [(-32700, None), (-32700, 1), (-32600, None), (-32600, 2)]
+
+
+async def test_blank_lines_and_carriage_returns_are_no_messages() -> None:
+    """Only newlines frame; a line of white space is nothing, and CRLF is white space after the message."""
+    assert await read_everything(b'\n\r\n  \n{"jsonrpc":"2.0","method":"m"}\r\n\n') == [Notification("m")]
+
+
+async def test_a_last_line_without_newline_counts() -> None:
+    """A peer that ends without a final newline has still sent its message."""
+    assert await read_everything(b'{"jsonrpc":"2.0","method":"a"}\n{"jsonrpc":"2.0","method":"b"}') == [
+        Notification("a"),
+        Notification("b"),
+    ]
+
+
+async def test_reading_stops_when_the_session_has_gone() -> None:
+    """A closed session ends the reader, which does not read on into nowhere."""
+    ours, theirs = trio.testing.memory_stream_one_way_pair()
+    inbound, read = trio.open_memory_channel[SessionMessage](0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read_lines, theirs, LineDecoder(), inbound)
+        await ours.send_all(b'{"jsonrpc":"2.0","method":"m"}\n' * 3)
+        assert (await read.receive()).message == Notification("m")
+        await trio.testing.wait_all_tasks_blocked()
+        read.close()
+
+
+async def test_a_session_that_does_not_read_stops_the_reading() -> None:
+    """Back-pressure: what is not read stays in the stream, not in memory."""
+    reads = 0
+
+    class Endless(trio.abc.ReceiveStream):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            nonlocal reads
+            await trio.lowlevel.checkpoint()
+            reads += 1
+            return b'{"jsonrpc":"2.0","method":"m"}\n' * 100
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    inbound, _read = trio.open_memory_channel[SessionMessage](250)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read_lines, Endless(), LineDecoder(), inbound)
+        await trio.testing.wait_all_tasks_blocked()
+        assert reads == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
+    """What was delivered is a beginning of what was sent."""
+    delivered: list[int] = []
+
+    async def scenario() -> None:
+        delivered.clear()
+        ours, theirs = trio.testing.memory_stream_one_way_pair()
+        inbound, read = trio.open_memory_channel[SessionMessage](1)
+
+        async def collect() -> None:
+            async for item in read:
+                delivered.append(item.message.params["n"])  # type: ignore[union-attr,index]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(collect)
+            for n in range(4):
+                await ours.send_all(b'{"jsonrpc":"2.0","method":"m","params":{"n":%d}}\n' % n)
+            await ours.aclose()
+            await read_lines(theirs, LineDecoder(), inbound)
+            inbound.close()
+
+    async def after() -> None:
+        assert delivered == list(range(len(delivered)))
+
+    assert await cancelled_at_every_step(scenario, after) > 5
+    assert len(delivered) == 4

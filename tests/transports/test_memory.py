@@ -1,0 +1,299 @@
+"""`memory_link_pair`: two links back to back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import json_objects, request_ids, texts
+from tests.transports.support import cancelled_at_every_step
+from trio_mcp import BaseSession, Client, Server, SessionMessage, TransportError, memory_link_pair
+from trio_mcp.link import Link
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Failure, Incoming, Notification, Request, Response
+
+both = pytest.mark.parametrize("encode", [False, True], ids=["shared", "encoded"])
+UNENCODABLE = {"half": "\ud800"}
+
+params = st.none() | json_objects()
+messages = (
+    st.builds(Request, request_ids(), texts(), params)
+    | st.builds(Notification, texts(), params)
+    | st.builds(Response, request_ids(), json_objects())
+    | st.builds(ErrorResponse, request_ids(), st.builds(ErrorData, st.integers(-40000, 0), texts(), json_objects()))
+)
+
+
+async def pass_on(link: Link, message: Incoming) -> None:
+    await link.write.send(SessionMessage(message))
+
+
+async def take(link: Link) -> Any:
+    return (await link.read.receive()).message
+
+
+@both
+@given(sent=st.lists(messages, max_size=5), data=st.data())
+def test_messages_arrive_equal_and_in_order(encode: bool, sent: list[Incoming], data: st.DataObject) -> None:
+    """What one end writes the other reads, from either end, whatever the content."""
+    sender = data.draw(st.sampled_from([0, 1]))
+
+    async def main() -> list[Incoming]:
+        async with memory_link_pair(encode=encode) as ends:
+            for message in sent:
+                await pass_on(ends[sender], message)
+            await ends[sender].write.aclose()
+            return [item.message async for item in ends[1 - sender].read]
+
+    assert trio.run(main) == sent
+
+
+@both
+async def test_a_link_unpacks_into_read_and_write(encode: bool) -> None:
+    """The contract of `Link`: ``(read, write)``, and what is written at one end is read at the other."""
+    async with memory_link_pair(encode=encode) as ((our_read, our_write), (their_read, their_write)):
+        await our_write.send(SessionMessage(Notification("there")))
+        await their_write.send(SessionMessage(Notification("back")))
+        assert (await their_read.receive()).message == Notification("there")
+        assert (await our_read.receive()).message == Notification("back")
+
+
+async def test_encoded_ends_share_no_objects() -> None:
+    """With ``encode`` a change to what was sent does not show on the other side."""
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        content = {"list": [1]}
+        await pass_on(ours, Request(1, "m", content))
+        content["list"].append(2)
+        assert (await take(theirs)).params == {"list": [1]}
+
+
+@both
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+async def test_closing_in_any_order_ends_both_ends(encode: bool, order: tuple[int, ...]) -> None:
+    """However the four halves are closed, and twice, nothing hangs and leaving the block is clean."""
+    with trio.fail_after(5):
+        async with memory_link_pair(encode=encode) as (ours, theirs):
+            halves = [ours.read, ours.write, theirs.read, theirs.write]
+            for index in order:
+                await halves[index].aclose()
+                await halves[index].aclose()
+            for link in (ours, theirs):
+                with pytest.raises(trio.ClosedResourceError):
+                    await link.read.receive()
+                with pytest.raises(trio.ClosedResourceError):
+                    await pass_on(link, Notification("late"))
+
+
+@both
+async def test_closing_write_ends_the_peers_reading_after_what_was_sent(encode: bool) -> None:
+    """Closing ``write`` ends the sending side once everything before it has arrived."""
+    async with memory_link_pair(encode=encode) as (ours, theirs):
+        await pass_on(ours, Notification("last"))
+        await ours.write.aclose()
+        assert await take(theirs) == Notification("last")
+        with pytest.raises(trio.EndOfChannel):
+            await take(theirs)
+        await pass_on(theirs, Notification("still open this way"))
+        assert await take(ours) == Notification("still open this way")
+
+
+@both
+async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
+    """Nobody reads any more: writing says so, it does not fill a buffer."""
+    async with memory_link_pair(encode=encode) as (ours, theirs):
+        await theirs.read.aclose()
+        with pytest.raises(trio.BrokenResourceError):
+            await pass_on(ours, Notification("m"))
+
+
+@both
+async def test_leaving_the_block_wakes_whoever_waits(encode: bool) -> None:
+    """A reader or writer outside the block, even on a clone, does not wait for ever once the block is left."""
+    woken: list[str] = []
+
+    async def wait(name: str, *operations: Any) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
+            for operation in operations:
+                await operation()
+        woken.append(name)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            async with memory_link_pair(encode=encode) as (ours, _):
+                nursery.start_soon(wait, "reader", ours.read.receive)
+                full = [lambda: pass_on(ours, Notification("m"))] * 1000
+                nursery.start_soon(wait, "writer", *full)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not woken
+    assert sorted(woken) == ["reader", "writer"]
+
+
+@both
+async def test_buffers_are_bounded(encode: bool) -> None:
+    """A side that does not read makes the other wait."""
+    sent = 0
+    async with memory_link_pair(encode=encode) as (ours, _):
+        with trio.move_on_after(0.05):
+            while True:
+                await pass_on(ours, Notification("m"))
+                sent += 1
+                assert sent < 1000
+    assert sent > 0
+
+
+async def test_a_request_that_can_not_be_encoded_fails_its_own_call_only() -> None:
+    """The other calls, before and after, get their answers; the link stays."""
+
+    async def answer(_: Any, responder: Any) -> dict[str, Any]:
+        return {"params": responder.params}
+
+    with trio.fail_after(5):
+        async with (
+            memory_link_pair(encode=True) as (ours, theirs),
+            BaseSession(*ours) as client,
+            BaseSession(*theirs) as server,
+        ):
+            server.add_request_handler("echo", answer)
+            results: dict[str, Any] = {}
+
+            async def call(name: str, content: dict[str, Any]) -> None:
+                try:
+                    results[name] = await client.send_request("echo", content)
+                except TransportError as exc:
+                    results[name] = exc
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call, "before", {"n": 1})
+                nursery.start_soon(call, "broken", UNENCODABLE)
+                nursery.start_soon(call, "after", {"n": 2})
+            assert results["before"] == {"params": {"n": 1}}
+            assert results["after"] == {"params": {"n": 2}}
+            assert "'echo' was not sent" in str(results["broken"])
+            assert await client.send_request("echo", {"n": 3}) == {"params": {"n": 3}}
+
+
+async def test_an_answer_that_can_not_be_encoded_becomes_an_error_answer() -> None:
+    """The peer is owed one answer."""
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        await pass_on(ours, Response(7, UNENCODABLE))
+        answer = await take(theirs)
+        assert isinstance(answer, ErrorResponse)
+        assert (answer.id, answer.error.code) == (7, -32603)
+
+
+async def test_a_notification_that_can_not_be_encoded_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for it, so the log is the only place to say so; what follows arrives."""
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        await pass_on(ours, Notification("bad", UNENCODABLE))
+        await pass_on(ours, Notification("good"))
+        assert await take(theirs) == Notification("good")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "Notification was not sent" in record.getMessage()
+
+
+async def test_a_request_that_can_not_be_encoded_does_not_break_a_half_closed_link() -> None:
+    """The peer has closed its writing side and still reads: a broken request must not end our writing."""
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        await theirs.write.aclose()
+        await pass_on(ours, Request(1, "bad", UNENCODABLE))
+        await pass_on(ours, Notification("good"))
+        assert await take(theirs) == Notification("good")
+
+
+async def test_the_failure_of_a_request_comes_back_to_its_sender() -> None:
+    """Low level: a `Failure` with the request's id arrives at the end that sent it."""
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        await pass_on(ours, Request("x", "bad", UNENCODABLE))
+        failure = await take(ours)
+        assert isinstance(failure, Failure)
+        assert failure.request_id == "x"
+        assert isinstance(failure.error, TransportError)
+
+
+@both
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(encode: bool) -> None:
+    error = RuntimeError("mine")
+    with pytest.raises(RuntimeError) as caught:
+        async with memory_link_pair(encode=encode):
+            raise error
+    assert caught.value is error
+
+
+@both
+async def test_sending_is_a_checkpoint(encode: bool) -> None:
+    """Whatever becomes of the message: a loop of sends can be cancelled, and lets others run."""
+    for message in (Notification("good"), Notification("bad", UNENCODABLE), Request(1, "bad", UNENCODABLE)):
+        async with memory_link_pair(encode=encode) as (ours, _):
+            with trio.testing.assert_checkpoints():
+                await pass_on(ours, message)
+
+
+@both
+async def test_cancellation_at_every_step_leaves_both_ends_consistent(encode: bool) -> None:
+    """A message whose sending was cancelled has not arrived; one that was sent has; both ends still work after it."""
+    sent: list[int] = []
+    received: list[int] = []
+    problems: list[str] = []
+
+    async def scenario() -> None:
+        sent.clear()
+        received.clear()
+        async with memory_link_pair(encode=encode) as (ours, theirs):
+
+            async def write() -> None:
+                for number in range(3):
+                    await pass_on(ours, Notification("n", {"n": number}))
+                    sent.append(number)
+
+            async def read() -> None:
+                async for item in theirs.read:
+                    received.append(item.message.params["n"])
+
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read)
+                    await write()
+                    await ours.write.aclose()
+            finally:
+                with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel):
+                    while True:
+                        received.append(theirs.read.receive_nowait().message.params["n"])  # type: ignore[attr-defined]
+                if received != sent:
+                    problems.append(f"sent {sent}, received {received}")
+                with trio.CancelScope(shield=True):
+                    await pass_on(theirs, Notification("after"))
+                    assert await take(ours) == Notification("after")
+
+    async def after() -> None:
+        assert not problems
+
+    assert await cancelled_at_every_step(scenario, after) > 5
+
+
+@both
+async def test_client_and_server_work_over_it(encode: bool) -> None:
+    """The pair carries a whole conversation, negotiation included, and ends when the client leaves."""
+    server = Server("demo")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with trio.fail_after(5):
+        async with memory_link_pair(encode=encode) as (ours, theirs), trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, theirs)
+
+            @contextlib.asynccontextmanager
+            async def target() -> Any:
+                yield ours
+
+            async with Client(target) as client:
+                assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
