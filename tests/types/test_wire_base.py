@@ -229,6 +229,12 @@ def test_models_may_stand_where_plain_data_is_declared() -> None:
     assert params.to_wire() == {"name": "t", "inputResponses": {"q": {"action": "cancel"}}}
 
 
+def test_models_may_be_given_as_unknown_fields() -> None:
+    """An extension's field can hold constructs of the protocol; what goes out is plain data all the same."""
+    params = CallToolRequestParams.model_validate({"name": "t", "x": [Root(uri="file:///")]})
+    assert params.to_wire() == {"name": "t", "x": [{"uri": "file:///"}]}
+
+
 def test_the_wire_form_has_a_meta_of_its_own() -> None:
     """Sessions stamp `_meta` of what they send; the caller's params must not change by it."""
     params = CallToolRequestParams(name="t", meta={"a": 1})
