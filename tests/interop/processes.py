@@ -34,6 +34,6 @@ def marked_environment() -> Iterator[dict[str, str]]:
 
 def _carries(process: psutil.Process, mark: str) -> bool:
     try:
-        return process.environ().get(MARK) == mark
+        return bool(process.environ().get(MARK) == mark)
     except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
         return False

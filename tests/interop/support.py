@@ -20,6 +20,11 @@ MODES = ["legacy", "auto", "2026-07-28"]
 NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-07-28"}
 """What each way to connect settles on with a peer that serves both eras."""
 
+_COMMON = {"add", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
+
+TOOLS = {"control": _COMMON | {"ask", "chatty"}, "ours": _COMMON}
+"""The tools of peers/official_server.py and peers/our_server.py: `ask` elicits, `chatty` logs."""
+
 LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}
 """The stateless era sends log messages only for a request whose `_meta` asks for them."""
 
@@ -37,6 +42,11 @@ class Launch:
 
     def for_official(self) -> mcp.StdioServerParameters:
         return mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
+
+
+def offering(tool: str) -> list[str]:
+    """The servers that offer a tool, to parametrise the tests of what it does."""
+    return [server for server, tools in TOOLS.items() if tool in tools]
 
 
 def python_peer(name: str, environment: dict[str, str]) -> Launch:

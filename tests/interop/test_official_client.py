@@ -12,16 +12,12 @@ import mcp_types
 import pytest
 import trio
 
-from .support import DEADLINE, MODES, NEGOTIATED, Launch
+from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, offering
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
 ]
-
-TOOLS = {
-    "add", "ask", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather",
-}  # fmt: skip
 
 Connect = Callable[..., mcp.Client]
 
@@ -55,7 +51,9 @@ def text(result: mcp_types.CallToolResult) -> str:
     return block.text
 
 
-async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode: str, server: Launch) -> None:
+async def test_negotiates_the_newest_revision_of_the_era(
+    connect: Connect, mode: str, request: pytest.FixtureRequest
+) -> None:
     """Each mode settles on the newest revision of its era, and the server says who it is unless it was not asked."""
     with trio.fail_after(DEADLINE):
         async with connect() as client:
@@ -66,7 +64,7 @@ async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode:
                 assert client.instructions == "Call any tool."
                 assert client.server_capabilities.tools is not None
             listed = await client.list_tools()
-    assert {tool.name for tool in listed.tools} == TOOLS
+    assert {tool.name for tool in listed.tools} == TOOLS[request.node.callspec.params["server"]]
     assert listed.next_cursor is None
 
 
@@ -134,6 +132,21 @@ async def test_a_failing_tool_is_a_result(connect: Connect) -> None:
     assert after.structured_content == {"result": 2}
 
 
+async def test_an_unknown_tool_is_a_protocol_error(connect: Connect, request: pytest.FixtureRequest) -> None:
+    """2025-11-25, server/tools, Error Handling: -32602. The control answers with a result instead."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            if request.node.callspec.params["server"] == "control":
+                assert (await client.call_tool("no-such-tool", {})).is_error is True
+                return
+            with pytest.raises(mcp.MCPError) as refused:
+                await client.call_tool("no-such-tool", {})
+            after = await client.call_tool("add", {"a": 1, "b": 1})
+    assert refused.value.code == -32602
+    assert "no-such-tool" in refused.value.message
+    assert after.structured_content == {"result": 2}
+
+
 async def test_progress_arrives_in_order_before_the_result(connect: Connect) -> None:
     """Each report of the tool reaches the caller's callback, in order, while the call is open."""
     seen: list[tuple[float, float | None, str | None]] = []
@@ -154,7 +167,7 @@ async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> N
     """Leaving a call cancels the tool's own scope on the server, and the session goes on."""
     started = trio.Event()
 
-    async def show(*_: object) -> None:
+    async def show(progress: float, total: float | None, message: str | None) -> None:
         started.set()
 
     with trio.fail_after(DEADLINE):
@@ -171,6 +184,7 @@ async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> N
     assert events.structured_content == {"result": ["slow cancelled"]}
 
 
+@pytest.mark.parametrize("server", offering("chatty"), indirect=True)
 async def test_log_messages_reach_the_client(connect: Connect) -> None:
     """What the tool logs arrives with level, logger and data; the stateless era needs the request to ask for it."""
     logs: list[tuple[str, str | None, object]] = []
@@ -185,6 +199,7 @@ async def test_log_messages_reach_the_client(connect: Connect) -> None:
     assert logs == [("info", "chatty", "one"), ("info", "chatty", "two")]
 
 
+@pytest.mark.parametrize("server", offering("ask"), indirect=True)
 async def test_a_question_is_answered_inside_the_call(connect: Connect) -> None:
     """An elicitation reaches the client's callback, as a request or as an input round, and the tool gets the answer."""
     questions: list[str] = []

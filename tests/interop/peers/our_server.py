@@ -1,0 +1,95 @@
+"""The stdio server that other people's clients meet: the tools of official_server.py, with our own public API."""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+
+import trio
+from pydantic import BaseModel
+
+from trio_mcp import Context, Server, ToolError, types
+
+PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
+
+server = Server("our-peer", version="1-peer", instructions="Call any tool.")
+events: list[str] = []
+recorded: defaultdict[str, trio.Event] = defaultdict(trio.Event)
+
+
+def record(event: str) -> None:
+    events.append(event)
+    recorded[event].set()
+
+
+class Weather(BaseModel):
+    city: str
+    celsius: float
+
+
+@server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Return the text unchanged."""
+    return text
+
+
+@server.tool
+async def slow(seconds: float, ctx: Context) -> str:
+    """Report that the work began, sleep, and record a cancellation."""
+    await ctx.report_progress(1, 2, "started")
+    try:
+        await trio.sleep(seconds)
+    except trio.Cancelled:
+        record("slow cancelled")
+        raise
+    record("slow finished")
+    return "slept"
+
+
+@server.tool(name="events")
+async def recorded_events(until: str) -> list[str]:
+    """Wait until the named event has been recorded, then return all of them."""
+    await recorded[until].wait()
+    return events
+
+
+@server.tool
+async def progress(n: int, ctx: Context) -> str:
+    """Report n steps."""
+    for step in range(1, n + 1):
+        await ctx.report_progress(step, n, f"step {step}")
+    return f"{n} steps"
+
+
+@server.tool
+async def fail() -> str:
+    """Fail with a message for the caller."""
+    raise ToolError("this tool always fails")
+
+
+@server.tool
+async def crash() -> str:
+    """Fail by accident."""
+    raise ZeroDivisionError("a secret of the server")
+
+
+@server.tool
+async def weather(city: str) -> Weather:
+    """Return structured content."""
+    return Weather(city=city, celsius=21.5)
+
+
+@server.tool
+async def picture() -> types.ImageContent:
+    """Return a one-pixel PNG."""
+    return types.ImageContent(data=base64.b64encode(PIXEL).decode(), mime_type="image/png")
+
+
+if __name__ == "__main__":
+    server.run()

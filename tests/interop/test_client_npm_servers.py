@@ -1,0 +1,206 @@
+"""Our client against the npm reference servers, which speak the handshake era only."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from trio_mcp import Client, McpError, types
+
+from .support import DEADLINE, Launch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.interop
+
+
+def text(result: types.CallToolResult) -> str:
+    """The text of a result that has one text block and nothing else."""
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(
+    ("server", "name", "tool"),
+    [
+        ("everything_server", "mcp-servers/everything", "echo"),
+        ("filesystem_server", "secure-filesystem-server", "read_text_file"),
+        ("memory_server", "memory-server", "read_graph"),
+    ],
+)
+async def test_negotiation_falls_back_to_the_handshake(
+    server: str, name: str, tool: str, mode: str, request: pytest.FixtureRequest
+) -> None:
+    """With or without a probe first, the handshake settles on 2025-11-25, and the tools can be listed."""
+    launch: Launch = request.getfixturevalue(server)
+    with trio.fail_after(DEADLINE):
+        async with Client(launch.for_us(), mode=mode) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.server_info is not None
+            assert client.server_info.name == name
+            assert client.capabilities.tools is not None
+            tools = {found.name: found async for found in client.iter_tools()}
+    assert tools[tool].input_schema["type"] == "object"
+    assert tools[tool].description
+
+
+async def test_a_pinned_modern_revision_is_refused(everything_server: Launch) -> None:
+    """A client that insists on 2026-07-28 gets the server's own refusal (-32601), and the process is gone."""
+    with trio.fail_after(DEADLINE), pytest.raises(McpError) as refused:
+        async with Client(everything_server.for_us(), mode="2026-07-28"):
+            pytest.fail("a server of the handshake era was taken for a modern one")
+    assert refused.value.code == -32601
+
+
+async def test_everything_content_of_each_kind(everything_server: Launch) -> None:
+    """Text, numbers, images, annotations, structured content, links and embedded resources arrive as such."""
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            echoed = await client.call_tool("echo", {"message": "grüße\u2028\U0001f600"})
+            total = await client.call_tool("get-sum", {"a": 2.5, "b": 40})
+            picture = await client.call_tool("get-tiny-image", {})
+            annotated = await client.call_tool("get-annotated-message", {"messageType": "error", "includeImage": True})
+            weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
+            links = await client.call_tool("get-resource-links", {"count": 2})
+            embedded = await client.call_tool("get-resource-reference", {"resourceType": "Text", "resourceId": 1})
+    assert text(echoed) == "Echo: grüße\u2028\U0001f600"
+    assert text(total) == "The sum of 2.5 and 40 is 42.5."
+
+    before, image, after = picture.content
+    assert isinstance(before, types.TextContent)
+    assert isinstance(image, types.ImageContent)
+    assert isinstance(after, types.TextContent)
+    assert base64.b64decode(image.data, validate=True).startswith(b"\x89PNG")
+
+    message, icon = annotated.content
+    assert isinstance(message, types.TextContent)
+    assert message.annotations is not None
+    assert (message.annotations.priority, message.annotations.audience) == (1.0, ["user", "assistant"])
+    assert isinstance(icon, types.ImageContent)
+    assert icon.annotations is not None
+    assert icon.annotations.priority == 0.5
+
+    assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
+    assert json.loads(text(weather)) == weather.structured_content
+
+    _, blob, plain = links.content
+    assert isinstance(blob, types.ResourceLink)
+    assert isinstance(plain, types.ResourceLink)
+    assert (blob.name, plain.name) == ("Blob Resource 1", "Text Resource 2")
+    assert plain.uri.startswith("demo://resource/dynamic/text/")
+    resources = [block for block in embedded.content if isinstance(block, types.EmbeddedResource)]
+    assert len(resources) == 1
+    assert isinstance(resources[0].resource, types.TextResourceContents)
+
+
+async def test_everything_progress_and_cancellation(everything_server: Launch) -> None:
+    """A long operation reports each step before its result; cancelling another leaves the session usable."""
+    seen: list[tuple[float, float | None]] = []
+    slow = "trigger-long-running-operation"
+    started = trio.Event()
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            done = await client.call_tool(
+                slow,
+                {"duration": 0.2, "steps": 4},
+                on_progress=lambda update: seen.append((update.progress, update.total)),
+            )
+            assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    arguments = {"duration": 360, "steps": 7200}
+                    await client.call_tool(slow, arguments, on_progress=lambda _: started.set())
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            after = await client.call_tool("echo", {"message": "still here"})
+    assert text(done) == "Long running operation completed. Duration: 0.2 seconds, Steps: 4."
+    assert text(after) == "Echo: still here"
+
+
+async def test_everything_errors(everything_server: Launch) -> None:
+    """An unknown tool and invalid arguments arrive as this server words them, and cost only themselves."""
+    outcomes: dict[str, Any] = {}
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            for name, arguments in [("no-such-tool", {}), ("get-sum", {"a": "two"})]:
+                try:
+                    outcomes[name] = text(await client.call_tool(name, arguments))
+                except McpError as error:
+                    outcomes[name] = error
+            after = await client.call_tool("get-sum", {"a": 1, "b": 1})
+    assert "no-such-tool" in str(outcomes["no-such-tool"])
+    assert "Invalid arguments for tool get-sum" in str(outcomes["get-sum"])
+    assert text(after) == "The sum of 1 and 1 is 2."
+
+
+async def test_everything_log_messages(everything_server: Launch) -> None:
+    """What the server logs of its own accord reaches `on_log`."""
+    logged = trio.Event()
+    messages: list[Any] = []
+
+    def log(message: Any) -> None:
+        messages.append(message)
+        logged.set()
+
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us(), on_log=log) as client:
+            await client.call_tool("toggle-simulated-logging", {})
+            await logged.wait()
+    assert str(messages[0].level) in str(messages[0].data).lower()
+
+
+async def test_filesystem_reads_and_writes(filesystem_server: Launch, tmp_path: Path) -> None:
+    """What the server is told to do happens on the disk, and what is on the disk comes back."""
+    note = tmp_path / "note.txt"
+    body = "first\nsecond\u2028 line\n"
+    with trio.fail_after(DEADLINE):
+        async with Client(filesystem_server.for_us()) as client:
+            await client.call_tool("create_directory", {"path": str(tmp_path / "sub")})
+            written = await client.call_tool("write_file", {"path": str(note), "content": body})
+            read = await client.call_tool("read_text_file", {"path": str(note)})
+            head = await client.call_tool("read_text_file", {"path": str(note), "head": 1})
+            listed = await client.call_tool("list_directory", {"path": str(tmp_path)})
+            edits = [{"oldText": "first", "newText": "1st"}]
+            await client.call_tool("edit_file", {"path": str(note), "edits": edits})
+            outside = await client.call_tool("read_text_file", {"path": "/etc/hostname"})
+    assert not written.is_error
+    assert note.read_text(encoding="utf-8") == body.replace("first", "1st")
+    assert text(read) == body
+    assert read.structured_content == {"content": body}
+    assert text(head) == "first"
+    assert set(text(listed).splitlines()) == {"[DIR] sub", "[FILE] note.txt"}
+    assert outside.is_error is True
+    assert "outside allowed directories" in text(outside)
+
+
+async def test_memory_keeps_a_graph(memory_server: Launch) -> None:
+    """Entities and relations that were created are read back, in the same session and by the next process."""
+    entity = {"name": "Ada", "entityType": "person", "observations": ["wrote a program"]}
+    relation = {"from": "Ada", "to": "Engine", "relationType": "programmed"}
+    engine = {"name": "Engine", "entityType": "machine", "observations": []}
+    with trio.fail_after(DEADLINE):
+        async with Client(memory_server.for_us()) as client:
+            created = await client.call_tool("create_entities", {"entities": [entity, engine]})
+            await client.call_tool("create_relations", {"relations": [relation]})
+            missing = await client.call_tool(
+                "add_observations", {"observations": [{"entityName": "Nobody", "contents": ["x"]}]}
+            )
+        async with Client(memory_server.for_us()) as client:
+            graph = await client.call_tool("read_graph", {})
+            found = await client.call_tool("search_nodes", {"query": "program"})
+    assert created.structured_content == {"entities": [entity, engine]}
+    assert missing.is_error is True
+    assert "Nobody" in text(missing)
+    assert graph.structured_content == {"entities": [entity, engine], "relations": [relation]}
+    assert found.structured_content is not None
+    assert found.structured_content["entities"] == [entity]
