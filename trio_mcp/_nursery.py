@@ -43,7 +43,9 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
     except trio.Cancelled as exc:
         raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
-        failures = [exc for exc in group.exceptions if not isinstance(exc, trio.Cancelled)]
+        failures = [exc for member in group.exceptions if (exc := _without_cancellation(member)) is not None]
+        if not failures and raised is None:
+            raised = group
     if failures:
         if raised is not None and not isinstance(raised, trio.Cancelled):
             failures.insert(0, raised)
@@ -52,7 +54,14 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
         raise raised
 
 
-def _is_cancellation(exc: BaseException) -> bool:
+def _without_cancellation(exc: BaseException) -> BaseException | None:
+    """What is left of an exception when every `Cancelled` is taken out; the very object if there is none in it."""
     if isinstance(exc, BaseExceptionGroup):
-        return any(_is_cancellation(member) for member in exc.exceptions)
-    return isinstance(exc, trio.Cancelled)
+        matched, rest = exc.split(trio.Cancelled)
+        return exc if matched is None else rest
+    return None if isinstance(exc, trio.Cancelled) else exc
+
+
+def _is_cancellation(exc: BaseException) -> bool:
+    """Whether there is a `Cancelled` in it."""
+    return _without_cancellation(exc) is not exc

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import trio
+import trio.lowlevel
 
 from trio_mcp import ClientSession, Link, ServerSession, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.protocol.messages import Incoming, Notification, Request, Response
@@ -60,7 +61,7 @@ async def session_pair(
             await (client.initialize() if mode == "legacy" else client.discover())
             if mode == "legacy":
                 while not server.initialized:
-                    await trio.sleep(0)
+                    await trio.lowlevel.checkpoint()
             yield client, server
 
 
@@ -136,6 +137,7 @@ async def server_on_wire(
                 )
                 assert isinstance(await wire.receive(), Response)
                 await wire.send(Notification("notifications/initialized"))
-                while not server.initialized:
-                    await trio.sleep(0)
+                await trio.testing.wait_all_tasks_blocked()
+                assert server.initialized
+                    await trio.lowlevel.checkpoint()
             yield server, wire

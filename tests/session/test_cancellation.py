@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import SessionOptions
@@ -33,7 +34,7 @@ async def test_a_cancelled_callers_reason_reaches_the_handler(mode: str) -> None
         nursery.cancel_scope.cancel("enough of that")
         with trio.CancelScope(shield=True):
             while server._peer.running_count:
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
     assert reasons == ["enough of that"]
 
 
@@ -51,7 +52,7 @@ async def test_a_cancelled_request_gets_no_answer() -> None:
         await trio.testing.wait_all_tasks_blocked()
         await wire.send(Notification("notifications/cancelled", {"requestId": 1, "reason": "why not"}))
         while server._peer.running_count:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
         await wire.send(Request(2, "ping"))
         assert await wire.receive() == Response(2, {})
 
@@ -143,7 +144,7 @@ async def test_progress_stops_with_the_peers_cancellation() -> None:
         await trio.testing.wait_all_tasks_blocked()
         await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
         while server._peer.running_count:
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
         assert wire.received_nowait() == []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 
 from tests.session.harness import ScriptedServer, Wire, client_on_wire, server_on_wire, session_pair
 from trio_mcp import (
@@ -37,7 +38,7 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: B
 
 async def test_the_blocks_exception_wins_over_a_pending_cancellation_of_nothing() -> None:
     error = Oops("in the block")
-    with trio.CancelScope() as scope, pytest.raises(Oops) as caught:  # noqa: PT012
+    with trio.CancelScope() as scope, pytest.raises(Oops) as caught:
         async with session_pair() as (client, _):
             await client.ping()
             scope.cancel()
@@ -73,7 +74,7 @@ async def test_pending_calls_settle_when_the_session_is_closed_from_another_task
 async def test_closing_never_cancels_the_block() -> None:
     async with client_on_wire() as (client, _):
         await client.aclose()
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -163,13 +164,12 @@ async def test_messages_handed_over_before_the_close_still_leave() -> None:
             async for item in wire.read:
                 assert isinstance(item.message, Notification)
                 got.append(item.message.method)
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
 
-        async with trio.open_nursery() as nursery:
-            async with BaseSession(*ours) as session:
-                for number in range(100):
-                    await session.send_notification(f"acme/{number}")
-                nursery.start_soon(read)
+        async with trio.open_nursery() as nursery, BaseSession(*ours) as session:
+            for number in range(100):
+                await session.send_notification(f"acme/{number}")
+            nursery.start_soon(read)
         assert got == [f"acme/{number}" for number in range(100)]
 
 

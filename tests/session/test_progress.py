@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 
 from tests.session.harness import client_on_wire, session_pair
 from trio_mcp.protocol.messages import Notification, Response
@@ -42,7 +43,7 @@ async def test_concurrent_calls_each_get_their_own_progress() -> None:
         base = responder.params["arguments"]["base"]
         for number in range(5):
             await responder.report_progress(base + number)
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
         return {}
 
     seen: dict[int, list[Any]] = {}

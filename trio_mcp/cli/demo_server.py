@@ -45,7 +45,7 @@ def make_server() -> Server:
     async def why_cancelled() -> list[str]:
         """Say why each wait was cancelled, as soon as one was."""
         with trio.move_on_after(5):
-            while not cancellations:
+            while not cancellations:  # noqa: ASYNC110
                 await trio.sleep(0.001)
         return cancellations
 

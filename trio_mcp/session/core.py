@@ -65,6 +65,8 @@ class SessionCore(abc.ABC):
         self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
         self._lost: Exception | None = None
         self._closing = False
+        self._dropping = False
+        self._overrun = False
         self._finished = trio.Event()
         self._handlers_idle = trio.lowlevel.ParkingLot()
 
@@ -208,14 +210,23 @@ class SessionCore(abc.ABC):
                 self._queue_notice(event.error)
 
     def _reply(self, message: SessionMessage) -> None:
-        if not self._outbox.put_control(message):
-            self._queue_notice(RemoteProtocolError("the peer does not read its answers; one was dropped"))
+        taken = self._outbox.put_control(message)
+        if not taken and not self._dropping:  # said once, or a peer could fill the log
+            self._queue_notice(
+                RemoteProtocolError("the peer does not read its answers; they are dropped until it does")
+            )
+        self._dropping = not taken
 
     def _queue_notice(self, notice: Notification | RemoteProtocolError) -> None:
         try:
             self._notices.send_nowait(notice)
+            self._overrun = False
         except trio.WouldBlock:
-            logger.warning("notifications arrive faster than they are handled; dropped: %s", notice)
+            if not self._overrun:
+                logger.warning(
+                    "notifications arrive faster than they are handled; they are dropped until there is room"
+                )
+            self._overrun = True
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass
 

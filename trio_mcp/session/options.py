@@ -22,6 +22,13 @@ def _seconds(instance: object, attribute: attrs.Attribute[Any], value: float | N
         raise ValueError(f"{attribute.name} must be more than 0 seconds, got {value!r}")
 
 
+def _grace(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{attribute.name} must be a number of seconds, got {value!r}")
+    if not value >= 0:
+        raise ValueError(f"{attribute.name} must be at least 0 seconds, got {value!r}")
+
+
 def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{attribute.name} must be an integer, got {value!r}")
@@ -96,8 +103,8 @@ class SessionOptions:
     max_queued_requests: int = attrs.field(default=1024, validator=_count)
     max_outgoing_messages: int = attrs.field(default=128, validator=_count)
     max_pending_notifications: int = attrs.field(default=1024, validator=_count)
-    close_grace: float = 1.0
-    drain_grace: float = 0.5
+    close_grace: float = attrs.field(default=1.0, validator=_grace)
+    drain_grace: float = attrs.field(default=0.5, validator=_grace)
     on_request: Callable[[RequestRecord], object] | None = None
     alert_threshold: float | None = attrs.field(default=None, validator=_seconds)
     on_alert: Callable[[RequestRecord], object] = log_slow_request

@@ -1,0 +1,219 @@
+"""Concurrency limits, bounded queues, lanes: a peer can only slow down itself."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from trio_mcp import BaseSession, SessionOptions, memory_link_pair
+from trio_mcp.protocol.messages import ErrorResponse, Malformed, Notification, Request, Response
+from trio_mcp.session import Responder
+from trio_mcp.types.error_codes import OVERLOADED
+
+
+async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused() -> None:
+    running, most, release = 0, 0, trio.Event()
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await release.wait()
+        running -= 1
+        return {}
+
+    options = SessionOptions(max_running_requests=3, max_queued_requests=4)
+    async with server_on_wire(answer, options=options) as (_, wire):
+        for number in range(10):
+            await wire.send(Request(number, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        refused = wire.received_nowait()
+        assert [m.id for m in refused if isinstance(m, ErrorResponse)] == [7, 8, 9]
+        assert all(isinstance(m, ErrorResponse) and m.error.code == OVERLOADED for m in refused)
+        assert "3 are running and 4 are waiting" in refused[0].error.message  # type: ignore[union-attr]
+        release.set()
+        answered = [await wire.receive() for _ in range(7)]
+        assert {m.id for m in answered if isinstance(m, Response)} == set(range(7))
+        assert most == 3
+
+
+async def test_a_full_house_still_answers_pings() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    options = SessionOptions(max_running_requests=1, max_queued_requests=1)
+    async with server_on_wire(answer, options=options) as (_, wire):
+        for number in range(3):
+            await wire.send(Request(number, "tools/call", {"name": "x"}))
+        assert isinstance(await wire.receive(), ErrorResponse)
+        await wire.send(Request("p", "ping"))
+        assert await wire.receive() == Response("p", {})
+
+
+async def test_a_queued_request_can_be_cancelled_before_it_runs() -> None:
+    seen: list[Any] = []
+    release = trio.Event()
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        seen.append(responder.id)
+        await release.wait()
+        return {}
+
+    async with server_on_wire(answer, options=SessionOptions(max_running_requests=1)) as (_, wire):
+        for number in range(3):
+            await wire.send(Request(number, "tools/call", {"name": "x"}))
+        await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
+        await trio.testing.wait_all_tasks_blocked()
+        release.set()
+        assert [(await wire.receive()).id, (await wire.receive()).id] == [0, 2]  # type: ignore[union-attr]
+    assert seen == [0, 2]
+
+
+@pytest.mark.parametrize("mode", ["legacy"])
+async def test_a_handler_waits_for_the_peers_answer_while_a_thousand_requests_come_in(mode: str) -> None:
+    """Both sides have full queues towards each other; only readers that never wait get out of that."""
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        return await responder.session.send_request("roots/list")  # type: ignore[attr-defined, no-any-return]
+
+    async def list_roots(params: Any, responder: Responder) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"roots": []}
+
+    options = SessionOptions(max_running_requests=8, max_queued_requests=2000, max_outgoing_messages=4)
+    done = 0
+    with trio.fail_after(30):
+        async with session_pair(answer, mode=mode, client_options=options, server_options=options) as (client, _):
+            client.add_request_handler("roots/list", list_roots)
+
+            async def call() -> None:
+                nonlocal done
+                assert await client.send_request("tools/call", {"name": "x"}) == {"roots": []}
+                done += 1
+
+            async with trio.open_nursery() as nursery:
+                for _n in range(1000):
+                    nursery.start_soon(call)
+    assert done == 1000
+
+
+async def test_a_refused_queue_is_worked_off_without_recursion() -> None:
+    """2,000 queued requests that are all refused on the spot when their turn comes."""
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        await release.wait()
+        return {}
+
+    release = trio.Event()
+    options = SessionOptions(max_running_requests=1, max_queued_requests=2000)
+    async with server_on_wire(answer, options=options) as (_, wire), trio.open_nursery() as nursery:
+        await wire.send(Request("first", "tools/call", {"name": "x"}))
+        for number in range(2000):
+            await wire.send(Request(number, "server/discover" if number < 0 else "sampling/createMessage"))
+        await trio.testing.wait_all_tasks_blocked()
+        got: list[Any] = []
+
+        async def read() -> None:
+            while len(got) < 2001:
+                got.append(await wire.receive())
+
+        nursery.start_soon(read)
+        release.set()
+    assert sum(isinstance(m, ErrorResponse) for m in got) == 2000
+
+
+async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        return {"text": "x" * 1000}
+
+    options = SessionOptions(max_running_requests=8, max_queued_requests=8)
+    async with (
+        server_on_wire(answer, options=options) as (server, wire),
+        server_on_wire(answer, options=options) as (_, other),
+    ):
+        tracemalloc.start()
+        try:
+            for number in range(9_000):
+                await wire.send(Request(number, "tools/call", {"name": "x"}))
+                if number == 4_000:
+                    before, _peak = tracemalloc.get_traced_memory()
+            after, _peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert after - before < 1_000_000, (before, after)
+        assert len(server._outbox) < 3000
+        # The other client of the same process is served as ever.
+        await other.send(Request(1, "tools/call", {"name": "x"}))
+        assert isinstance(await other.receive(), Response)
+
+
+async def test_garbage_from_a_peer_that_never_reads_is_bounded_too() -> None:
+    async with server_on_wire() as (server, wire):
+        for _ in range(5_000):
+            await wire.send(Malformed(-32700, "garbage"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(server._outbox) < 3000
+
+
+async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    release = trio.Event()
+    got: list[str] = []
+
+    class Slow(BaseSession):
+        async def received_notification(self, notification: Notification) -> None:
+            await release.wait()
+            got.append(notification.method)
+
+    async with memory_link_pair() as (ours, theirs):
+        wire = Wire(theirs)
+        async with Slow(*ours, options=SessionOptions(max_pending_notifications=10)):
+            for number in range(100):
+                await wire.send(Notification(f"acme/{number}"))
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+            await trio.testing.wait_all_tasks_blocked()
+    assert got[:10] == [f"acme/{number}" for number in range(10)]
+    assert len(got) <= 12
+    assert "faster than they are handled" in caplog.text
+
+
+async def test_senders_wait_when_the_outbox_is_full_and_go_on_in_order() -> None:
+    async with client_on_wire(options=SessionOptions(max_outgoing_messages=4)) as (client, wire):
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            for number in range(200):
+                await client.send_notification(f"acme/{number}")
+                sent += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            assert sent < 50
+            got = [await wire.receive() for _ in range(200)]
+        assert [m.method for m in got if isinstance(m, Notification)] == [f"acme/{number}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("max_running_requests", 0, ValueError),
+        ("max_queued_requests", True, TypeError),
+        ("max_outgoing_messages", "4", TypeError),
+        ("max_pending_notifications", -1, ValueError),
+        ("alert_threshold", 0, ValueError),
+        ("timeouts", 5, TypeError),
+        ("close_grace", -1, ValueError),
+        ("drain_grace", "x", TypeError),
+    ],
+)
+def test_limits_are_checked(name: str, value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=name):
+        SessionOptions(**{name: value})

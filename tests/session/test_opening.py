@@ -1,0 +1,319 @@
+"""Opening a session in either era, and what may be sent then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import ScriptedServer, Wire, client_on_wire, identity, server_on_wire, session_pair
+from trio_mcp import (
+    CapabilityError,
+    ClientSession,
+    LocalProtocolError,
+    McpError,
+    NegotiationError,
+    memory_link_pair,
+)
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.types import meta
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+
+def server_of(*revisions: str) -> ServerIdentity:
+    return ServerIdentity({"name": "t", "version": "1"}, lambda revision: {"tools": {}}, revisions=revisions)
+
+
+@pytest.mark.parametrize("revision", LEGACY_REVISIONS)
+async def test_a_server_speaks_every_legacy_revision_that_is_offered(revision: str) -> None:
+    async with memory_link_pair() as (ours, theirs), ScriptedServer(theirs), ClientSession(*ours) as client:
+        assert (await client.initialize(revision)).revision == revision
+
+
+@pytest.mark.parametrize(
+    ("revisions", "spoken"),
+    [
+        (("2024-11-05",), "2024-11-05"),
+        (("2025-03-26", "2025-06-18"), "2025-06-18"),
+        (MODERN_REVISIONS, "2026-07-28"),
+        ((*LEGACY_REVISIONS, *MODERN_REVISIONS), "2026-07-28"),
+    ],
+)
+async def test_negotiation_finds_the_newest_era(revisions: tuple[str, ...], spoken: str) -> None:
+    async with (
+        memory_link_pair() as (ours, theirs),
+        ScriptedServer(theirs, identity=server_of(*revisions)),
+        ClientSession(*ours) as client,
+    ):
+        assert (await client.negotiate()).revision == spoken
+        assert client.server.info == {"name": "t", "version": "1"}
+        await client.send_request("tools/call", {"name": "x"})
+
+
+async def negotiate_with(*answers: Any, **options: Any) -> tuple[ClientSession, list[Any]]:
+    """Negotiate with a server that gives these answers, one after the other; None is silence."""
+    asked: list[Any] = []
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
+        wire = Wire(theirs)
+        async with trio.open_nursery() as nursery:
+
+            async def serve() -> None:
+                left = list(answers)
+                while left:
+                    message = await wire.receive()
+                    asked.append(message)
+                    if not isinstance(message, Request):
+                        continue
+                    answer = left.pop(0)
+                    if isinstance(answer, ErrorData):
+                        await wire.send(ErrorResponse(message.id, answer))
+                    elif answer is not None:
+                        await wire.send(Response(message.id, answer))
+
+            nursery.start_soon(serve)
+            failure: Exception | None = None
+            try:
+                await client.negotiate(**options)
+            except Exception as exc:
+                failure = exc
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return client, asked
+
+
+LEGACY = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "old", "version": "1"}}
+MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        ErrorData(-32601, "Method not found"),
+        ErrorData(-32602, "Invalid request parameters"),
+        ErrorData(-32000, "Server not initialized"),
+        ErrorData(0, "?"),
+        {},
+        {"supportedVersions": "2026-07-28", "capabilities": {}},
+        {"supportedVersions": ["2025-11-25"], "capabilities": {}},
+        ErrorData(-32022, "Unsupported protocol version", {"supported": ["2025-06-18"], "requested": "2026-07-28"}),
+    ],
+)
+async def test_anything_but_modern_evidence_means_the_handshake(probe: Any) -> None:
+    client, asked = await negotiate_with(probe, LEGACY)
+    assert client.server.revision == "2025-06-18"
+    assert [message.method for message in asked] == ["server/discover", "initialize"]
+
+
+async def test_silence_means_the_handshake_too(autojump_clock: trio.testing.MockClock) -> None:
+    started = trio.current_time()
+    client, asked = await negotiate_with(None, LEGACY, probe_timeout=3)
+    assert trio.current_time() - started == pytest.approx(3)
+    assert client.server.revision == "2025-06-18"
+    assert [message.method for message in asked][:3] == ["server/discover", "notifications/cancelled", "initialize"]
+
+
+async def test_a_modern_error_is_never_answered_with_a_handshake() -> None:
+    for error in (
+        ErrorData(-32022, "Unsupported protocol version", {"supported": ["2099-01-01"], "requested": "2026-07-28"}),
+        ErrorData(-32021, "capability", {"requiredCapabilities": {}}),
+        ErrorData(-32020, "header"),
+        ErrorData(-32022, "unsupported"),
+    ):
+        with pytest.raises(NegotiationError):
+            await negotiate_with(error)
+
+
+async def test_a_handshake_refused_with_modern_evidence_leads_back_to_discovery(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The probe was too slow for the client, not for the server, which is modern after all."""
+    refusal = ErrorData(-32022, "no handshake here", {"supported": ["2026-07-28"]})
+    client, asked = await negotiate_with(None, refusal, MODERN, probe_timeout=1)
+    assert client.server.revision == "2026-07-28"
+    assert [m.method for m in asked if isinstance(m, Request)] == ["server/discover", "initialize", "server/discover"]
+
+
+async def test_a_handshake_that_fails_says_so() -> None:
+    with pytest.raises(McpError, match="no room"):
+        await negotiate_with(ErrorData(-32601, "?"), ErrorData(-32000, "no room"))
+    with pytest.raises(NegotiationError, match="1999-01-01"):
+        await negotiate_with(ErrorData(-32601, "?"), {**LEGACY, "protocolVersion": "1999-01-01"})
+    with pytest.raises(NegotiationError, match="lacks"):
+        await negotiate_with(ErrorData(-32601, "?"), {"hello": "world"})
+
+
+async def test_every_modern_request_declares_itself() -> None:
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours, capabilities={"sampling": {}}) as client:
+        wire = Wire(theirs)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.discover)
+            probe = await wire.request()
+            await wire.send(Response(probe.id, {**MODERN, "capabilities": {"tools": {}}}))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send_request, "tools/call", {"name": "x", "_meta": {"mine": 1}})
+            request = await wire.request()
+            await wire.send(Response(request.id, {"resultType": "complete"}))
+        for message in (probe, request):
+            assert message.params is not None
+            given = message.params["_meta"]
+            assert given[meta.PROTOCOL_VERSION] == "2026-07-28"
+            assert given[meta.CLIENT_CAPABILITIES] == {"sampling": {}}
+            assert given[meta.CLIENT_INFO]["name"] == "trio_mcp"
+        assert request.params is not None
+        assert request.params["_meta"]["mine"] == 1
+
+
+async def test_an_unknown_result_type_is_refused_and_an_absent_one_means_complete() -> None:
+    from trio_mcp import RemoteProtocolError
+
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
+        wire = Wire(theirs)
+
+        async def answer(result: dict[str, Any]) -> None:
+            await wire.send(Response((await wire.request()).id, result))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer, {**MODERN, "capabilities": {"tools": {}}})
+            await client.discover()
+            nursery.start_soon(answer, {"resultType": "surprise"})
+            with pytest.raises(RemoteProtocolError, match="surprise"):
+                await client.send_request("tools/call", {"name": "x"})
+            nursery.start_soon(answer, {"content": []})
+            assert await client.send_request("tools/call", {"name": "x"}) == {"content": []}
+
+
+# --- before and after ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("revisions", "code"), [(LEGACY_REVISIONS, -32600), ((*LEGACY_REVISIONS, *MODERN_REVISIONS), -32602)]
+)
+async def test_a_request_before_initialisation_is_refused(revisions: tuple[str, ...], code: int) -> None:
+    async with server_on_wire(open_it=False, identity=server_of(*revisions)) as (server, wire):
+        await wire.send(Request(1, "tools/list"))
+        answer = await wire.receive()
+        assert isinstance(answer, ErrorResponse)
+        assert answer.error.code == code
+        assert "initialize" in answer.error.message
+        await wire.send(Request(2, "ping"))  # a ping may come before (`basic/lifecycle`)
+        assert await wire.receive() == Response(2, {})
+        assert server.seen == []
+
+
+async def test_requests_pipelined_behind_initialize_are_served_in_order() -> None:
+    async with server_on_wire(open_it=False) as (_, wire):
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "w", "version": "1"}}
+        await wire.send(Request(1, "initialize", params))
+        await wire.send(Notification("notifications/initialized"))
+        await wire.send(Request(2, "tools/call", {"name": "x", "arguments": {}}))
+        first, second = await wire.receive(), await wire.receive()
+        assert isinstance(first, Response)
+        assert first.result["protocolVersion"] == "2025-11-25"
+        assert second == Response(2, {"echo": {}})
+
+
+async def test_both_eras_are_served_on_one_link() -> None:
+    stamp = {meta.PROTOCOL_VERSION: "2026-07-28", meta.CLIENT_CAPABILITIES: {}}
+    async with server_on_wire() as (_, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x", "_meta": stamp}))
+        modern = await wire.receive()
+        assert isinstance(modern, Response)
+        assert modern.result["resultType"] == "complete"
+        await wire.send(Request(2, "tools/call", {"name": "x"}))
+        legacy = await wire.receive()
+        assert isinstance(legacy, Response)
+        assert "resultType" not in legacy.result
+
+
+@pytest.mark.parametrize(
+    ("method", "modern"),
+    [("ping", True), ("logging/setLevel", True), ("resources/subscribe", True), ("subscriptions/listen", False)],
+)
+async def test_methods_of_another_revision_are_unknown(method: str, modern: bool) -> None:
+    stamp = {meta.PROTOCOL_VERSION: "2026-07-28", meta.CLIENT_CAPABILITIES: {}}
+    async with server_on_wire() as (server, wire):
+        await wire.send(Request(1, method, {"_meta": stamp} if modern else {}))
+        answer = await wire.receive()
+        assert isinstance(answer, ErrorResponse)
+        assert answer.error.code == -32601
+        assert server.seen == []
+
+
+async def test_a_client_sends_nothing_before_it_is_open_and_opens_once() -> None:
+    async with session_pair() as (client, _):
+        with pytest.raises(LocalProtocolError, match="open already"):
+            await client.initialize()
+        with pytest.raises(LocalProtocolError, match="open already"):
+            await client.discover()
+    async with memory_link_pair() as (ours, _theirs), ClientSession(*ours) as fresh:
+        with pytest.raises(LocalProtocolError, match="before initialize"):
+            await fresh.send_request("tools/list")
+        with pytest.raises(LocalProtocolError, match="not open yet"):
+            _ = fresh.server
+        with pytest.raises(ValueError, match="revision must be one of"):
+            await fresh.initialize("2026-07-28")
+        with pytest.raises(ValueError, match="revision must be one of"):
+            await fresh.discover("2025-11-25")
+
+
+async def test_a_client_asks_for_nothing_that_the_server_has_not_declared() -> None:
+    async with client_on_wire() as (client, wire):
+        with pytest.raises(CapabilityError, match=r"'prompts/list' needs the server capability 'prompts'") as caught:
+            await client.send_request("prompts/list")
+        assert (caught.value.capability, caught.value.side) == ("prompts", "server")
+        with pytest.raises(LocalProtocolError, match="not a method of revision 2025-11-25"):
+            await client.send_request("subscriptions/listen")
+        with pytest.raises(LocalProtocolError, match="a client may send"):
+            await client.send_request("sampling/createMessage")
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.received_nowait() == []
+
+
+async def test_a_modern_client_has_no_ping() -> None:
+    async with session_pair(mode="modern") as (client, _):
+        with pytest.raises(LocalProtocolError, match="'ping' is not a method of revision 2026-07-28"):
+            await client.ping()
+
+
+async def test_a_server_asks_for_nothing_that_the_client_has_not_declared() -> None:
+    async with session_pair(capabilities={}) as (_, server):
+        with pytest.raises(CapabilityError, match=r"needs the client capability 'sampling'") as caught:
+            await server.send_request("sampling/createMessage", {})
+        assert caught.value.side == "client"
+        with pytest.raises(CapabilityError, match=r"needs the server capability"):
+            await server.send_notification("notifications/resources/list_changed")
+        with pytest.raises(LocalProtocolError, match="a server may send"):
+            await server.send_request("tools/list")
+
+
+async def test_a_modern_client_is_never_asked_outside_a_request() -> None:
+    async with session_pair(mode="modern") as (_, server):
+        with pytest.raises(LocalProtocolError, match="handshake"):
+            await server.send_request("roots/list")
+        with pytest.raises(LocalProtocolError, match="handshake"):
+            await server.send_notification("notifications/tools/list_changed")
+
+
+async def test_a_server_asks_nothing_before_the_handshake_is_confirmed() -> None:
+    async with server_on_wire(open_it=False) as (server, wire):
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"roots": {}},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        await wire.send(Request(1, "initialize", params))
+        await wire.receive()
+        with pytest.raises(LocalProtocolError, match="confirmed the handshake"):
+            await server.send_request("roots/list")
+        with trio.move_on_after(0.01):
+            await server.send_request("ping")  # that much is allowed
+        assert (await wire.request()).method == "ping"
+
+
+async def test_identity_of_the_server_travels_in_every_modern_result() -> None:
+    async with session_pair(mode="modern") as (client, _):
+        result = await client.send_request("tools/call", {"name": "x"})
+        assert result["_meta"][meta.SERVER_INFO] == identity().info
