@@ -139,5 +139,4 @@ async def server_on_wire(
                 await wire.send(Notification("notifications/initialized"))
                 await trio.testing.wait_all_tasks_blocked()
                 assert server.initialized
-                    await trio.lowlevel.checkpoint()
             yield server, wire

@@ -212,9 +212,7 @@ class SessionCore(abc.ABC):
     def _reply(self, message: SessionMessage) -> None:
         taken = self._outbox.put_control(message)
         if not taken and not self._dropping:  # said once, or a peer could fill the log
-            self._queue_notice(
-                RemoteProtocolError("the peer does not read its answers; they are dropped until it does")
-            )
+            self._queue_notice(RemoteProtocolError("the peer does not read its answers; some are dropped"))
         self._dropping = not taken
 
     def _queue_notice(self, notice: Notification | RemoteProtocolError) -> None:
@@ -223,9 +221,7 @@ class SessionCore(abc.ABC):
             self._overrun = False
         except trio.WouldBlock:
             if not self._overrun:
-                logger.warning(
-                    "notifications arrive faster than they are handled; they are dropped until there is room"
-                )
+                logger.warning("notifications arrive faster than they are handled; some are dropped")
             self._overrun = True
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             pass
