@@ -33,6 +33,7 @@ class Connection(ServerSession):
         self._state = state
         self._changed: set[str] = set()
         self._change = trio.Event()
+        self._trio_token = trio.lowlevel.current_trio_token()
 
     async def received_request(self, responder: Responder) -> None:
         server = self._server
@@ -43,12 +44,20 @@ class Connection(ServerSession):
         context: Context[Any] = Context(responder, self._state)
         if server.middleware:
             result = await _through(server.middleware, 0, context, lambda: handler(server, context))
+            if type(result) is not dict:
+                raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         else:
             result = await handler(server, context)
         await responder.respond(result)
 
     def announce(self, method: str) -> None:
-        """Send a notification without parameters soon; several of one kind before that become one."""
+        """Send a notification without parameters soon, from any thread; several of one kind become one."""
+        try:
+            self._trio_token.run_sync_soon(self._note_change, method, idempotent=True)
+        except trio.RunFinishedError:
+            pass  # with everyone who could be told
+
+    def _note_change(self, method: str) -> None:
         if self.initialized:
             self._changed.add(method)
             self._change.set()

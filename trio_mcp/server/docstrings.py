@@ -1,4 +1,8 @@
-"""Reading a docstring: its text for the model, and what it says of each parameter."""
+"""Reading a docstring: its text for the model, and what it says of each parameter.
+
+Parameters are described in the schema, so they leave the text. What the function returns stays: a model plans with it.
+What it raises goes: clients never see those exceptions, only what `ToolError` says.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ import re
 __all__ = ["read_docstring"]
 
 # Google style: a section is a line of its own that ends in a colon; its entries are indented below it.
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params):\s*$")
-_ENTRY = re.compile(r"^(?P<indent>\s+)\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
+_PARAMETERS = re.compile(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
+_RAISES = re.compile(r"^(Raises|Raise|Exceptions):\s*$")
+_ENTRY = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
 # Sphinx style
-_FIELD = re.compile(r"^:param\s+(?:[\w\[\], .|]+\s+)?(?P<name>\w+)\s*:\s*(?P<text>.*)$")
+_FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")
+_PARAM_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword"}
+_DROPPED_FIELDS = {"type", "rtype", "raises", "raise", "except", "exception", "vartype"}
 
 
 def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
@@ -25,29 +32,53 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
     if not docstring:
         return None, {}
     kept: list[str] = []
+    described: dict[str, str] = {}
+    lines = inspect.cleandoc(docstring).splitlines()
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        end = _end_of_block(lines, position)
+        body = lines[position + 1 : end]
+        if _PARAMETERS.match(line) and (entries := _entries(body)):
+            described |= entries
+            kept.append("")
+        elif field := _FIELD.match(line):
+            text = " ".join(filter(None, (field["text"], *map(str.strip, body))))
+            kind = field["kind"]
+            if kind in _PARAM_FIELDS and field["argument"]:
+                described[field["argument"].split()[-1].lstrip("*")] = text
+            elif kind in ("return", "returns"):
+                kept.append(f"Returns: {text}")
+            elif kind not in _DROPPED_FIELDS:
+                kept += [line, *body]
+        elif _RAISES.match(line):
+            kept.append("")
+        else:
+            kept.append(line)
+            end = position + 1
+        position = end
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return text or None, {name: description for name, description in described.items() if description}
+
+
+def _end_of_block(lines: list[str], start: int) -> int:
+    """Where the indented lines below a line end; blank lines between them belong to them."""
+    end = start + 1
+    while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
+        end += 1
+    return end
+
+
+def _entries(body: list[str]) -> dict[str, str]:
     described: dict[str, list[str]] = {}
     current: list[str] | None = None
-    section_indent: int | None = None
-    in_section = False
-    for line in inspect.cleandoc(docstring).splitlines():
+    entry_indent: int | None = None
+    for line in filter(str.strip, body):
         indent = len(line) - len(line.lstrip())
-        if in_section and line.strip() and indent == 0:
-            in_section, current = False, None
-        if _SECTION.match(line):
-            in_section, section_indent, current = True, None, None
-        elif in_section:
-            entry = _ENTRY.match(line)
-            if entry and (section_indent is None or indent <= section_indent):
-                section_indent = indent
-                current = described[entry["name"]] = [entry["text"].strip()]
-            elif current is not None and line.strip():
-                current.append(line.strip())
-        elif field := _FIELD.match(line):
-            current = described[field["name"]] = [field["text"].strip()]
-        elif current is not None and line.strip() and indent:
+        entry = _ENTRY.match(line)
+        if entry and (entry_indent is None or indent <= entry_indent):
+            entry_indent = indent
+            current = described[entry["name"]] = [(entry["text"] or "").strip()]
+        elif current is not None:
             current.append(line.strip())
-        else:
-            current = None
-            kept.append(line)
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-    return text or None, {name: " ".join(filter(None, lines)) for name, lines in described.items()}
+    return {name: " ".join(filter(None, lines)) for name, lines in described.items()}

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, get_args
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Never, NoReturn, get_args, get_origin
 
 import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
+from typing_extensions import TypeAliasType
 
 from trio_mcp.protocol.json_schema import SchemaValidator
-from trio_mcp.server.signature import json_schema_of
+from trio_mcp.server.revisions import downgraded_block, wire_for
+from trio_mcp.server.schemas import adapter_for, json_schema_of
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.tools import CallToolResult
-from trio_mcp.types.versions import at_least
+from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
-__all__ = ["Output", "read_output", "text_result"]
+__all__ = ["Output", "OutputError", "read_output", "text_result"]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+_SCALARS = (int, float, str, bool)
+_UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
 
-# Content that older revisions don't know reaches their clients as text.
-_CONTENT_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 STRUCTURED_SINCE = "2025-06-18"
 
 
@@ -37,11 +41,22 @@ class Output:
     Attributes:
         schema: The output schema; None for content without structure.
         wrapped: The value is no object, so it travels as ``{"result": value}``.
+        _to_json_data: Checks a return value and turns it into JSON data; None for content without structure.
+        _to_content: Checks a return value that is declared to be content; None if nothing is declared.
+        _validator: Gives the validator of the schema; compiled on first use.
     """
 
     schema: dict[str, Any] | None
     wrapped: bool = False
     _to_json_data: Callable[[Any], Any] | None = None
+    _to_content: Callable[[Any], Any] | None = None
+    _validator: Callable[[], SchemaValidator] | None = None
+
+    def schema_for(self, revision: str) -> dict[str, Any] | None:
+        """The output schema as a revision may have it: until 2025-11-25 only objects are structured content."""
+        if self.schema is None or not at_least(revision, STRUCTURED_SINCE):
+            return None
+        return self.schema if self.schema.get("type") == "object" or _any_json(revision) else None
 
     def result(self, value: Any, revision: str) -> dict[str, Any]:
         """The wire form of a `CallToolResult` that carries a return value.
@@ -50,14 +65,30 @@ class Output:
             OutputError: The value is not of the declared type.
         """
         if isinstance(value, CallToolResult):
-            return _for_revision(value.to_wire(), revision)
+            return self._complete_result(value, revision)
         if self._to_json_data is None:
-            return _for_revision({"content": _content(value)}, revision)
+            if self._to_content is not None:
+                value = self._to_content(value)
+            return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
         data = self._to_json_data(value)
-        text = data if type(data) is str else to_json(data).decode()
-        result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        result: dict[str, Any] = {"content": [_text(data if type(data) is str else _json_text(data))]}
         if at_least(revision, STRUCTURED_SINCE):
-            result["structuredContent"] = {"result": data} if self.wrapped else data
+            structured = {"result": data} if self.wrapped else data
+            if type(structured) is dict or _any_json(revision):
+                result["structuredContent"] = structured
+        return result
+
+    def _complete_result(self, value: CallToolResult, revision: str) -> dict[str, Any]:
+        """A result that the tool made itself; where there is a schema it holds for that, too (`server/tools`)."""
+        result = wire_for(value, revision)
+        if self._validator is not None and not value.is_error:
+            if "structured_content" not in value.model_fields_set:
+                raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
+            if (problem := self._validator().problem(value.structured_content)) is not None:
+                raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
+        if "structuredContent" in result and type(result["structuredContent"]) is not dict and not _any_json(revision):
+            del result["structuredContent"]
+        result["content"] = [downgraded_block(block, revision) for block in result["content"]]
         return result
 
 
@@ -69,18 +100,35 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
         SchemaError: The explicit schema can't be used.
     """
     if explicit_schema is not None:
-        return Output(explicit_schema, False, _checked(SchemaValidator(explicit_schema)))
-    if returns in (inspect.Signature.empty, Any, None, type(None)) or _is_content(returns):
+        if not isinstance(explicit_schema, dict):
+            raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
+        validator = SchemaValidator(explicit_schema)
+        return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
+    if returns in _UNDECLARED:
         return Output(None)
-    adapter: TypeAdapter[Any] = TypeAdapter(returns)
-    schema = json_schema_of(adapter, "serialization", f"{what}: the return type")
+    if _is_content(returns):
+        return Output(None, to_content=_declared_content(returns))
+    return _scalar(returns) if returns in _SCALARS else _structured(returns, f"{what}: the return type")
+
+
+@functools.cache
+def _scalar(returns: Any) -> Output:
+    """What so many tools return is made once for all of them."""
+    return _structured(returns, "the return type")
+
+
+def _structured(returns: Any, subject: str) -> Output:
+    adapter = adapter_for(returns, subject)
+    schema, _ = json_schema_of(adapter, "serialization", subject)
     wrapped = not _describes_object(schema)
     if wrapped:
         definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
     elif "type" not in schema:
         schema = {"type": "object", **schema}  # a bare $ref: until 2025-11-25 the root must say that it is an object
-    return Output(schema, wrapped, _serialized(adapter))
+    return Output(
+        schema, wrapped, _serialized(adapter), validator=functools.cache(functools.partial(SchemaValidator, schema))
+    )
 
 
 def _serialized(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
@@ -88,7 +136,8 @@ def _serialized(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
     def to_json_data(value: Any) -> Any:
         try:
-            return dump(validate(value), mode="json", by_alias=True)
+            # An instance that was changed after its validation is not validated again, but warned of.
+            return dump(validate(value), mode="json", by_alias=True, warnings="error")
         except ValueError as exc:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
 
@@ -97,7 +146,7 @@ def _serialized(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
 def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     def to_json_data(value: Any) -> Any:
-        data = to_jsonable_python(value, by_alias=True)
+        data = _plain(value)
         if (problem := validator.problem(data)) is not None:
             raise OutputError(f"the return value does not conform to the output schema: {problem}")
         return data
@@ -105,10 +154,34 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     return to_json_data
 
 
+def _declared_content(returns: Any) -> Callable[[Any], Any]:
+    @functools.cache  # on first use: building this validator takes longer than everything else about a tool
+    def validate() -> Callable[[Any], Any]:
+        return TypeAdapter(returns).validator.validate_python
+
+    def to_content(value: Any) -> Any:
+        try:
+            return validate()(value)
+        except ValueError as exc:
+            raise OutputError(f"the return value is not of the declared type: {exc}") from exc
+
+    return to_content
+
+
+def _any_json(revision: str) -> bool:
+    """Whether structured content may be any JSON value, and not only an object."""
+    return not at_least(LATEST_LEGACY, revision)
+
+
 def _is_content(returns: Any) -> bool:
     """Whether a type speaks of content blocks, which have no structure of the tool's own."""
-    if isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult)):
-        return True
+    if isinstance(returns, TypeAliasType):
+        return _is_content(returns.__value__)
+    origin = get_origin(returns)
+    if origin is None:
+        return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return False
     return any(_is_content(part) for part in get_args(returns))
 
 
@@ -119,43 +192,49 @@ def _describes_object(schema: dict[str, Any]) -> bool:
     return schema.get("type") == "object"
 
 
-def _content(value: Any) -> list[dict[str, Any]]:
+def _items(value: Any, declared: bool) -> list[Any]:
+    """The things that become one block each."""
     if value is None:
         return []
-    if isinstance(value, (list, tuple)) and any(isinstance(item, _BLOCKS) for item in value):
-        return [_block(item) for item in value]
-    return [_block(value)]
+    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
+        return list(value)
+    return [value]
 
 
-def _block(value: Any) -> dict[str, Any]:
+def _block(value: Any, revision: str) -> dict[str, Any]:
     if isinstance(value, _BLOCKS):
-        return value.to_wire()
+        return downgraded_block(wire_for(value, revision), revision)
     if isinstance(value, str):
-        return {"type": "text", "text": value}
+        return _text(value)
+    return _text(to_json(value.to_wire() if isinstance(value, WireModel) else _plain(value)).decode())
+
+
+def _plain(value: Any) -> Any:
     try:
-        plain = value.to_wire() if isinstance(value, WireModel) else to_jsonable_python(value, by_alias=True)
+        return to_jsonable_python(value, by_alias=True)
     except ValueError as exc:
         raise OutputError(f"the return value has no JSON form: {exc}") from exc
-    return {"type": "text", "text": to_json(plain).decode()}
 
 
-def _for_revision(result: dict[str, Any], revision: str) -> dict[str, Any]:
-    if not at_least(revision, STRUCTURED_SINCE):
-        result.pop("structuredContent", None)
-        result["content"] = [_downgraded(block, revision) for block in result["content"]]
-    return result
+def _json_text(data: Any) -> str:
+    text = to_json(data, inf_nan_mode="constants").decode()
+    if "NaN" in text or "Infinity" in text:
+        try:
+            json.dumps(data, allow_nan=False)
+        except ValueError as exc:
+            raise OutputError(f"the return value has no JSON form: {exc}") from exc
+    return text
 
 
-def _downgraded(block: dict[str, Any], revision: str) -> dict[str, Any]:
-    since = _CONTENT_SINCE.get(block["type"])
-    if since is None or at_least(revision, since):
-        return block
-    text = (
-        block.get("uri") or f"[{block['type']} content of type {block.get('mimeType')}, unknown to revision {revision}]"
-    )
-    return {"type": "text", "text": text}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text if text.isascii() else encodable(text)}
+
+
+def encodable(text: str) -> str:
+    """The text, with what UTF-8 can't carry escaped: file names and captured output may hold lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
     """The wire form of a result that is one text."""
-    return {"content": [{"type": "text", "text": text}], "isError": is_error}
+    return {"content": [_text(text)], "isError": is_error}

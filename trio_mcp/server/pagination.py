@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterable
+import threading
 from typing import Generic, Protocol, TypeVar
 
 from trio_mcp.errors import McpError
@@ -20,14 +19,21 @@ class _Named(Protocol):
 
 ItemT = TypeVar("ItemT", bound=_Named)
 
+MAX_CURSOR = 100
+"""Characters; a cursor of ours has fewer."""
+
 
 class Registry(Generic[ItemT]):
-    """Named things in the order in which they were added. Each has a serial number that is never used again."""
+    """Named things in the order in which they were added. Each has a serial number that is never used again.
+
+    Any thread may add and remove: sync tools run in threads of their own.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._items: dict[str, tuple[int, ItemT]] = {}
-        self._next_serial = 1
+        self._last_serial = 0
+        self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -46,10 +52,11 @@ class Registry(Generic[ItemT]):
         Raises:
             ValueError: The name is taken.
         """
-        if item.name in self._items:
-            raise ValueError(f"there is a {self.kind} named {item.name!r} already")
-        self._items[item.name] = (self._next_serial, item)
-        self._next_serial += 1
+        with self._changing:
+            if item.name in self._items:
+                raise ValueError(f"there is a {self.kind} named {item.name!r} already")
+            self._last_serial += 1
+            self._items[item.name] = (self._last_serial, item)
 
     def remove(self, name: str) -> None:
         """Remove one.
@@ -57,13 +64,34 @@ class Registry(Generic[ItemT]):
         Raises:
             KeyError: There is none of that name.
         """
-        if name not in self._items:
-            raise KeyError(f"there is no {self.kind} named {name!r}")
-        del self._items[name]
+        with self._changing:
+            if name not in self._items:
+                raise KeyError(f"there is no {self.kind} named {name!r}")
+            del self._items[name]
 
-    def numbered(self) -> Iterable[tuple[int, ItemT]]:
-        """Everything, with serial numbers, in order."""
-        return self._items.values()
+    def numbered(self) -> list[tuple[int, ItemT]]:
+        """Everything that is there now, with serial numbers, in order."""
+        return list(self._items.values())
+
+    def cursor_after(self, serial: int) -> str:
+        """The cursor of the page that begins after a serial number."""
+        return base64.urlsafe_b64encode(f"{self.kind}:{serial}".encode()).decode()
+
+    def serial_of(self, cursor: object) -> int:
+        """The serial number after which a cursor's page begins.
+
+        Raises:
+            McpError: The cursor is not one of ours (-32602).
+        """
+        if isinstance(cursor, str) and len(cursor) <= MAX_CURSOR:
+            try:
+                serial = int(base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")[2])
+            except ValueError:
+                serial = 0
+            # Compared as a whole, because Base64 and int() are lenient readers.
+            if 0 < serial <= self._last_serial and cursor == self.cursor_after(serial):
+                return serial
+        raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
 
 
 def page_of(registry: Registry[ItemT], cursor: object, size: int) -> tuple[list[ItemT], str | None]:
@@ -72,29 +100,14 @@ def page_of(registry: Registry[ItemT], cursor: object, size: int) -> tuple[list[
     Raises:
         McpError: The cursor is not one of ours (-32602).
     """
-    after = 0 if cursor is None else _read_cursor(cursor, registry.kind)
+    after = 0 if cursor is None else registry.serial_of(cursor)
     page: list[ItemT] = []
     last = after
     for serial, item in registry.numbered():
         if serial <= after:
             continue
         if len(page) == size:
-            return page, _make_cursor(registry.kind, last)
+            return page, registry.cursor_after(last)
         page.append(item)
         last = serial
     return page, None
-
-
-def _make_cursor(kind: str, serial: int) -> str:
-    return base64.urlsafe_b64encode(f"{kind}:{serial}".encode()).decode()
-
-
-def _read_cursor(cursor: object, kind: str) -> int:
-    if isinstance(cursor, str) and len(cursor) <= 100:
-        try:
-            of_kind, _, serial = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
-        except (binascii.Error, ValueError):
-            of_kind = serial = ""
-        if of_kind == kind and serial.isdecimal():
-            return int(serial)
-    raise McpError(INVALID_PARAMS, f"invalid cursor: {cursor!r}"[:200])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
@@ -79,8 +81,13 @@ class Server:
         unknown = [revision for revision in revisions if revision not in REVISIONS]
         if unknown or not revisions or isinstance(revisions, str):
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
-        if page_size < 1:
-            raise ValueError(f"page_size must be at least 1, got {page_size}")
+        for argument, count in (("page_size", page_size), ("max_sync_tools", max_sync_tools)):
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise TypeError(f"{argument} must be an integer, got {count!r}")
+            if count < 1:
+                raise ValueError(f"{argument} must be at least 1, got {count}")
+        if inspect.isasyncgenfunction(lifespan):
+            raise TypeError("lifespan must give an async context manager: decorate it with @asynccontextmanager")
         self.info: Final = Implementation(
             name=name,
             version=version,
@@ -102,9 +109,21 @@ class Server:
         self.options = options or SessionOptions()
         self.on_error = on_error
         self._tools: Registry[RegisteredTool] = Registry("tool")
-        self._sync_limiter = trio.CapacityLimiter(max_sync_tools)
+        self._max_sync_tools = max_sync_tools
+        # One for each run of Trio: the token of a thread that outlives its run never comes back.
+        self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
         self._methods: dict[str, Handler] = {"tools/list": _list_tools, "tools/call": call_tool}
         self._connections: set[Connection] = set()
+
+    @property
+    def sync_limiter(self) -> trio.CapacityLimiter:
+        """What limits the threads of sync tools in this run of Trio."""
+        try:
+            return self._sync_limiter.get()
+        except LookupError:
+            limiter = trio.CapacityLimiter(self._max_sync_tools)
+            self._sync_limiter.set(limiter)
+            return limiter
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
         # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
@@ -154,7 +173,7 @@ class Server:
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
     ) -> None:
-        """Offer a function as a tool. Clients are told that the list has changed.
+        """Offer a function as a tool, also from a tool or another thread. Clients are told that the list has changed.
 
         Its type hints become the schema of its arguments (extra ones are refused) and of its result, its docstring the
         description. An async function runs in the event loop, any other in a thread.
@@ -200,7 +219,7 @@ class Server:
         self._announce("notifications/tools/list_changed")
 
     def _announce(self, method: str) -> None:
-        for connection in self._connections:
+        for connection in tuple(self._connections):
             connection.announce(method)
 
     # --- serving -------------------------------------------------------------------------------------------------
@@ -260,7 +279,9 @@ class Server:
 async def _list_tools(server: Server, context: Context[Any]) -> dict[str, Any]:
     tools, next_cursor = page_of(server._tools, context.params.get("cursor"), server.page_size)
     revision = context.protocol_version
-    result: dict[str, Any] = {"tools": [tool.for_revision(revision) for tool in tools]}
+    definitions = [tool.for_revision(revision) for tool in tools]
+    # A middleware may change what it gets, but not what the next client sees.
+    result: dict[str, Any] = {"tools": copy.deepcopy(definitions) if server.middleware else definitions}
     if next_cursor is not None:
         result["nextCursor"] = next_cursor
     if not at_least(LATEST_LEGACY, revision):

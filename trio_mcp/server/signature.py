@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import copy
+import collections.abc
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
+from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import attrs
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticUndefined, to_jsonable_python
+from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from trio_mcp.server.docstrings import read_docstring
+from trio_mcp.server.hints import bare, is_async, is_generator, resolved_hints
+from trio_mcp.server.schemas import adapter_for, json_schema_of
 
-__all__ = ["Signature", "json_schema_of", "read_signature"]
+__all__ = ["Signature", "read_signature"]
 
+_EMPTY = inspect.Parameter.empty
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-
-
-class _PlainJsonSchema(GenerateJsonSchema):
-    """Without a title on every property that only repeats its name: a model reads, and pays for, each of them."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
 
 
 @attrs.frozen
@@ -49,24 +43,37 @@ class Signature:
     input_schema: dict[str, Any]
     returns: Any
     context_parameter: str | None
-    _validate: Callable[[Any], dict[str, Any]]
-    _factories: dict[str, FieldInfo]
+    _adapter: TypeAdapter[Any]
+    _as_json: bool
     _positional: tuple[str, ...]
 
     def bind(self, arguments: dict[str, Any], context: object) -> Callable[[], Any]:
-        """Validate arguments and bind them.
+        """Validate arguments, fill in the defaults, and bind them.
 
         Raises:
             pydantic.ValidationError: They don't fit the signature.
         """
-        values = self._validate(arguments)
-        for name, field in self._factories.items():
-            if name not in values:
-                values[name] = field.get_default(call_default_factory=True)
+        values = self._validated(arguments)
         if self.context_parameter is not None:
             values[self.context_parameter] = context
-        leading = [values.pop(name) for name in self._positional if name in values]
+        leading = [values.pop(name) for name in self._positional]
         return functools.partial(self.function, *leading, **values)
+
+    def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        validator = self._adapter.validator
+        if self._as_json:
+            return validator.validate_json(to_json(arguments))  # type: ignore[no-any-return]
+        try:
+            return validator.validate_python(arguments)  # type: ignore[no-any-return]
+        except ValidationError:
+            try:
+                text = to_json(arguments)
+            except ValueError:
+                text = None  # a lone surrogate, for example
+            if text is None:
+                raise
+        # Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only.
+        return validator.validate_json(text)  # type: ignore[no-any-return]
 
 
 def read_signature(
@@ -83,156 +90,117 @@ def read_signature(
     Raises:
         TypeError: The signature can't be offered; the message says which parameter is to blame, and what to do.
     """
-    parameters = _parameters(function, what, open_ended)
-    description, described = read_docstring(inspect.getdoc(_innermost(function)))
+    if isinstance(function, type):
+        raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
+    if is_generator(function):
+        raise TypeError(f"{what} is a generator; return a value, and report progress through the Context instead")
+    hints = resolved_hints(function, what, {context_type.__name__: context_type})
+    description, described = read_docstring(_docstring(function))
     fields: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
-    factories: dict[str, FieldInfo] = {}
+    positional: list[str] = []
     context_parameter: str | None = None
     extra: Literal["allow", "forbid"] = "forbid"
-    for parameter in parameters:
-        name, annotation, default = parameter.name, parameter.annotation, parameter.default
+    for parameter in _parameters(function, what, open_ended):
+        name = parameter.name
+        annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             extra = "allow"
             continue
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(name)
         if _is_context(annotation, context_type):
             if context_parameter is not None:
                 raise TypeError(
                     f"{what}: both {context_parameter!r} and {name!r} are a {context_type.__name__}; one is enough"
                 )
             context_parameter = name
-            continue
-        if isinstance(default, FieldInfo):
-            annotation, default = Annotated[annotation, _without_default(default)], _default_of(default)
-        if name in described and not _has_description(annotation):
-            annotation = Annotated[annotation, Field(description=described[name])]
-        if default is inspect.Parameter.empty:
-            fields[name] = annotation
         else:
-            fields[name] = NotRequired[annotation]
-            if not isinstance(default, FieldInfo):
-                defaults[name] = default
-            if isinstance(parameter.default, FieldInfo):
-                factories[name] = parameter.default  # else the function itself would see the Field
-    make_typed_dict: Any = TypedDict  # its fields are known at run time only
-    arguments = make_typed_dict("arguments", fields)
-    arguments.__pydantic_config__ = ConfigDict(extra=extra)
-    adapter = _adapter(arguments, what, f"the parameters of {what}")
-    schema = json_schema_of(adapter, "validation", what)
-    for name, default in defaults.items():
-        try:
-            schema["properties"][name].setdefault("default", to_jsonable_python(default))
-        except ValueError:
-            pass  # a default that has no JSON form still works, it just can't be shown
+            fields[name] = _field(Any if annotation is _EMPTY else annotation, parameter.default, described.get(name))
+    adapter, schema, as_json = _contract(fields, extra, what)
     return Signature(
         function=function,
-        is_async=is_async_callable(function),
+        is_async=is_async(function),
         description=description,
         input_schema=schema,
-        returns=_returns(function, what),
+        returns=_awaited(hints.get("return", inspect.Signature.empty)),
         context_parameter=context_parameter,
-        validate=adapter.validator.validate_python,
-        factories=factories,
-        positional=tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY),
+        adapter=adapter,
+        as_json=as_json,
+        positional=tuple(positional),
     )
 
 
-def json_schema_of(adapter: TypeAdapter[Any], mode: Any, what: str) -> dict[str, Any]:
-    """The JSON Schema 2020-12 of a type.
-
-    Raises:
-        TypeError: It has none.
-    """
-    try:
-        schema = adapter.json_schema(mode=mode, schema_generator=_PlainJsonSchema)
-    except PydanticInvalidForJsonSchema as exc:
-        raise TypeError(f"{what}: a type has no JSON Schema: {exc.message}") from None
-    schema.pop("title", None)
-    return schema
-
-
-def is_async_callable(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine."""
-    innermost = _innermost(function)
-    return inspect.iscoroutinefunction(innermost) or inspect.iscoroutinefunction(getattr(innermost, "__call__", None))  # noqa: B004
-
-
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
+def _docstring(function: Callable[..., Any]) -> str | None:
+    function = bare(function)
+    if inspect.isroutine(function):
+        return inspect.getdoc(function)
+    own = type(function).__dict__.get("__call__")
+    return (own is not None and inspect.getdoc(own)) or inspect.getdoc(function)
 
 
 def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> list[inspect.Parameter]:
-    innermost = _innermost(function)
-    if inspect.isasyncgenfunction(innermost) or inspect.isgeneratorfunction(innermost):
-        raise TypeError(f"{what} is a generator; return a value, and report progress through the Context instead")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as exc:
         raise TypeError(f"{what} has no readable signature: {exc}") from None
-    hints = _hints(innermost, what)
-    found = []
+    bound = _bound_by_partials(function)
+    found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
+        if name in bound:
+            continue
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
             stars = _VARIADIC[parameter.kind]
             raise TypeError(
                 f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
                 "name each parameter, take one that is a list or a dict, or bring an input_schema and take **arguments"
             )
-        found.append(parameter.replace(annotation=hints.get(name, Any)))
+        if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
+            raise TypeError(f"{what} is a method without its object; register the bound method: instance.method")
+        found.append(parameter)
     return found
 
 
-def _hints(function: Callable[..., Any], what: str) -> dict[str, Any]:
-    from typing import get_type_hints
-
-    target = function if inspect.isroutine(function) else type(function).__call__
-    local = {}
-    code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
-    if code is not None and cells:
-        for name, cell in zip(code.co_freevars, cells, strict=True):
-            try:
-                local[name] = cell.cell_contents
-            except ValueError:
-                pass  # not assigned yet
-    try:
-        return get_type_hints(target, localns=local, include_extras=True)
-    except NameError as exc:
-        raise TypeError(
-            f"{what}: an annotation can't be resolved: {exc}; types used in annotations must be defined at module level"
-        ) from None
-    except TypeError as exc:
-        raise TypeError(f"{what}: an annotation is no type: {exc}") from None
+def _bound_by_partials(function: Callable[..., Any]) -> set[str]:
+    """What a partial has settled is no matter of the caller's, although Python would let it be overridden."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= function.keywords.keys()
+        function = function.func
+    return names
 
 
-def _returns(function: Callable[..., Any], what: str) -> Any:
-    return _hints(_innermost(function), what).get("return", inspect.Signature.empty)
+def _is_in_class(function: Callable[..., Any]) -> bool:
+    where = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    origin = get_origin(annotation) or annotation
-    if isinstance(origin, type) and issubclass(origin, context_type):
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _is_context(get_args(annotation)[0], context_type)
+    kind = origin or annotation
+    if isinstance(kind, type) and issubclass(kind, context_type):
         return True
-    return any(
-        _is_context(option, context_type) for option in get_args(annotation) if option is not type(None)
-    ) and type(None) in get_args(annotation)
+    options = get_args(annotation)
+    return type(None) in options and any(
+        _is_context(option, context_type) for option in options if option is not type(None)
+    )
 
 
-def _without_default(field: FieldInfo) -> FieldInfo:
-    bare = copy.copy(field)
-    bare.default, bare.default_factory = PydanticUndefined, None
-    bare._attributes_set = {k: v for k, v in field._attributes_set.items() if k not in ("default", "default_factory")}
-    return bare
-
-
-def _default_of(field: FieldInfo) -> Any:
-    """What a ``Field(...)`` in place of a default says of it: none, a value, or the field itself for a factory."""
-    if field.default_factory is not None:
-        return field
-    return inspect.Parameter.empty if field.is_required() else field.default
+def _field(annotation: Any, default: Any, description: str | None) -> Any:
+    """One parameter as a field: with its description and default, where the annotation does not bring them."""
+    if get_origin(annotation) is collections.abc.Iterable:
+        annotation = list[get_args(annotation)]  # type: ignore[misc]  # pydantic would check it only during the call
+    field = default if isinstance(default, FieldInfo) else None
+    if description and not (field and field.description) and not _has_description(annotation):
+        annotation = Annotated[annotation, Field(description=description)]
+    if field is not None:
+        return Annotated[annotation, field]
+    if default is _EMPTY:
+        return annotation
+    if default is None:
+        annotation = Optional[annotation]  # noqa: UP045  # `x: int = None` means it, and a model will send the null
+    return Annotated[annotation, Field(default=default)]
 
 
 def _has_description(annotation: Any) -> bool:
@@ -241,8 +209,25 @@ def _has_description(annotation: Any) -> bool:
     )
 
 
-def _adapter(kind: Any, what: str, subject: str) -> TypeAdapter[Any]:
+def _contract(
+    fields: dict[str, Any], extra: Literal["allow", "forbid"], what: str
+) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
+    make_typed_dict: Any = TypedDict  # its fields are known at run time only
+    arguments = make_typed_dict("arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra=extra)
     try:
-        return TypeAdapter(kind)
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError) as exc:
-        raise TypeError(f"{subject} can't be described: {str(exc).splitlines()[0]}") from None
+        adapter = adapter_for(arguments, f"{what}: a parameter")
+        schema, generator = json_schema_of(adapter, "validation", f"{what}: a parameter")
+    except TypeError:
+        for name, annotation in fields.items():
+            subject = f"{what}: the parameter {name!r}"
+            json_schema_of(adapter_for(annotation, subject), "validation", subject)
+        raise
+    return adapter, schema, generator.bytes_in_json
+
+
+def _awaited(returns: Any) -> Any:
+    """What is there after awaiting, for a sync function that returns something to await."""
+    if get_origin(returns) in (collections.abc.Awaitable, collections.abc.Coroutine):
+        return get_args(returns)[-1]
+    return returns

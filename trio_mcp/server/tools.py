@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -9,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
-from pydantic import ValidationError
 
 from trio_mcp.errors import McpError, ToolError
-from trio_mcp.protocol.json_schema import SchemaValidator
+from trio_mcp.server.arguments import ArgumentsValidator, InvalidArguments
 from trio_mcp.server.context import Context
+from trio_mcp.server.hints import bare
 from trio_mcp.server.output import Output, OutputError, read_output, text_result
+from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.signature import Signature, read_signature
-from trio_mcp.session.convert import brief
-from trio_mcp.types._base import field_span
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.tools import Tool, ToolAnnotations
@@ -37,10 +38,6 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 ARGUMENT_ERRORS_AS_RESULTS_SINCE = "2025-11-25"
 
 
-class _InvalidArguments(Exception):
-    pass
-
-
 @attrs.frozen
 class RegisteredTool:
     """A tool as the server holds it."""
@@ -48,7 +45,7 @@ class RegisteredTool:
     definition: Tool
     signature: Signature
     output: Output
-    _explicit_input: SchemaValidator | None = None
+    _arguments: ArgumentsValidator
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -60,26 +57,19 @@ class RegisteredTool:
         """The definition on the wire, with the fields that a revision knows."""
         wire = self._wire.get(revision)
         if wire is None:
-            known = self.definition.model_copy(
-                update={name: None for name in Tool.model_fields if revision not in field_span(Tool, name).revisions}
-            )
-            wire = self._wire[revision] = known.to_wire()
+            wire = wire_for(self.definition, revision)
+            if "outputSchema" in wire and self.output.schema_for(revision) is None:
+                del wire["outputSchema"]
+            self._wire[revision] = wire
         return wire
 
     def bind(self, arguments: dict[str, Any], context: Context[Any]) -> Callable[[], Any]:
         """Validate arguments and bind them to the function.
 
         Raises:
-            _InvalidArguments: They don't fit.
+            InvalidArguments: They don't fit.
         """
-        if self._explicit_input is not None:
-            problem = self._explicit_input.problem(arguments)
-            if problem is not None:
-                raise _InvalidArguments(problem)
-        try:
-            return self.signature.bind(arguments, context)
-        except ValidationError as exc:
-            raise _InvalidArguments(brief(exc)) from None
+        return self._arguments.bind(arguments, context)
 
 
 def make_tool(
@@ -97,19 +87,20 @@ def make_tool(
     """Make a tool of a function. See `Server.add_tool`."""
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
-    name = name if name is not None else getattr(function, "__name__", type(function).__name__)
+    if name is None:
+        name = getattr(bare(function), "__name__", type(function).__name__)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is no valid tool name: 1 to 128 of the characters A-Z a-z 0-9 _ - . are allowed; pass name=…"
         )
     what = f"tool {name!r}"
-    explicit = None
     if input_schema is not None:
         if not isinstance(input_schema, dict) or input_schema.get("type") != "object":
             raise ValueError(f'{what}: input_schema must be a JSON Schema with "type": "object" at its root')
-        explicit = SchemaValidator(input_schema)
-    signature = read_signature(function, Context, what, open_ended=explicit is not None)
-    output = read_output(signature.returns, output_schema, what)
+        input_schema = copy.deepcopy(input_schema)
+    signature = read_signature(function, Context, what, open_ended=input_schema is not None)
+    arguments = ArgumentsValidator(signature, input_schema)
+    output = read_output(signature.returns, copy.deepcopy(output_schema), what)
     if isinstance(annotations, Mapping):
         annotations = ToolAnnotations(**annotations)
     definition = Tool(
@@ -122,7 +113,7 @@ def make_tool(
         icons=None if icons is None else list(icons),
         meta=None if meta is None else dict(meta),
     )
-    return RegisteredTool(definition, signature, output, explicit)
+    return RegisteredTool(definition, signature, output, arguments)
 
 
 async def call_tool(server: Server, context: Context[Any]) -> dict[str, Any]:
@@ -141,20 +132,22 @@ async def call_tool(server: Server, context: Context[Any]) -> dict[str, Any]:
     revision = context.protocol_version
     try:
         bound = tool.bind(arguments, context)
-    except _InvalidArguments as exc:
+        value = await (bound() if tool.signature.is_async else _in_thread(bound, server.sync_limiter))
+        return tool.output.result(value, revision)
+    except InvalidArguments as exc:
         text = f"invalid arguments for the tool {name!r}: {exc}"
         if at_least(revision, ARGUMENT_ERRORS_AS_RESULTS_SINCE):
             return text_result(text, is_error=True)
         raise McpError(INVALID_PARAMS, text) from None
-    try:
-        if tool.signature.is_async:
-            value = await bound()
-        else:
-            # Abandoned when cancelled: a thread can't be stopped, but nobody has to wait for it.
-            value = await trio.to_thread.run_sync(bound, abandon_on_cancel=True, limiter=server._sync_limiter)
-        return tool.output.result(value, revision)
     except Exception as exc:
         return _failure(server, name, _single(exc))
+
+
+async def _in_thread(bound: Callable[[], Any], limiter: trio.CapacityLimiter) -> Any:
+    # Abandoned when cancelled: a thread can't be stopped, but nobody has to wait for it. In a tuple, because trio
+    # takes an awaitable for a mistake: here it comes from a sync decorator around an async function.
+    (value,) = await trio.to_thread.run_sync(lambda: (bound(),), abandon_on_cancel=True, limiter=limiter)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _failure(server: Server, name: str, exc: Exception) -> dict[str, Any]:
@@ -163,11 +156,10 @@ def _failure(server: Server, name: str, exc: Exception) -> dict[str, Any]:
     if isinstance(exc, ToolError):
         return text_result(str(exc), is_error=True)
     logger.error("the tool %r failed", name, exc_info=exc)
-    if server.expose_errors or isinstance(exc, OutputError):
-        detail = str(exc) if isinstance(exc, OutputError) else f"{type(exc).__name__}: {exc}"
-        if server.expose_errors:
-            return text_result(f"the tool {name!r} failed: {detail}", is_error=True)
-    return text_result(f"the tool {name!r} failed", is_error=True)
+    text = f"the tool {name!r} failed"
+    if server.expose_errors:
+        text += f": {exc}" if isinstance(exc, OutputError) else f": {type(exc).__name__}: {exc}"
+    return text_result(text, is_error=True)
 
 
 def _single(exc: Exception) -> Exception:

@@ -1,0 +1,112 @@
+"""The type hints of any callable, resolved: through partials, decorators, closures and local scopes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+__all__ = ["bare", "is_async", "is_generator", "resolved_hints"]
+
+
+def bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a partial is a partial of; anything else as it is."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine for certain: any other callable may still return something to await."""
+    return any(map(inspect.iscoroutinefunction, _callables(function)))
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a generator, sync or async."""
+    return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function))
+
+
+def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of a callable, strings among them evaluated where the function was defined.
+
+    Args:
+        function: Any callable but a class.
+        what: What it is, for error messages.
+        known: Names that may be used even where the function's module imports them for type checkers only.
+
+    Raises:
+        TypeError: An annotation can't be evaluated.
+    """
+    target = _annotated(function)
+    cells = _closure(target)
+    try:
+        try:
+            return get_type_hints(target, localns=cells, include_extras=True)
+        except NameError:
+            names = {**known, **_enclosing_scopes(target), **cells}
+            return get_type_hints(target, localns=names, include_extras=True)
+    except NameError as exc:
+        raise TypeError(
+            f"{what}: an annotation can't be resolved: {exc}; a type used in an annotation must be visible where the "
+            "function is defined, also at run time (not only under TYPE_CHECKING)"
+        ) from None
+    except Exception as exc:  # evaluating a string may raise anything
+        raise TypeError(f"{what}: an annotation can't be evaluated: {type(exc).__name__}: {exc}") from None
+
+
+def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """The function itself, or an object and its ``__call__``."""
+    function = bare(function)
+    return (function,) if inspect.isroutine(function) else (function, type(function).__call__)
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that carries the annotations, below partials and decorators (as `inspect.signature` does)."""
+    function = _undecorated(function)
+    return function if inspect.isroutine(function) else _undecorated(type(function).__call__)
+
+
+def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__") and not hasattr(function, "__signature__"):
+            function = function.__wrapped__
+        else:
+            return function
+
+
+def _closure(target: Callable[..., Any]) -> dict[str, Any]:
+    code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
+    names = {}
+    if code is not None and cells:
+        for name, cell in zip(code.co_freevars, cells, strict=True):
+            try:
+                names[name] = cell.cell_contents
+            except ValueError:
+                pass  # not assigned yet
+    return names
+
+
+def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
+    """The local names of the functions around the target's definition, as far as they are running.
+
+    An annotation in a string does not make its names part of the closure. When a decorator registers a local function,
+    the functions around it are still on the stack.
+    """
+    around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
+    enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
+    names: dict[str, Any] = {}
+    for frame in _frames():
+        if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
+            names = {**frame.f_locals, **names}
+    return names
+
+
+def _frames() -> Iterator[Any]:
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]
