@@ -54,9 +54,9 @@ def adapter_for(kind: Any, subject: str) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(kind)
     except (PydanticUserError, ImportError, TypeError) as exc:
-        reason = str(exc).splitlines()[0].partition(" Set `arbitrary_types_allowed")[0]
+        reason = str(exc).splitlines()[0].partition(" Set `arbitrary_types_allowed")[0].rstrip(". ")
         raise TypeError(
-            f"{subject} can't be described: {reason.rstrip(". ")}; JSON types, dataclasses, TypedDicts and pydantic models can be"
+            f"{subject} can't be described: {reason} (JSON types, dataclasses, TypedDicts and pydantic models can)"
         ) from None
 
 
