@@ -1,0 +1,134 @@
+"""Run a page: ``python run_page.py page.md``, in a folder of its own.
+
+The blocks run in order and share their names, as if typed one after the other:
+
+* ``python``: runs; ``await`` outside a function is allowed. If its first line is ``# name.py``, it becomes that file and is
+  imported instead.
+* ``output``: what the python block before it must have printed.
+* ``console``: ``$ command``, and below it what it prints, where ``...`` stands for anything.
+
+After ``print(...)`` a comment ``# -> text`` says what that line prints. Everything that is printed must be checked in
+one of the two ways.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import trio
+from pages import Block, blocks_of
+
+FILE_NAME = re.compile(r"# (?P<name>\w+\.py)\n")
+PROMISE = re.compile(r"  # -> (?P<text>.*)$")
+NOT_RUN = ("text", "json")
+PROGRAMS = {
+    "python": [sys.executable],
+    "trio-mcp": [sys.executable, "-m", "trio_mcp"],
+}
+
+
+class Wrong(Exception):
+    """The page says something that is not so."""
+
+
+class Runner:
+    """Runs the blocks of one page."""
+
+    def __init__(self, page: Path) -> None:
+        self._page = page
+        self._namespace: dict[str, Any] = {"__name__": "__main__", "print": self._print}
+        self._printed: list[tuple[int | None, str]] = []
+
+    def run(self) -> None:
+        """Run them all.
+
+        Raises:
+            Wrong: The page says something that is not so.
+        """
+        blocks = list(blocks_of(self._page))
+        for block, following in itertools.zip_longest(blocks, blocks[1:]):
+            match block.language:
+                case "python":
+                    shown = following.text if following is not None and following.language == "output" else None
+                    self._run_python(block, shown)
+                case "console":
+                    self._run_console(block)
+                case "output":
+                    pass  # checked with the block before it
+                case language if language in NOT_RUN or language.startswith("{"):
+                    pass
+                case language:
+                    raise Wrong(f"{self._page.name}:{block.line}: a block of language {language!r} is not checked")
+
+    def _print(self, *values: object, sep: str = " ", flush: bool = False) -> None:
+        frame = sys._getframe(1)
+        line = frame.f_lineno if frame.f_code.co_filename == str(self._page) else None
+        self._printed.append((line, sep.join(map(str, values))))
+
+    def _run_python(self, block: Block, shown: str | None) -> None:
+        if (named := FILE_NAME.match(block.text)) is not None:
+            Path(named["name"]).write_text(block.text)
+            if not named["name"].startswith("test_"):
+                importlib.import_module(named["name"].removesuffix(".py"))
+            return
+        self._printed.clear()
+        # The empty lines make the numbers in a traceback those of the page.
+        source = "\n" * (block.line - 1) + block.text
+        code = compile(source, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            trio.run(self._evaluate, code)
+        else:
+            exec(code, self._namespace)
+        self._check(block, shown)
+
+    async def _evaluate(self, code: CodeType) -> None:
+        await eval(code, self._namespace)
+
+    def _check(self, block: Block, shown: str | None) -> None:
+        by_line: dict[int | None, list[str]] = defaultdict(list)
+        for line, text in self._printed:
+            by_line[line].append(text)
+        for number, line in enumerate(block.text.splitlines(), block.line):
+            promise = PROMISE.search(line)
+            if promise is not None and by_line.pop(number, []) != [promise["text"]]:
+                printed = [text for at, text in self._printed if at == number]
+                raise Wrong(f"{self._page.name}:{number}: printed {printed!r}, not {promise['text']!r}")
+        if shown is not None:
+            printed = [text for _, text in self._printed]
+            if "\n".join(printed).rstrip() != shown.rstrip():
+                raise Wrong(f"{self._page.name}:{block.line}: printed\n" + "\n".join(printed) + f"\nnot\n{shown}")
+        elif by_line:
+            raise Wrong(f"{self._page.name}:{block.line}: printed, but the page does not say so: {dict(by_line)!r}")
+
+    def _run_console(self, block: Block) -> None:
+        for command in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            line, _, expected = command.partition("\n")
+            program, *arguments = shlex.split(line, comments=True)
+            if program not in PROGRAMS:
+                continue  # setting things up; `test_examples` knows which commands those may be
+            ended = subprocess.run(
+                [*PROGRAMS[program], *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
+            )
+            options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            if ended.returncode != 0 or not doctest.OutputChecker().check_output(expected, ended.stdout, options):
+                raise Wrong(
+                    f"{self._page.name}:{block.line}: {line!r} ended with status {ended.returncode} and printed\n"
+                    f"{ended.stdout}{ended.stderr}"
+                )
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")
+    Runner(Path(sys.argv[1])).run()
