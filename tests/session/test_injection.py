@@ -1,0 +1,138 @@
+"""A cancellation at every checkpoint of call, notify, connect and close leaves the sessions consistent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from tests.injection import cancel_after, cancel_everywhere
+from tests.session.harness import CLIENT_CAPABILITIES, ScriptedServer, session_pair
+from trio_mcp import ClientSession, SessionOptions, memory_link_pair
+from trio_mcp.session import Responder
+
+
+async def work(responder: Responder) -> dict[str, Any]:
+    for number in range(3):
+        await responder.report_progress(number)
+        await trio.lowlevel.checkpoint()
+    return {"echo": responder.params.get("arguments")}
+
+
+async def settle(client: ClientSession, server: ScriptedServer) -> None:
+    """Everything in flight is gone, and the sessions still work."""
+    assert client._peer.outgoing_count == 0
+    await trio.testing.wait_all_tasks_blocked()
+    assert server._peer.running_count == 0
+    assert server._peer.incoming_count == 0
+    assert client._outbox.idle
+    assert server._outbox.idle
+    assert await client.send_request("tools/call", {"name": "x", "arguments": {"n": 7}}) == {"echo": {"n": 7}}
+
+
+@pytest.mark.parametrize("callback", [None, "sync", "async"])
+@pytest.mark.parametrize("outgoing", [1, 64])
+async def test_a_call(callback: str | None, outgoing: int) -> None:
+    async def slowly(event: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    options = SessionOptions(max_outgoing_messages=outgoing)
+    on_progress = {None: None, "sync": lambda event: None, "async": slowly}[callback]
+    async with session_pair(work, client_options=options, server_options=options) as (client, server):
+
+        async def scenario() -> None:
+            await client.send_request("tools/call", {"name": "x"}, on_progress=on_progress)
+
+        places = await cancel_everywhere(scenario, lambda: settle(client, server))
+        assert places >= 8
+
+
+async def test_many_calls_at_once() -> None:
+    options = SessionOptions(max_outgoing_messages=2, max_running_requests=3)
+    async with session_pair(work, client_options=options, server_options=options) as (client, server):
+
+        async def scenario() -> None:
+            async with trio.open_nursery() as nursery:
+                for _ in range(40):
+                    nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
+
+        assert await cancel_everywhere(scenario, lambda: settle(client, server)) >= 200
+
+
+async def test_a_notification() -> None:
+    async with session_pair(work) as (client, server):
+        assert await cancel_everywhere(lambda: client.send_notification("acme/x"), lambda: settle(client, server)) >= 1
+
+
+async def test_a_servers_request_to_the_client() -> None:
+    async def ask(responder: Responder) -> dict[str, Any]:
+        await responder.session.send_request("roots/list")  # type: ignore[attr-defined]
+        return {"echo": responder.params.get("arguments")}
+
+    async def roots(params: Any, responder: Responder) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"roots": []}
+
+    async with session_pair(ask) as (client, server):
+        client.add_request_handler("roots/list", roots)
+
+        async def check() -> None:
+            await settle(client, server)
+            assert server._peer.outgoing_count == 0
+            assert client._peer.running_count == 0
+
+        assert await cancel_everywhere(lambda: client.send_request("tools/call", {"name": "x"}), check) >= 8
+
+
+@pytest.mark.parametrize("mode", ["initialize", "discover", "negotiate"])
+async def test_connecting_using_and_closing(mode: str) -> None:
+    sessions: list[Any] = []
+
+    async def scenario() -> None:
+        async with memory_link_pair(encode=True) as (ours, theirs):
+            server = ScriptedServer(theirs, work)
+            client = ClientSession(*ours, capabilities=CLIENT_CAPABILITIES)
+            sessions[:] = [server, client]
+            async with server, client:
+                await getattr(client, mode)()
+                await client.send_request("tools/call", {"name": "x"}, on_progress=lambda _: None)
+                await client.send_notification("acme/x")
+                await client.aclose()
+
+    async def check() -> None:
+        for session in sessions:
+            assert session._peer.outgoing_count == session._peer.incoming_count == session._peer.running_count == 0
+        await trio.testing.wait_all_tasks_blocked()
+        # pytest-trio's own tasks apart, nothing is left of the sessions.
+        root = trio.lowlevel.current_root_task()
+        assert root is not None
+        names = [task.name for task in _all_tasks(root)]
+        assert not [name for name in names if "trio_mcp" in name], names
+
+    assert await cancel_everywhere(scenario, check) >= 30
+
+
+def _all_tasks(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
+    found = [task]
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            found += _all_tasks(child)
+    return found
+
+
+async def test_a_close_cancelled_anywhere_still_closes() -> None:
+    for step in range(1, 100):
+        async with session_pair(work, client_options=SessionOptions(close_grace=0.01)) as (client, server):
+            for _ in range(100):
+                await client.send_notification("acme/x")
+            cancelled = await cancel_after(step, client.aclose)
+            with trio.fail_after(5):
+                await client.wait_closed()
+                await server.wait_closed()
+            assert client.closed
+            assert server.closed
+        if not cancelled:
+            break
+    assert step > 2
