@@ -165,14 +165,23 @@ class ClientConnection:
 
     @property
     def server_info(self) -> Implementation | None:
-        """What the server says of itself; None if it says nothing."""
-        info = self._server.info
-        return None if info is None else Implementation.from_wire(info)
+        """What the server says of itself, which nothing checks; None if it says nothing readable."""
+        try:
+            return Implementation.from_wire(self._server.info)
+        except ValidationError:
+            return None
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server has declared."""
-        return ServerCapabilities.from_wire(self._server.capabilities)
+        """What the server has declared.
+
+        Raises:
+            RemoteProtocolError: It is malformed.
+        """
+        try:
+            return ServerCapabilities.from_wire(self._server.capabilities)
+        except ValidationError as exc:
+            raise RemoteProtocolError(f"the server's capabilities are malformed: {brief(exc)}") from None
 
     @property
     def instructions(self) -> str | None:

@@ -1,0 +1,92 @@
+"""What a client's callbacks get to see."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+
+from tests.session.harness import INITIALIZE_RESULT, Wire
+from trio_mcp import Client, Link, memory_link_pair
+from trio_mcp.protocol.messages import Malformed, Notification, Request, Response
+
+
+@contextlib.asynccontextmanager
+async def connected(**callbacks: Any) -> AsyncIterator[tuple[Client, Wire]]:
+    wires: list[Wire] = []
+
+    @contextlib.asynccontextmanager
+    async def target() -> AsyncIterator[Link]:
+        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+            wires.append(Wire(theirs))
+            nursery.start_soon(shake_hands, wires[0])
+            yield ours
+
+    async def shake_hands(wire: Wire) -> None:
+        request = await wire.request()
+        await wire.send(Response(request.id, INITIALIZE_RESULT))
+        assert isinstance(await wire.receive(), Notification)
+
+    async with Client(target, mode="legacy", **callbacks) as client:
+        yield client, wires[0]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_log_messages_and_all_notifications(kind: str) -> None:
+    logged: list[tuple[str, Any]] = []
+    seen: list[str] = []
+
+    async def log_async(message: Any) -> None:
+        logged.append((message.level, message.data))
+
+    async def see_async(notification: Notification) -> None:
+        seen.append(notification.method)
+
+    callbacks: dict[str, Any] = {"on_log": log_async, "on_message": see_async}
+    if kind == "sync":
+        callbacks = {
+            "on_log": lambda message: logged.append((message.level, message.data)),
+            "on_message": lambda notification: seen.append(notification.method),
+        }
+    async with connected(**callbacks) as (_, wire):
+        await wire.send(Notification("notifications/message", {"level": "info", "data": {"a": 1}}))
+        await wire.send(Notification("notifications/message", {"level": "whatever"}))
+        await wire.send(Notification("acme/news", {"x": 1}))
+        await trio.testing.wait_all_tasks_blocked()
+    assert logged == [("info", {"a": 1})]
+    assert seen[0] == "notifications/message"
+    assert seen[-1] == "acme/news"
+
+
+async def test_garbage_goes_to_on_error() -> None:
+    faults: list[Exception] = []
+    async with connected(on_error=faults.append) as (_, wire):
+        await wire.send(Malformed(-32700, "not JSON"))
+        await trio.testing.wait_all_tasks_blocked()
+    assert [str(fault) for fault in faults] == ["not JSON"]
+
+
+async def test_a_failing_callback_is_logged_and_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    def fail_first(notification: Notification) -> None:
+        seen.append(notification.method)
+        if len(seen) == 1:
+            raise ZeroDivisionError
+
+    async with connected(on_message=fail_first) as (_, wire):
+        await wire.send(Notification("acme/1"))
+        await wire.send(Notification("acme/2"))
+        await trio.testing.wait_all_tasks_blocked()
+    assert seen == ["acme/1", "acme/2"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_requests_for_capabilities_that_were_not_declared_are_refused() -> None:
+    async with connected() as (_, wire):
+        await wire.send(Request(1, "sampling/createMessage", {}))
+        answer: Any = await wire.receive()
+        assert answer.error.code == -32601

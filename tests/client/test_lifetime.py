@@ -1,0 +1,260 @@
+"""A client's life: entering, leaving, closing early, losing its server."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+import trio.lowlevel
+
+from tests.client.servers import make_server, script
+from trio_mcp import (
+    Client,
+    Link,
+    LocalProtocolError,
+    McpError,
+    NegotiationError,
+    ProcessExited,
+    RequestTimeout,
+    Server,
+    SessionClosed,
+    StdioServerParameters,
+    TransportError,
+    memory_link_pair,
+)
+
+
+class Oops(Exception):
+    pass
+
+
+def stdio_target() -> StdioServerParameters:
+    return StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"])
+
+
+@pytest.mark.parametrize("transport", ["memory", "stdio"])
+@pytest.mark.parametrize("error", [Oops("x"), ExceptionGroup("mine", [Oops("y")]), KeyboardInterrupt(), SystemExit(3)])
+async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(transport: str, error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        async with Client(make_server() if transport == "memory" else stdio_target()) as client:
+            await client.call_tool("add", {"a": 1, "b": 2})
+            raise error
+    assert caught.value is error
+
+
+async def test_several_clients_close_in_any_order_from_any_task_and_the_others_go_on() -> None:
+    server = make_server()
+    async with Client(server) as first, Client(server) as second, Client(stdio_target()) as third:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(first.aclose)
+        assert (await second.call_tool("add", {"a": 1, "b": 2})).data == 3
+        await third.aclose()
+        assert (await second.call_tool("add", {"a": 2, "b": 2})).data == 4
+        with pytest.raises(SessionClosed):
+            await first.call_tool("add", {"a": 1, "b": 2})
+        with pytest.raises(SessionClosed):
+            await third.call_tool("add", {"a": 1, "b": 2})
+        await first.aclose()
+        await second.aclose()
+        await trio.lowlevel.checkpoint()  # and the block itself was never cancelled
+
+
+async def test_a_close_settles_pending_calls_of_other_tasks() -> None:
+    outcomes: list[type[BaseException]] = []
+
+    async def call(client: Client) -> None:
+        try:
+            await client.call_tool("wait")
+        except SessionClosed as exc:
+            outcomes.append(type(exc))
+
+    async with Client(make_server()) as client, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(call, client)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.aclose()
+    assert outcomes == [SessionClosed] * 3
+
+
+async def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
+    async with Client(stdio_target()) as client:
+        [process] = psutil.Process().children()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await client.aclose()
+        with trio.fail_after(10):
+            await client.aclose()
+        assert not process.is_running()
+
+
+async def test_closing_before_entering_is_a_no_op_and_entering_twice_an_error() -> None:
+    client = Client(make_server())
+    await client.aclose()
+    with pytest.raises(LocalProtocolError, match="not connected"):
+        await client.list_tools()
+    async with client:
+        await client.list_tools()
+    with pytest.raises(LocalProtocolError, match="only once"):
+        async with client:
+            pass
+
+
+async def test_a_server_that_dies_settles_every_call_and_leaves_the_block_alone() -> None:
+    errors: list[ProcessExited] = []
+    target = script("import os, sys; print('the last words', file=sys.stderr, flush=True); os._exit(7)", after="exit")
+
+    async with Client(target) as client:
+
+        async def call(tool: str) -> None:
+            with pytest.raises(ProcessExited) as caught:
+                await client.call_tool(tool)
+            errors.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, "wait")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            nursery.start_soon(call, "exit")
+        with pytest.raises(ProcessExited):
+            await client.list_tools()
+    assert [error.returncode for error in errors] == [7, 7]
+    assert all("the last words" in error.stderr_tail for error in errors)
+    assert "status 7" in str(errors[0])
+    assert "the last words" in str(errors[0])
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
+async def test_a_server_that_exits_at_once(mode: str) -> None:
+    target = StdioServerParameters(sys.executable, ["-c", "import sys; sys.exit('no such database')"])
+    with pytest.raises(ProcessExited, match="no such database") as caught:
+        async with Client(target, mode=mode):
+            pass
+    assert caught.value.returncode == 1
+
+
+async def test_a_command_that_does_not_exist() -> None:
+    with pytest.raises(TransportError, match=r"no-such-command.*no such command in PATH; check the spelling"):
+        async with Client(StdioServerParameters("no-such-command")):
+            pass
+
+
+async def test_a_server_that_prints_garbage() -> None:
+    code = "import time\nwhile True: print('Usage: foo [options]', flush=True); time.sleep(0.1)"
+    target = StdioServerParameters(sys.executable, ["-c", code], shutdown_grace=0.1)
+    with pytest.raises(TransportError, match=r"connect_timeout=1\.5.*no MCP: invalid JSON.*is it an MCP server"):
+        async with Client(target, connect_timeout=1.5, probe_timeout=0.5, on_error=lambda _: None):
+            pass
+
+
+async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockClock) -> None:
+    @contextlib.asynccontextmanager
+    async def silent() -> AsyncIterator[Link]:
+        async with memory_link_pair() as (ours, _):
+            yield ours
+
+    started = trio.current_time()
+    with pytest.raises(TransportError, match=r"did not complete the connection within connect_timeout=9 seconds"):
+        async with Client(silent, connect_timeout=9, probe_timeout=4):
+            pass
+    assert trio.current_time() - started == pytest.approx(9)
+
+
+async def test_a_lifespan_that_fails_reaches_the_block() -> None:
+    @contextlib.asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise Oops("no database")
+        yield
+
+    with pytest.raises(Oops, match="no database"):
+        async with Client(Server("x", lifespan=broken)):
+            pass
+
+
+@pytest.mark.parametrize("leave", ["return", "raise", "cancel"])
+async def test_no_process_survives_the_block(leave: str, tmp_path: Path) -> None:
+    target = script(
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])", after="exit"
+    )
+    family: list[psutil.Process] = []
+    with contextlib.suppress(Oops), trio.CancelScope() as scope:
+        async with Client(target) as client:
+            await client.call_tool("exit")
+            family = psutil.Process().children(recursive=True)
+            assert len(family) == 2
+            if leave == "raise":
+                raise Oops
+            if leave == "cancel":
+                scope.cancel()
+                await trio.sleep_forever()
+    _gone, alive = psutil.wait_procs(family, timeout=5)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "revisions", "spoken"),
+    [
+        ("auto", ["2024-11-05", "2026-07-28"], "2026-07-28"),
+        ("auto", ["2025-03-26", "2025-06-18"], "2025-06-18"),
+        ("auto", ["2026-07-28"], "2026-07-28"),
+        ("legacy", ["2024-11-05", "2026-07-28"], "2024-11-05"),
+        ("2025-03-26", ["2025-03-26", "2025-11-25"], "2025-03-26"),
+        ("2026-07-28", ["2025-03-26", "2026-07-28"], "2026-07-28"),
+    ],
+)
+async def test_modes(mode: str, revisions: list[str], spoken: str) -> None:
+    async with Client(Server("x", revisions=revisions), mode=mode) as client:
+        assert client.protocol_version == spoken
+
+
+async def test_a_pinned_revision_is_not_negotiable() -> None:
+    with pytest.raises(NegotiationError, match=r"speaks 2025-11-25, not '2025-03-26'"):
+        async with Client(Server("x", revisions=["2025-11-25"]), mode="2025-03-26"):
+            pass
+    with pytest.raises(McpError, match="serves 2026-07-28") as caught:
+        async with Client(Server("x", revisions=["2026-07-28"]), mode="legacy"):
+            pass
+    assert caught.value.data["supported"] == ["2026-07-28"]
+    with pytest.raises(McpError):
+        async with Client(Server("x", revisions=["2025-11-25"]), mode="2026-07-28"):
+            pass
+
+
+async def test_what_the_server_says_of_itself() -> None:
+    server = Server("calc", version="2.1", title="Calculator", instructions="Add things.")
+    for mode in ("legacy", "2026-07-28"):
+        async with Client(server, mode=mode) as client:
+            assert client.server_info is not None
+            assert (client.server_info.name, client.server_info.version, client.server_info.title) == (
+                "calc",
+                "2.1",
+                "Calculator",
+            )
+            assert client.instructions == "Add things."
+            assert client.capabilities.tools is not None
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "match"),
+    [
+        ({"target": "server.py"}, TypeError, r"StdioServerParameters\('server.py'"),
+        ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
+        ({"target": 7}, TypeError, "a target must be"),
+        ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
+        ({"connect_timeout": 0}, ValueError, "connect_timeout"),
+        ({"probe_timeout": "soon"}, ValueError, "probe_timeout"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(argument: dict[str, object], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        Client(**{"target": Server("x"), **argument})  # type: ignore[arg-type]
+
+
+async def test_a_timeout_of_one_call_leaves_the_client_working(autojump_clock: trio.testing.MockClock) -> None:
+    async with Client(make_server()) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("wait", timeout=1)
+        assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 2

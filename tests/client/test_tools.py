@@ -1,0 +1,262 @@
+"""Listing and calling tools (`server/tools`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Any
+
+import pytest
+import trio
+from pydantic import BaseModel
+
+from tests.client.servers import make_server
+from tests.session.harness import Wire
+from trio_mcp import Client, Link, McpError, RemoteProtocolError, Server, memory_link_pair
+from trio_mcp.client import ToolResult
+from trio_mcp.protocol.messages import Notification, Request, Response
+from trio_mcp.types.content import TextContent
+
+NAMES = ["add", "wait", "count", "greet", "nothing"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_listing_page_by_page_and_all_at_once(mode: str) -> None:
+    async with Client(make_server(), mode=mode) as client:
+        page = await client.list_tools()
+        assert [tool.name for tool in page.tools] == NAMES[:2]
+        assert page.next_cursor is not None
+        second = await client.list_tools(page.next_cursor)
+        assert [tool.name for tool in second.tools] == NAMES[2:4]
+        assert [tool.name async for tool in client.iter_tools()] == NAMES
+        with pytest.raises(McpError) as caught:
+            await client.list_tools("no cursor of ours")
+        assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_results(mode: str) -> None:
+    async with Client(make_server(), mode=mode) as client:
+        total = await client.call_tool("add", {"a": 1, "b": 2})
+        assert (total.data, total.text, total.structured_content, bool(total.is_error)) == (
+            3,
+            "3",
+            {"result": 3},
+            False,
+        )
+        assert isinstance(total.content[0], TextContent)
+        assert (await client.call_tool("count", {"to": 3})).data == [0, 1, 2]
+        assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello, Ada!"
+        assert (await client.call_tool("nothing")).data is None
+
+
+async def test_arguments_are_anything_that_has_a_json_form() -> None:
+    server = Server("x")
+
+    class Point(BaseModel):
+        x: int
+
+    @server.tool
+    async def show(point: dict[str, Any], day: str, numbers: list[int]) -> list[Any]:
+        return [point, day, numbers]
+
+    async with Client(server) as client:
+        arguments = {"point": Point(x=1), "day": date(2026, 7, 28), "numbers": (1, 2)}
+        assert (await client.call_tool("show", arguments)).data == [{"x": 1}, "2026-07-28", [1, 2]]
+        with pytest.raises(TypeError, match="arguments of 'show' can't be turned into JSON"):
+            await client.call_tool("show", {"point": object()})
+        with pytest.raises(TypeError, match="arguments must be a mapping"):
+            await client.call_tool("show", [1])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a tool's name must be a string"):
+            await client.call_tool(7)  # type: ignore[arg-type]
+
+
+async def test_more_meta_goes_along() -> None:
+    server = Server("x")
+    seen: list[Any] = []
+
+    @server.tool
+    async def look(ctx: Any) -> None: ...
+
+    async def note(context: Any, call_next: Any) -> Any:
+        seen.append(context.meta.get("acme/trace"))
+        return await call_next()
+
+    server.middleware = (note,)
+    async with Client(server) as client:
+        await client.call_tool("look", {"ctx": 1}, meta={"acme/trace": "t1"})
+    assert seen == ["t1"]
+
+
+@contextlib.asynccontextmanager
+async def scripted(*tools: dict[str, Any], **results: Any) -> AsyncIterator[tuple[Client, Wire, list[str]]]:
+    """A client whose server is a script: these tools, and for each name these results of calls."""
+    asked: list[str] = []
+    wires: list[Wire] = []
+
+    @contextlib.asynccontextmanager
+    async def target() -> AsyncIterator[Link]:
+        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+            wires.append(Wire(theirs))
+            nursery.start_soon(serve, wires[0])
+            yield ours
+            nursery.cancel_scope.cancel()
+
+    async def serve(wire: Wire) -> None:
+        async for item in wire.read:
+            message = item.message
+            if isinstance(message, Request):
+                asked.append(message.method)
+                params = message.params or {}
+                result: Any = {
+                    "initialize": {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "s", "version": "1"},
+                    },
+                    "tools/list": {"tools": list(tools)},
+                }.get(message.method)
+                await wire.send(Response(message.id, result if result is not None else results[params["name"]]))
+
+    async with Client(target, mode="legacy") as client:
+        yield client, wires[0], asked
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def tool(name: str, output: Any = None) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, **({"outputSchema": output} if output else {})}
+
+
+def structured(value: Any) -> dict[str, Any]:
+    return {"content": [], "structuredContent": value}
+
+
+async def test_structured_content_that_breaks_the_output_schema_is_the_servers_fault() -> None:
+    async with scripted(
+        tool("good", NUMBER), tool("bad", NUMBER), good=structured({"n": 1}), bad=structured({"n": "one"})
+    ) as (client, _, asked):
+        assert (await client.call_tool("good")).data == {"n": 1}
+        with pytest.raises(RemoteProtocolError, match=r"'bad' breaks its own output schema: \['n'\].*integer"):
+            await client.call_tool("bad")
+        assert (await client.call_tool("good")).data == {"n": 1}
+        assert asked.count("tools/list") == 1  # asked once, and only because the schemas were not known
+
+
+async def test_schemas_that_are_known_are_not_asked_for_until_they_change() -> None:
+    async with scripted(tool("good", NUMBER), good=structured({"n": 1})) as (client, wire, asked):
+        await client.list_tools()
+        await client.call_tool("good")
+        assert asked.count("tools/list") == 1
+        await wire.send(Notification("notifications/tools/list_changed"))
+        await trio.testing.wait_all_tasks_blocked()
+        await client.call_tool("good")
+        assert asked.count("tools/list") == 2
+
+
+async def test_error_results_are_not_validated_and_nothing_is_raised() -> None:
+    async with scripted(tool("bad", NUMBER), bad={**structured({"n": "one"}), "isError": True}) as (client, _, _a):
+        assert (await client.call_tool("bad")).is_error
+
+
+@pytest.mark.parametrize(
+    ("schema", "match"),
+    [
+        ({"$ref": "https://example.com/schema.json"}, "outside itself"),
+        ({"$ref": "file:///etc/passwd"}, "outside itself"),
+        ({"type": 7}, "invalid"),
+        ({"$schema": "https://example.com/my-dialect"}, "dialect"),
+    ],
+)
+async def test_a_schema_that_cant_be_used_fails_the_call_not_the_client(schema: dict[str, Any], match: str) -> None:
+    async with scripted(tool("odd", schema), tool("good"), odd=structured({"n": 1}), good=structured({})) as (c, _, _a):
+        with pytest.raises(RemoteProtocolError, match=match):
+            await c.call_tool("odd")
+        assert (await c.call_tool("good")).data == {}
+
+
+async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.client.tools.MAX_PAGES", 5)
+    pages = 0
+
+    async def endless(context: Any, call_next: Any) -> Any:
+        nonlocal pages
+        pages += 1
+        return {**await call_next(), "nextCursor": None if context.method != "tools/list" else f"{pages}"}
+
+    server = Server("x")
+    server.middleware = (endless,)
+
+    @server.tool
+    async def one() -> None: ...
+
+    async with Client(server) as client:
+        server._methods["tools/list"] = _one_page
+        with pytest.raises(RemoteProtocolError, match="no end: 5 pages"):
+            async for _ in client.iter_tools():
+                pass
+    assert pages == 5
+
+
+async def _one_page(server: Any, context: Any) -> dict[str, Any]:
+    return {"tools": [], "ttlMs": 0, "cacheScope": "private"}
+
+
+async def test_a_malformed_result_is_the_servers_fault() -> None:
+    async with scripted(bad={"content": "text"}) as (client, _, _a):
+        with pytest.raises(RemoteProtocolError, match=r"no valid ToolResult: content"):
+            await client.call_tool("bad")
+
+
+def test_data_unwraps_only_the_wrapper() -> None:
+    def result(value: Any) -> Any:
+        return ToolResult(content=[], structured_content=value).data
+
+    assert result({"result": 3}) == 3
+    assert result({"result": 3, "more": 4}) == {"result": 3, "more": 4}
+    assert result({"other": 3}) == {"other": 3}
+    assert result([1]) == [1]
+    assert result(None) is None
+
+
+async def test_middleware_surrounds_every_request_of_the_client() -> None:
+    trail: list[str] = []
+
+    def layer(name: str) -> Any:
+        async def middleware(call: Any, call_next: Any) -> Any:
+            trail.append(f"{name} {call.method}")
+            if call.method == "tools/call":
+                call.params["arguments"]["a"] += 10
+            result = await call_next()
+            trail.append(f"{name} done")
+            return result
+
+        return middleware
+
+    async with Client(make_server(), middleware=[layer("outer"), layer("inner")]) as client:
+        await client.list_tools()
+        trail.clear()
+        assert (await client.call_tool("greet", {"name": "x", "a": 1})).is_error  # the middleware's sum is no argument
+        assert trail == ["outer tools/call", "inner tools/call", "inner done", "outer done"]
+        assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 22
+
+
+async def test_middleware_can_answer_by_itself_and_errors_pass_through_it() -> None:
+    seen: list[Exception] = []
+
+    async def cache(call: Any, call_next: Any) -> Any:
+        if call.method == "tools/call" and call.params["name"] == "cached":
+            return {"content": [{"type": "text", "text": "from the cache"}]}
+        try:
+            return await call_next()
+        except McpError as exc:
+            seen.append(exc)
+            raise
+
+    async with Client(make_server(), middleware=[cache]) as client:
+        assert (await client.call_tool("cached")).text == "from the cache"
+        with pytest.raises(McpError, match="unknown tool"):
+            await client.call_tool("unknown")
+    assert len(seen) == 1
