@@ -33,7 +33,7 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
         return None, {}
     kept: list[str] = []
     described: dict[str, str] = {}
-    lines = inspect.cleandoc(docstring).splitlines()
+    lines = [line.rstrip() for line in inspect.cleandoc(docstring).splitlines()]
     position = 0
     while position < len(lines):
         line = lines[position]
@@ -41,7 +41,6 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
         body = lines[position + 1 : end]
         if _PARAMETERS.match(line) and (entries := _entries(body)):
             described |= entries
-            kept.append("")
         elif field := _FIELD.match(line):
             text = " ".join(filter(None, (field["text"], *map(str.strip, body))))
             kind = field["kind"]
@@ -51,9 +50,7 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
                 kept.append(f"Returns: {text}")
             elif kind not in _DROPPED_FIELDS:
                 kept += [line, *body]
-        elif _RAISES.match(line):
-            kept.append("")
-        else:
+        elif not _RAISES.match(line):
             kept.append(line)
             end = position + 1
         position = end
@@ -63,9 +60,11 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
 
 def _end_of_block(lines: list[str], start: int) -> int:
     """Where the indented lines below a line end; blank lines between them belong to them."""
-    end = start + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
-        end += 1
+    end = following = start + 1
+    while following < len(lines) and (not lines[following] or lines[following][0].isspace()):
+        following += 1
+        if lines[following - 1]:
+            end = following
     return end
 
 

@@ -71,7 +71,7 @@ class Output:
                 value = self._to_content(value)
             return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
         data = self._to_json_data(value)
-        result: dict[str, Any] = {"content": [_text(data if type(data) is str else _json_text(data))]}
+        result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
         if at_least(revision, STRUCTURED_SINCE):
             structured = {"result": data} if self.wrapped else data
             if type(structured) is dict or _any_json(revision):
@@ -217,22 +217,25 @@ def _plain(value: Any) -> Any:
 
 
 def _json_text(data: Any) -> str:
-    text = to_json(data, inf_nan_mode="constants").decode()
-    if "NaN" in text or "Infinity" in text:
-        try:
+    """Structured content as text; where it is a string that very string."""
+    try:
+        if type(data) is str:
+            if not data.isascii():
+                data.encode()
+            return data
+        text = to_json(data, inf_nan_mode="constants").decode()
+        if "NaN" in text or "Infinity" in text:
             json.dumps(data, allow_nan=False)
-        except ValueError as exc:
-            raise OutputError(f"the return value has no JSON form: {exc}") from exc
+    except ValueError as exc:
+        raise OutputError(f"the return value has no JSON form: {exc}") from exc
     return text
 
 
 def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text if text.isascii() else encodable(text)}
-
-
-def encodable(text: str) -> str:
-    """The text, with what UTF-8 can't carry escaped: file names and captured output may hold lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    if not text.isascii():
+        # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return {"type": "text", "text": text}
 
 
 def text_result(text: str, *, is_error: bool) -> dict[str, Any]:

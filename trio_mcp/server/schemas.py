@@ -12,6 +12,9 @@ from pydantic_core import PydanticSerializationError
 
 __all__ = ["JsonSchema", "adapter_for", "json_schema_of"]
 
+DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+INTEGER = r"^[+-]?[0-9]+$"
+
 
 class JsonSchema(GenerateJsonSchema):
     """Without a title on every property that only repeats its name: a model reads, and pays for, each of them.
@@ -38,6 +41,19 @@ class JsonSchema(GenerateJsonSchema):
         except (TypeError, ValueError) as exc:
             raise PydanticSerializationError(str(exc)) from None
         return plain
+
+    def decimal_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().decimal_schema(schema)
+        for option in found.get("anyOf", [found]):
+            if option.get("type") == "string":
+                option.setdefault("pattern", DECIMAL)  # not every string is a number
+        return found
+
+    def dict_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().dict_schema(schema)
+        if schema.get("keys_schema", {}).get("type") == "int":
+            found["propertyNames"] = {"pattern": INTEGER}
+        return found
 
     def bytes_schema(self, schema: Any) -> dict[str, Any]:
         if self._config.val_json_bytes != "utf8":

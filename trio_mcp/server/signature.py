@@ -134,8 +134,8 @@ def _docstring(function: Callable[..., Any]) -> str | None:
     function = bare(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function)
-    own = type(function).__dict__.get("__call__")
-    return (own is not None and inspect.getdoc(own)) or inspect.getdoc(function)
+    call = type(function).__call__
+    return (call.__doc__ if inspect.isfunction(call) else None) or inspect.getdoc(function)
 
 
 def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> list[inspect.Parameter]:

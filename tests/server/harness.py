@@ -1,0 +1,58 @@
+"""A server with tools, and a real client of it in memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import trio
+
+from trio_mcp import Client, Server, types
+from trio_mcp.types.versions import REVISIONS
+
+every_revision = pytest.mark.parametrize("revision", REVISIONS)
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
+
+
+def server_with(*functions: Callable[..., Any], **options: Any) -> Server:
+    server = Server("test", **options)
+    for function in functions:
+        server.add_tool(function)
+    return server
+
+
+@contextlib.asynccontextmanager
+async def client_of(server: Server, revision: str = MODERN, **options: Any) -> AsyncIterator[Client]:
+    with trio.fail_after(30):  # against a hang only
+        async with Client(server, mode=revision, **options) as client:
+            yield client
+
+
+def tool_of(function: Callable[..., Any], **details: Any) -> types.Tool:
+    """The definition that a function gets, its schemas checked against the metaschema of 2020-12."""
+    server = Server("test")
+    server.add_tool(function, **{"name": "tool", **details})
+    found = server._tools.get("tool")
+    assert found is not None
+    definition = found.definition
+    for schema in filter(None, (definition.input_schema, definition.output_schema)):
+        jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    return definition
+
+
+async def call(function: Callable[..., Any], arguments: dict[str, Any], revision: str = MODERN, **details: Any) -> Any:
+    """Offer a function as a tool and call it once."""
+    server = Server("test")
+    server.add_tool(function, **{"name": "tool", **details})
+    async with client_of(server, revision) as client:
+        return await client.call_tool("tool", arguments)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text

@@ -1,0 +1,266 @@
+"""What a tool returns, as a result: content, structured content, and values that are not what was declared."""
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Awaitable, Coroutine, Iterator
+from typing import Annotated, Any, Never, NoReturn
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
+
+from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, text_of, tool_of
+from trio_mcp import Server, ToolError, types
+
+TEXT = types.TextContent(text="words")
+IMAGE = types.ImageContent(data="aGk=", mime_type="image/png")
+AUDIO = types.AudioContent(data="aGk=", mime_type="audio/wav")
+LINK = types.ResourceLink(uri="file:///a", name="a")
+EMBEDDED = types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///a", text="words"))
+BLOCKS = [TEXT, IMAGE, AUDIO, LINK, EMBEDDED]
+Alias = TypeAliasType("Alias", list[types.TextContent | types.ImageContent])
+
+
+class Point(BaseModel):
+    x: int = Field(ge=0)
+    y: int = Field(default=0, serialization_alias="Y")
+    secret: str = Field(default="s", exclude=True)
+
+
+class Subclass(Point):
+    more: int = 1
+
+
+def giving(value: Any, *annotation: Any) -> Any:
+    """A tool that returns a value, with a return annotation or without."""
+
+    def give() -> Any:
+        return value
+
+    give.__annotations__ = {"return": annotation[0]} if annotation else {}
+    return give
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.type)
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_content_block_is_the_content(block: Any, declared: bool) -> None:
+    function = giving(block, type(block)) if declared else giving(block)
+    assert tool_of(function).output_schema is None
+    result = await call(function, {})
+    assert result.content == [block]
+    assert "structured_content" not in result.model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "content"),
+    [
+        (list[types.ContentBlock], BLOCKS, BLOCKS),
+        (list[types.TextContent], [], []),
+        (list[types.ContentBlock], (block for block in BLOCKS), BLOCKS),
+        (tuple[str, types.ImageContent], ("words", IMAGE), [TEXT, IMAGE]),
+        (list[str | types.ImageContent], ["words", IMAGE, "words"], [TEXT, IMAGE, TEXT]),
+        (types.ImageContent | None, None, []),
+        (types.ImageContent | str, "words", [TEXT]),
+        (types.ImageContent | int, 3, [types.TextContent(text="3")]),
+        (Annotated[types.ImageContent, "a note"], IMAGE, [IMAGE]),
+        (Alias, [IMAGE], [IMAGE]),
+        (types.TextContent, {"type": "text", "text": "words"}, [TEXT]),
+    ],
+)
+async def test_declared_content(annotation: Any, value: Any, content: list[Any]) -> None:
+    function = giving(value, annotation)
+    assert tool_of(function).output_schema is None
+    assert (await call(function, {})).content == content
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (None, []),
+        ("words", [TEXT]),
+        (3, [types.TextContent(text="3")]),
+        (["words", IMAGE, 3], [TEXT, IMAGE, types.TextContent(text="3")]),
+        ((IMAGE, TEXT), [IMAGE, TEXT]),
+        ([], [types.TextContent(text="[]")]),
+        ({"a": [1]}, [types.TextContent(text='{"a":[1]}')]),
+        (Point(x=1), [types.TextContent(text='{"x":1,"Y":0}')]),
+        (types.Root(uri="file:///"), [types.TextContent(text='{"uri":"file:///"}')]),
+        ("lone \udc80", [types.TextContent(text="lone \\udc80")]),
+        ("größer", [types.TextContent(text="größer")]),
+    ],
+)
+async def test_without_a_return_annotation_the_value_decides(value: Any, content: list[Any]) -> None:
+    function = giving(value)
+    assert tool_of(function).output_schema is None
+    assert (await call(function, {})).content == content
+
+
+@pytest.mark.parametrize("annotation", [None, type(None), Any, Never, NoReturn])
+async def test_return_annotations_that_promise_nothing(annotation: Any) -> None:
+    assert tool_of(giving(None, annotation)).output_schema is None
+    assert (await call(giving(None, annotation), {})).content == []
+
+
+@both_eras
+async def test_structured_content_comes_with_its_json_as_text(revision: str) -> None:
+    """2026-07-28 `server/tools`, Structured Content: a SHOULD, for older clients."""
+    result = await call(giving(Point(x=1), Point), {}, revision)
+    assert result.structured_content == {"x": 1, "Y": 0}
+    assert text_of(result) == '{"x":1,"Y":0}'
+    assert text_of(await call(giving([1, 2], list[int]), {}, revision)) == "[1,2]"
+    assert text_of(await call(giving("words", str), {}, revision)) == "words"
+
+
+async def test_only_what_is_declared_leaves_the_server() -> None:
+    result = await call(giving(Subclass(x=1), Point), {})
+    assert result.structured_content == {"x": 1, "Y": 0}
+
+
+async def test_a_sync_function_that_returns_something_to_await() -> None:
+    async def answer() -> int:
+        return 3
+
+    def with_awaitable() -> Awaitable[int]:
+        return answer()
+
+    def with_coroutine() -> Coroutine[Any, Any, int]:
+        return answer()
+
+    for function in (with_awaitable, with_coroutine):
+        assert tool_of(function).output_schema == tool_of(giving(3, int)).output_schema
+        assert (await call(function, {})).data == 3
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Pair:
+    left: int
+
+
+def changed() -> Point:
+    point = Point(x=1)
+    point.x = "no number"  # type: ignore[assignment]
+    return point
+
+
+def failing() -> Iterator[Any]:
+    yield 1
+    raise ValueError("half way")
+
+
+WRONG = [
+    (int, "words"),
+    (int, None),
+    (str, 3),
+    (list[int], ["a"]),
+    (Point, {"x": "a"}),
+    (Point, Pair(1)),
+    (Point, changed()),
+    (Colour, "blue"),
+    (float, float("nan")),
+    (dict[str, float], {"a": float("inf")}),
+    (bytes, b"\xff"),
+    (str, "lone \udc80"),
+    (types.TextContent, 3),
+    (types.TextContent, "words"),
+    (list[types.TextContent], [IMAGE]),
+    (types.CallToolResult, "words"),
+]
+
+
+@both_eras
+@pytest.mark.parametrize(("annotation", "value"), WRONG, ids=lambda value: str(value)[:20])
+async def test_a_value_that_is_not_of_the_declared_type_is_the_tools_error(
+    annotation: Any, value: Any, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Servers MUST provide structured results that conform (`server/tools`, Output Schema). Details go to the log."""
+    result = await call(giving(value, annotation), {}, revision)
+    assert result.is_error
+    assert text_of(result) == "the tool 'tool' failed"
+    assert "structured_content" not in result.model_fields_set
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+
+@pytest.mark.parametrize("value", [object(), [object()], failing()])
+async def test_an_undeclared_value_without_a_json_form_is_the_tools_error(value: Any) -> None:
+    assert (await call(giving(value), {})).is_error
+
+
+COMPLETE = types.CallToolResult(content=[TEXT], structured_content={"x": 1}, meta={"example.com/a": 1})
+
+
+@both_eras
+@pytest.mark.parametrize("annotation", [(), (types.CallToolResult,), (types.CallToolResult | str,)])
+async def test_a_complete_result_passes_as_it_is(annotation: tuple[Any, ...], revision: str) -> None:
+    assert tool_of(giving(COMPLETE, *annotation)).output_schema is None
+    result = await call(giving(COMPLETE, *annotation), {}, revision)
+    assert (result.content, result.structured_content) == (COMPLETE.content, {"x": 1})
+    assert result.meta["example.com/a"] == 1
+    failed = types.CallToolResult(content=[TEXT], is_error=True)
+    assert (await call(giving(failed, *annotation), {}, revision)).is_error
+
+
+@pytest.mark.parametrize("details", [{}, {"output_schema": {"type": "object", "properties": {"x": {"minimum": 0}}}}])
+async def test_a_complete_result_conforms_to_the_output_schema_too(details: dict[str, Any]) -> None:
+    def give(structured: dict[str, Any] | None, is_error: bool) -> Point:
+        given = {} if structured is None else {"structured_content": structured}
+        return types.CallToolResult(content=[TEXT], is_error=is_error, **given)  # type: ignore[return-value]
+
+    async def of(structured: Any, is_error: bool = False) -> Any:
+        return await call(give, {"structured": structured, "is_error": is_error}, **details)
+
+    assert (await of({"x": 1})).structured_content == {"x": 1}
+    assert (await of({"x": -1})).is_error
+    assert text_of(await of(None)) == "the tool 'tool' failed"
+    assert text_of(await of(None, is_error=True)) == "words"
+
+
+async def test_an_output_schema_of_ones_own_is_shown_and_checked() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    assert tool_of(giving({"x": 1}), output_schema=schema).output_schema == schema
+    result = await call(giving({"x": 1}), {}, output_schema=schema)
+    assert (result.structured_content, text_of(result)) == ({"x": 1}, '{"x":1}')
+    assert (await call(giving(Pair(1)), {}, output_schema=schema)).is_error
+    assert (await call(giving(Point(x=1)), {}, output_schema=schema)).structured_content == {"x": 1, "Y": 0}
+    assert (await call(giving(object()), {}, output_schema=schema)).is_error
+
+
+@pytest.mark.parametrize(("schema", "value"), [({"type": "array"}, [1]), ({"type": ["null", "string"]}, None), ({}, 3)])
+async def test_structured_content_that_is_no_object_is_for_the_modern_era(schema: Any, value: Any) -> None:
+    """2026-07-28 allows any JSON value; until 2025-11-25 an output schema must describe an object."""
+    server = Server("test")
+    server.add_tool(giving(value), name="tool", output_schema=schema)
+    async with client_of(server, MODERN) as client:
+        assert (await client.list_tools()).tools[0].output_schema == schema
+        result = await client.call_tool("tool")
+        assert result.structured_content == value
+        assert "structured_content" in result.model_fields_set
+    async with client_of(server, LEGACY) as client:
+        assert (await client.list_tools()).tools[0].output_schema is None
+        result = await client.call_tool("tool")
+        assert not result.is_error
+        assert "structured_content" not in result.model_fields_set
+        assert len(result.content) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"), [(True, TypeError), ({"type": 3}, ValueError), ({"$ref": "http://x/"}, ValueError)]
+)
+def test_an_output_schema_that_can_not_be_used_is_refused(schema: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Server("test").add_tool(giving(1), name="tool", output_schema=schema)
+
+
+async def test_text_that_utf8_can_not_carry_is_escaped() -> None:
+    """File names and captured output may hold lone surrogates; the answer must still be JSON."""
+
+    def fail() -> None:
+        raise ToolError("no file \udcff")
+
+    assert text_of(await call(fail, {})) == "no file \\udcff"

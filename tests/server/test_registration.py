@@ -1,0 +1,341 @@
+"""What can be offered as a tool, under which name, and what is refused when it is registered (`server/tools`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
+from trio_mcp import Client, Server, types
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def add_async(a: int, b: int) -> int:
+    return a + b
+
+
+class Adder:
+    """Adds."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+
+    def __call__(self, a: int, b: int) -> int:
+        return self.base + a + b
+
+    def method(self, a: int, b: int) -> int:
+        return self.base + a + b
+
+    async def async_method(self, a: int, b: int) -> int:
+        return self.base + a + b
+
+    @classmethod
+    def made_of(cls, a: int, b: int) -> int:
+        return cls(0)(a, b)
+
+    @staticmethod
+    def static(a: int, b: int) -> int:
+        return a + b
+
+
+class AsyncAdder:
+    async def __call__(self, a: int, b: int) -> int:
+        return a + b
+
+
+def plainly_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def asynchronously_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
+
+    return wrapper
+
+
+CALLABLES: dict[str, Callable[..., Any]] = {
+    "function": add,
+    "async function": add_async,
+    "bound method": Adder(0).method,
+    "async bound method": Adder(0).async_method,
+    "class method": Adder.made_of,
+    "static method": Adder.static,
+    "static method object": Adder.__dict__["static"],
+    "object": Adder(0),
+    "async object": AsyncAdder(),
+    "partial": functools.partial(add),
+    "partial of an async function": functools.partial(add_async),
+    "partial of a partial": functools.partial(functools.partial(add)),
+    "partial of a method": functools.partial(Adder(0).method),
+    "partial of an object": functools.partial(AsyncAdder()),
+    "decorated": plainly_wrapped(add),
+    "decorated twice": plainly_wrapped(plainly_wrapped(add)),
+    "async under an async decorator": asynchronously_wrapped(add_async),
+    "async under a sync decorator": plainly_wrapped(add_async),
+    "cached": functools.lru_cache(add),
+    "partial of a decorated": functools.partial(plainly_wrapped(add_async)),
+    "decorated partial": plainly_wrapped(functools.partial(add)),
+}
+
+
+@pytest.mark.parametrize("function", CALLABLES.values(), ids=CALLABLES)
+async def test_every_kind_of_callable_keeps_its_types_and_can_be_called(function: Callable[..., Any]) -> None:
+    definition = tool_of(function)
+    assert definition.input_schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer"}}
+    assert definition.input_schema["required"] == ["a", "b"]
+    assert definition.output_schema is not None
+    result = await call(function, {"a": 1, "b": 2})
+    assert result.data == 3
+
+
+async def test_what_a_partial_settles_is_not_offered() -> None:
+    """The server's author bound it, a caller must not be able to override it."""
+    bound = functools.partial(functools.partial(add, b=5))
+    assert tool_of(bound).input_schema["properties"] == {"a": {"type": "integer"}}
+    assert (await call(bound, {"a": 1})).data == 6
+    assert (await call(bound, {"a": 1, "b": 7})).is_error
+    assert (await call(functools.partial(add, 5), {"b": 1})).data == 6
+
+
+def test_the_decorator_leaves_the_function_as_it_is() -> None:
+    server = Server("test")
+    assert server.tool(add) is add
+    assert server.tool(name="other")(add) is add
+    assert server.tool()(add_async) is add_async
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(add, "add"), (functools.partial(add, 1), "add"), (Adder(0), "Adder"), (Adder(0).method, "method")],
+)
+async def test_the_name_is_that_of_the_function(function: Callable[..., Any], name: str) -> None:
+    async with client_of(server_with(function)) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [name]
+
+
+@pytest.mark.parametrize("name", ["getUser", "DATA_EXPORT_v2", "admin.tools.list", "a", "x" * 128, "-", "1"])
+async def test_the_names_that_the_specification_allows(name: str) -> None:
+    """2026-07-28 `server/tools`, Tool Names."""
+    server = Server("test")
+    server.add_tool(add, name=name)
+    async with client_of(server) as client:
+        assert (await client.call_tool(name, {"a": 1, "b": 2})).data == 3
+
+
+@given(st.text(max_size=130).filter(lambda name: not name.isascii() or " " in name or "," in name or not name))
+def test_other_names_are_refused_when_registered(name: str) -> None:
+    with pytest.raises(ValueError, match="no valid tool name"):
+        Server("test").add_tool(add, name=name)
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "a\n", 3])
+def test_names_too_long_or_no_string_are_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="no valid tool name"):
+        Server("test").add_tool(add, name=name)
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="pass name="):
+        Server("test").add_tool(lambda: 1)
+    Server("test").add_tool(lambda: 1, name="one")
+
+
+def test_a_name_is_given_once() -> None:
+    server = server_with(add)
+    with pytest.raises(ValueError, match="there is a tool named 'add' already"):
+        server.add_tool(add)
+    server.remove_tool("add")
+    server.add_tool(add)
+    with pytest.raises(KeyError, match="no tool named 'other'"):
+        server.remove_tool("other")
+
+
+@pytest.mark.parametrize("thing", [3, None, "add", [add]])
+def test_what_can_not_be_called_is_refused(thing: Any) -> None:
+    with pytest.raises(TypeError, match="must be a function"):
+        Server("test").add_tool(thing)
+
+
+def test_the_decorator_with_a_name_as_its_argument_says_what_to_write() -> None:
+    with pytest.raises(TypeError, match="name='add'"):
+        Server("test").tool("add")  # type: ignore[call-overload]
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+class GeneratorObject:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize("function", [generator, async_generator, GeneratorObject(), functools.partial(generator)])
+def test_generators_are_refused(function: Any) -> None:
+    with pytest.raises(TypeError, match="is a generator; return a value"):
+        Server("test").add_tool(function, name="tool")
+
+
+def test_classes_and_methods_without_an_object_are_refused() -> None:
+    with pytest.raises(TypeError, match="tool 'Adder' is a class"):
+        Server("test").add_tool(Adder)
+    with pytest.raises(TypeError, match="register the bound method"):
+        Server("test").add_tool(Adder.method)
+
+
+def test_variadic_parameters_are_refused() -> None:
+    def positional(*numbers: int) -> int:
+        return sum(numbers)
+
+    def keyword(**options: int) -> int:
+        return len(options)
+
+    with pytest.raises(TypeError, match=r"the parameter \*numbers is variadic"):
+        Server("test").add_tool(positional)
+    with pytest.raises(TypeError, match=r"the parameter \*\*options is variadic"):
+        Server("test").add_tool(keyword)
+    with pytest.raises(TypeError, match=r"the parameter \*numbers is variadic"):
+        Server("test").add_tool(positional, input_schema={"type": "object"})
+
+
+def test_a_callable_without_a_readable_signature_is_refused() -> None:
+    with pytest.raises(TypeError, match="no readable signature"):
+        Server("test").add_tool({}.pop)
+
+
+@both_eras
+async def test_what_describes_a_tool_reaches_the_client(revision: str) -> None:
+    server = Server("test")
+
+    @server.tool(
+        name="described",
+        title="A title",
+        description="What it does",
+        annotations={"readOnlyHint": True, "idempotent_hint": False},
+        icons=[types.Icon(src="https://example.com/icon.png", sizes=["48x48"])],
+        meta={"example.com/x": [1, None]},
+    )
+    def function(x: int) -> int:
+        """Not this."""
+        return x
+
+    async with client_of(server, revision) as client:
+        (tool,) = (await client.request("tools/list"))["tools"]
+    assert tool == {
+        "name": "described",
+        "title": "A title",
+        "description": "What it does",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}},
+            "required": ["x"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        "annotations": {"readOnlyHint": True, "idempotentHint": False},
+        "icons": [{"src": "https://example.com/icon.png", "sizes": ["48x48"]}],
+        "_meta": {"example.com/x": [1, None]},
+    }
+
+
+@both_eras
+async def test_an_input_schema_of_ones_own_is_shown_as_it_is_and_holds(revision: str) -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"unit": {"enum": ["C", "F"]}},
+        "required": ["unit"],
+        "patternProperties": {"^x-": {"type": "integer"}},
+    }
+    server = Server("test")
+    server.add_tool(lambda **arguments: arguments, name="tool", input_schema=schema)
+    shown = {**schema}
+    schema["required"] = []  # the caller's dict is the caller's
+
+    async with client_of(server, revision) as client:
+        assert (await client.list_tools()).tools[0].input_schema == shown
+        result = await client.call_tool("tool", {"unit": "C", "x-a": 1, "more": None})
+        assert not result.is_error
+        assert text_of(result) == '{"unit":"C","x-a":1,"more":null}'
+        for wrong in ({}, {"unit": "K"}, {"unit": "C", "x-a": "one"}):
+            assert (await client.call_tool("tool", wrong)).is_error
+
+
+async def test_arguments_are_checked_against_schema_and_hints() -> None:
+    schema = {"type": "object", "properties": {"a": {"minimum": 3}}}
+
+    def function(a: int) -> int:
+        return a
+
+    assert (await call(function, {"a": 3}, input_schema=schema)).data == 3
+    assert (await call(function, {"a": 2}, input_schema=schema)).is_error
+    assert (await call(function, {"a": "x"}, input_schema=schema)).is_error
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({}, '"type": "object"'),
+        ({"type": "array"}, '"type": "object"'),
+        (True, '"type": "object"'),
+        ({"type": "object", "properties": 3}, "invalid"),
+        ({"type": "object", "$ref": "https://example.com/schema"}, "outside itself"),
+        ({"type": "object", "$schema": "urn:other"}, "dialect"),
+    ],
+)
+def test_an_input_schema_that_can_not_be_used_is_refused(schema: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Server("test").add_tool(add, input_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"page_size": 0}, ValueError),
+        ({"page_size": "5"}, TypeError),
+        ({"max_sync_tools": 0}, ValueError),
+        ({"max_sync_tools": True}, TypeError),
+        ({"revisions": []}, ValueError),
+        ({"revisions": ["2024-01-01"]}, ValueError),
+        ({"revisions": "2025-11-25"}, ValueError),
+        ({"lifespan": async_generator}, TypeError),
+    ],
+)
+def test_a_server_checks_its_own_arguments(options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Server("test", **options)
+
+
+async def test_what_a_server_says_of_itself_reaches_the_client() -> None:
+    server = Server(
+        "test",
+        version="1.2",
+        title="Test",
+        instructions="Do",
+        description="A test",
+        website_url="https://example.com",
+        icons=[types.Icon(src="https://example.com/i.png")],
+    )
+    for revision in ("2025-11-25", "2026-07-28"):
+        async with Client(server, mode=revision) as client:
+            assert client.server_info == server.info
+            assert client.instructions == "Do"

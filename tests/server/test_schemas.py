@@ -1,0 +1,242 @@
+"""The schemas made from type hints: valid, as expected, and of one mind with the call (`server/tools`, Tool)."""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, RootModel
+from typing_extensions import NotRequired, TypeAliasType, TypedDict
+
+from tests.server.harness import LEGACY, MODERN, call, client_of, server_with, tool_of
+from tests.server.json_schema_values import conforming
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Point(BaseModel):
+    x: int
+    y: float = 0.5
+    label: str | None = Field(default=None, description="what it is called")
+
+
+class Line(BaseModel):
+    start: Point
+    end: Point
+    via: list[Point] = Field(default_factory=list)
+
+
+class Tree(BaseModel):
+    value: int
+    children: "list[Tree]" = []
+
+
+class Node(BaseModel):
+    """A recursive model that is its own root."""
+
+    next: Optional["Node"] = None
+
+
+@dataclasses.dataclass
+class Pair:
+    left: int
+    right: str = "r"
+    more: list[int] = dataclasses.field(default_factory=list)
+
+
+class Options(TypedDict):
+    name: str
+    size: NotRequired[int]
+
+
+class Named(NamedTuple):
+    a: int
+    b: str = "b"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+Json = TypeAliasType("Json", "dict[str, Json] | list[Json] | str | int | None")
+
+SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "int": (int, {"type": "integer"}),
+    "float": (float, {"type": "number"}),
+    "str": (str, {"type": "string"}),
+    "bool": (bool, {"type": "boolean"}),
+    "None": (None, {"type": "null"}),
+    "Any": (Any, {}),
+    "list": (list[int], {"type": "array", "items": {"type": "integer"}}),
+    "sequence": (Sequence[int], {"type": "array", "items": {"type": "integer"}}),
+    "set": (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
+    "dict": (dict[str, bool], {"type": "object", "additionalProperties": {"type": "boolean"}}),
+    "optional": (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    "union": (Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+    "new union": (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+    "literal": (Literal["a", 1, None], {"enum": ["a", 1, None]}),
+    "date": (datetime.date, {"type": "string", "format": "date"}),
+    "datetime": (datetime.datetime, {"type": "string", "format": "date-time"}),
+    "uuid": (uuid.UUID, {"type": "string", "format": "uuid"}),
+    "bytes": (bytes, {"type": "string", "format": "binary"}),
+    "described": (Annotated[int, Field(description="d", ge=0)], {"type": "integer", "description": "d", "minimum": 0}),
+}
+
+
+@pytest.mark.parametrize(("annotation", "schema"), SCHEMAS.values(), ids=SCHEMAS)
+def test_a_hint_becomes_the_schema_one_would_write(annotation: Any, schema: dict[str, Any]) -> None:
+    """No titles that repeat the names: a model pays for each."""
+
+    def function(x: annotation) -> list[annotation]:
+        raise NotImplementedError
+
+    definition = tool_of(function)
+    assert definition.input_schema == {
+        "type": "object",
+        "properties": {"x": schema},
+        "required": ["x"],
+        "additionalProperties": False,
+    }
+    assert definition.output_schema == {
+        "type": "object",
+        "properties": {"result": {"type": "array", "items": schema}},
+        "required": ["result"],
+    }
+
+
+def test_a_tool_without_parameters_accepts_only_an_empty_object() -> None:
+    """2026-07-28 `server/tools`, Tool: the recommended form."""
+    schema = tool_of(lambda: None).input_schema
+    assert (schema["type"], schema["additionalProperties"], schema["properties"]) == ("object", False, {})
+
+
+def test_fields_of_nested_models_keep_their_descriptions() -> None:
+    def function(line: Line) -> None: ...
+
+    point = tool_of(function).input_schema["$defs"]["Point"]
+    assert point["properties"]["label"]["description"] == "what it is called"
+
+
+LEAVES = [
+    int, float, str, bool, None, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID,
+    decimal.Decimal, bytes, Colour, Level, Literal["a", 1, None], Point, Line, Tree, Node, Pair, Options, Named, Pet,
+    Json, Any, dict, list, Annotated[int, Field(ge=-3, le=3)], Annotated[str, Field(min_length=1, max_length=3)],
+    RootModel[list[int]], RootModel[dict[str, int]],
+]  # fmt: skip
+HASHABLE = st.sampled_from([int, str, bool, datetime.date, uuid.UUID, Colour])
+
+
+def annotations() -> st.SearchStrategy[Any]:
+    """Types that a tool might take and give."""
+    return st.recursive(
+        st.sampled_from(LEAVES),
+        lambda inner: st.one_of(
+            inner.map(lambda kind: list[kind]),
+            inner.map(lambda kind: dict[str, kind]),
+            inner.map(lambda kind: dict[int, kind]),
+            inner.map(lambda kind: tuple[kind, ...]),
+            inner.map(lambda kind: Optional[kind]),
+            st.tuples(inner, inner).map(lambda kinds: tuple[kinds]),
+            st.tuples(inner, inner).map(lambda kinds: Union[kinds]),
+            HASHABLE.map(lambda kind: set[kind]),
+            HASHABLE.map(lambda kind: frozenset[kind]),
+        ),
+        max_leaves=4,
+    )
+
+
+def echo_of(annotation: Any) -> Any:
+    async def echo(x: annotation, more: list[annotation] | None = None) -> annotation:  # type: ignore[valid-type]
+        return x
+
+    return echo
+
+
+@pytest.mark.parametrize("annotation", LEAVES, ids=str)
+@settings(max_examples=10)
+@given(data=st.data())
+async def test_each_type_takes_what_its_schema_allows_and_gives_what_it_promises(
+    annotation: Any, data: st.DataObject
+) -> None:
+    await check_agreement(annotation, data, MODERN)
+
+
+@settings(max_examples=150)
+@given(annotation=annotations(), revision=st.sampled_from(["2024-11-05", LEGACY, MODERN]), data=st.data())
+async def test_the_schemas_agree_with_the_call(annotation: Any, revision: str, data: st.DataObject) -> None:
+    """What conforms to the input schema is accepted, and what comes back conforms to the output schema.
+
+    The client checks the latter, so an answer is proof.
+    """
+    await check_agreement(annotation, data, revision)
+
+
+async def check_agreement(annotation: Any, data: st.DataObject, revision: str) -> None:
+    definition = tool_of(echo_of(annotation))
+    arguments = data.draw(conforming(definition.input_schema))
+    async with client_of(server_with(echo_of(annotation)), revision) as client:
+        result = await client.call_tool("echo", arguments)
+    assert not result.is_error, result.content
+    assert (result.structured_content is not None) == (
+        revision != "2024-11-05" and definition.output_schema is not None
+    )
+
+
+async def test_objects_are_structured_content_as_they_are_and_all_else_is_wrapped() -> None:
+    class Case(NamedTuple):
+        annotation: Any
+        value: Any
+        structured: Any
+
+    cases = [
+        Case(Point, Point(x=1), {"x": 1, "y": 0.5, "label": None}),
+        Case(Pair, Pair(1), {"left": 1, "right": "r", "more": []}),
+        Case(Options, {"name": "n"}, {"name": "n"}),
+        Case(dict[str, int], {"a": 1}, {"a": 1}),
+        Case(dict[int, str], {1: "a"}, {"1": "a"}),
+        Case(dict, {"a": None}, {"a": None}),
+        Case(RootModel[dict[str, int]], {"a": 1}, {"a": 1}),
+        Case(Node, Node(next=Node()), {"next": {"next": None}}),
+        Case(Tree, Tree(value=1), {"value": 1, "children": []}),
+        Case(int, 3, {"result": 3}),
+        Case(str, "s", {"result": "s"}),
+        Case(list[int], [1], {"result": [1]}),
+        Case(Optional[int], None, {"result": None}),
+        Case(Optional[Point], Point(x=1), {"result": {"x": 1, "y": 0.5, "label": None}}),
+        Case(list[Tree], [Tree(value=1)], {"result": [{"value": 1, "children": []}]}),
+        Case(Cat | Dog, Dog(kind="dog", name="d"), {"result": {"kind": "dog", "name": "d"}}),
+        Case(object, {"a": 1}, {"result": {"a": 1}}),
+        Case(Colour, Colour.RED, {"result": "red"}),
+        Case(decimal.Decimal, decimal.Decimal("1.50"), {"result": "1.50"}),
+        Case(decimal.Decimal, decimal.Decimal("1E+3"), {"result": "1E+3"}),
+    ]
+    for case in cases:
+
+        def give(value: Any = case.value) -> Any:
+            return value
+
+        give.__annotations__ = {"return": case.annotation}
+        assert tool_of(give).output_schema["type"] == "object"  # type: ignore[index]
+        result = await call(give, {})
+        assert result.structured_content == case.structured, case
