@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,22 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util.inspect import stringify_signature
+from sphinx.util.nodes import make_refnode
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 
-import trio_mcp  # noqa: E402 - found by the line above
+# Found by the line above
+from types_overview import anchor  # noqa: E402
+
+from trio_mcp import __version__, types  # noqa: E402
+from trio_mcp.client.connection import ClientConnection  # noqa: E402
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
 copyright = author
-version = release = trio_mcp.__version__
+version = release = __version__
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -40,6 +47,7 @@ default_role = "py:obj"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+autodoc_use_legacy_class_based = True  # what sphinxcontrib-trio builds on
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -50,29 +58,56 @@ myst_enable_extensions = ["colon_fence", "fieldlist"]
 myst_heading_anchors = 3
 myst_number_code_blocks: list[str] = []
 
-# Types of other projects in signatures; there is no inventory to look them up in without the network.
+# In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(trio|pydantic|pydantic_core|attrs|types|typing|typing_extensions|contextlib|collections\.abc)\..*"),
-    (r"py:.*", r"(asyncgen|contextmanager|Path|TracebackType|BaseModel|ResultT|FunctionT|StateT|ModelT)"),
+    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|pathlib)\..*"),
+    (r"py:.*", r"(.*\.)?(FunctionT|ModelT|ResultT|StateT)"),
 ]
+
+# Internals that some signatures name.
+INTERNAL = ("ConnectedSession", "IncomingRequest", "Middleware", "RequestId", "ServerEra", "SessionCore", "Target")
 
 
 def resolve(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
 ) -> nodes.reference | nodes.TextElement | None:
-    """Find a name where readers know it: `trio_mcp.Client`, whatever module it lives in."""
+    """Find a name where readers know it: `trio_mcp.Client`, whatever module it lives in; models in the overview."""
     if node.get("refdomain") != "py":
         return None
-    target = node["reftarget"]
-    known = env.get_domain("py")
-    for candidate in (f"trio_mcp.{target}", f"trio_mcp.{target.rpartition('.')[2]}"):
-        if candidate in known.data["objects"] and (target.startswith("trio_mcp.") or "." not in target):
-            found: Any = known.resolve_xref(env, node["refdoc"], app.builder, "obj", candidate, node, contnode)
-            return found  # type: ignore[no-any-return]
-    # The default role, or an annotation's None: code without a link.
-    return contnode if node["reftype"] == "obj" else None
+    target: str = node["reftarget"]
+    name = target.rpartition(".")[2]
+    known: Any = env.domains["py"]
+    if target.startswith("trio_mcp.") or target == name:
+        for candidate in (f"trio_mcp.{name}", f"trio_mcp.protocol.messages.{name}"):
+            if candidate in known.objects and not target.startswith("trio_mcp.types."):
+                page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
+                return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)
+        if name in types.__all__ and isinstance(getattr(types, name), type):
+            return make_refnode(app.builder, node["refdoc"], "types", anchor(name), contnode)
+    # The default role, or an internal: code without a link.
+    return contnode if node["reftype"] == "obj" or name in INTERNAL else None
+
+
+def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Napoleon takes the words before a colon for a type, in a property's first line and in what is returned."""
+    prose = [0] if what in ("property", "attribute") else []
+    prose += [number for number in range(1, len(lines)) if lines[number - 1].strip() in ("Returns:", "Yields:")]
+    for number in prose:
+        if number < len(lines):
+            lines[number] = lines[number].replace(": ", " \N{EN DASH} ", 1)
+
+
+def show_signature(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """`Client` takes its arguments from a base class, behind ``*args`` and ``**kwargs``."""
+    if name == "trio_mcp.Client" and what == "class":
+        signature = stringify_signature(inspect.signature(ClientConnection), unqualified_typehints=True)
+    return signature, returns
 
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-docstring", keep_colons, priority=100)
+    app.connect("autodoc-process-signature", show_signature)

@@ -23,9 +23,9 @@ class MethodsOverview(SphinxDirective):
         spans: dict[str, list[str]] = {}
         newest: dict[str, types.MethodSpec] = {}
         for revision in types.REVISIONS:
-            for spec in types.methods_of(revision):
-                spans.setdefault(spec.method, []).append(revision)
-                newest[spec.method] = spec
+            for method, spec in types.methods_of(revision).items():
+                spans.setdefault(method, []).append(revision)
+                newest[method] = spec
         rows = [
             (
                 [nodes.literal(text=method)],
@@ -53,13 +53,19 @@ class TypesOverview(SphinxDirective):
             if model is not types.WireModel and summary == (inspect.getdoc(types.WireModel) or "").partition("\n")[0]:
                 summary = ""  # inherited: it says nothing of this one
             module = model.__module__.rpartition(".")[2]
-            row = ([nodes.literal(text=name)], _text(summary), _span(model._span.revisions))
+            entry = nodes.literal(text=name, ids=[anchor(name)])
+            row = ([entry], _text(summary), _span(model._span.revisions))
             modules.setdefault(module, []).append(row)
         found: list[nodes.Node] = []
         for module, rows in sorted(modules.items()):
             found.append(nodes.rubric(text=module.strip("_").replace("_", " ")))
             found.append(_table(("model", "what it is", "revisions"), rows))
         return found
+
+
+def anchor(name: str) -> str:
+    """Where the overview has a model."""
+    return f"trio_mcp.types.{name}"
 
 
 def _span(revisions: Sequence[str]) -> str:

@@ -2,8 +2,8 @@
 
 The blocks run in order and share their names, as if typed one after the other:
 
-* ``python``: runs; ``await`` outside a function is allowed. If its first line is ``# name.py``, it becomes that file and is
-  imported instead.
+* ``python``: runs; ``await`` outside a function is allowed. If its first line is ``# name.py``, it becomes that file
+  and is imported instead.
 * ``output``: what the python block before it must have printed.
 * ``console``: ``$ command``, and below it what it prints, where ``...`` stands for anything.
 

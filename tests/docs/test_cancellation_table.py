@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import subprocess
@@ -14,9 +15,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from tests.docs.pages import ROOT
 from trio.testing import MockClock
 
+from tests.docs.pages import ROOT
 from trio_mcp import (
     BaseSession,
     Client,
@@ -83,10 +84,10 @@ async def cancel_while_blocked(operation: Callable[[], Awaitable[object]]) -> No
 @contextlib.asynccontextmanager
 async def session_without_room(**options: Any) -> AsyncIterator[tuple[BaseSession, Link]]:
     """A session whose way out is full, and the other end of its link, which nobody reads yet."""
-    async with memory_link_pair() as (ours, theirs):
-        async with BaseSession(*ours, options=SessionOptions(max_outgoing_messages=1, **options)) as session:
-            await fill(session)
-            yield session, theirs
+    limits = SessionOptions(max_outgoing_messages=1, **options)
+    async with memory_link_pair() as (ours, theirs), BaseSession(*ours, options=limits) as session:
+        await fill(session)
+        yield session, theirs
 
 
 async def fill(session: BaseSession) -> None:
@@ -296,13 +297,13 @@ class OneHandler(BaseSession):
 @contextlib.asynccontextmanager
 async def responder_without_room() -> AsyncIterator[tuple[Responder, Link]]:
     """A request that is being handled in a session whose way out is full."""
-    async with memory_link_pair() as (ours, theirs):
-        async with OneHandler(*ours, options=SessionOptions(max_outgoing_messages=1)) as session:
-            session.taken, taken = trio.open_memory_channel[Responder](0)
-            await theirs.write.send(SessionMessage(Request(1, "x", {"_meta": {"progressToken": 5}})))
-            responder = await taken.receive()
-            await fill(session)
-            yield responder, theirs
+    limits = SessionOptions(max_outgoing_messages=1)
+    async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
+        session.taken, taken = trio.open_memory_channel[Responder](0)
+        await theirs.write.send(SessionMessage(Request(1, "x", {"_meta": {"progressToken": 5}})))
+        responder = await taken.receive()
+        await fill(session)
+        yield responder, theirs
 
 
 @row("Responder.respond, respond_error")
@@ -336,8 +337,10 @@ async def async_handler() -> None:
                 await trio.sleep_forever()
             except trio.Cancelled as exc:
                 reasons.append(exc.reason)
-            await responder.respond({"late": True})
-            ended.set()
+                with trio.CancelScope(shield=True):
+                    await responder.respond({"late": True})
+                ended.set()
+                raise
 
     async with memory_link_pair() as (ours, theirs), Session(*ours):
         await theirs.write.send(SessionMessage(Request(1, "x")))
@@ -429,9 +432,7 @@ async def serving() -> None:
         with pytest.raises(trio.EndOfChannel):
             await theirs.read.receive()
 
-    parameters = StdioServerParameters(
-        sys.executable, ["-c", SERVED], stderr="discard", env={"PYTHONPATH": str(ROOT)}
-    )
+    parameters = StdioServerParameters(sys.executable, ["-c", SERVED], stderr="discard", env={"PYTHONPATH": str(ROOT)})
     async with Client(parameters) as client:
         with pytest.raises(ProcessExited) as caught:
             await client.call_tool("stop")
@@ -476,21 +477,14 @@ async def stdio_server_block() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     async with trio.open_nursery() as nursery:
-        process: trio.Process = await nursery.start(
-            lambda task_status: trio.run_process(
-                [sys.executable, "-c", FLOODED],
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                env=environment,
-                task_status=task_status,
-            )
-        )
+        start = functools.partial(trio.run_process, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        process: trio.Process = await nursery.start(start, [sys.executable, "-c", FLOODED])
         assert process.stdout is not None
         assert process.stderr is not None
         said = b""
         while not said.endswith(b"\n"):  # by then nothing of its output has been read
-            assert (chunk := await process.stderr.receive_some())
+            chunk = await process.stderr.receive_some()
+            assert chunk
             said += chunk
         output = b"".join([bytes(part) async for part in process.stdout])
     assert said == b"left\n"
@@ -518,6 +512,15 @@ async def memory_links() -> None:
 async def test_no_cancelled_operation_of_a_session_takes_time(autojump_clock: MockClock) -> None:
     """With a clock that jumps over every wait, a wait on the way out would show as time gone by."""
     before = trio.current_time()
-    for check in (request, opening, handshake, notification, session_close, waiting_for_the_close, answering, notifying):
+    for check in (
+        request,
+        opening,
+        handshake,
+        notification,
+        session_close,
+        waiting_for_the_close,
+        answering,
+        notifying,
+    ):
         await check()
     assert trio.current_time() == before

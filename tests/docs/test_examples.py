@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.docs.pages import README, ROOT, blocks_of, pages
 
 RUNNER = Path(__file__).with_name("run_page.py")
-PAGES_WITH_CODE = [page for page in pages() if any(block.language in ("python", "console") for block in blocks_of(page))]
+PAGES_WITH_CODE = [
+    page for page in pages() if any(block.language in ("python", "console") for block in blocks_of(page))
+]
 
 SET_UP = [
     "python3 -m venv .venv && .venv/bin/pip install -q -e . && .venv/bin/trio-mcp demo",
@@ -83,5 +86,6 @@ def test_only_the_readme_has_commands_that_are_not_run() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in pages():
-        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,90 @@
+"""The defaults that docs/limits.md states are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import ROOT
+from trio_mcp import Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
+from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.tools import MAX_PAGES
+from trio_mcp.protocol import codec, json_schema
+from trio_mcp.session.call import MAX_PENDING_PROGRESS
+from trio_mcp.session.outbox import Outbox
+from trio_mcp.transports import lines, memory, stderr
+
+
+def default(function: Callable[..., Any], argument: str) -> Any:
+    return inspect.signature(function).parameters[argument].default
+
+
+OPTIONS = SessionOptions()
+
+# By the first cell of each row.
+STATED = {
+    "timeout": Timeouts().timeout,
+    "total_timeout": Timeouts().total_timeout,
+    "reset_on_progress": Timeouts().reset_on_progress,
+    "Client(connect_timeout=…)": default(ClientConnection, "connect_timeout"),
+    "Client(probe_timeout=…)": default(ClientConnection, "probe_timeout"),
+    "SessionOptions.close_grace": OPTIONS.close_grace,
+    "SessionOptions.drain_grace": OPTIONS.drain_grace,
+    "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
+    "requests of the peer that run": OPTIONS.max_running_requests,
+    "requests of the peer that queue": OPTIONS.max_queued_requests,
+    "messages of yours on their way to the link": OPTIONS.max_outgoing_messages,
+    "cancellations and answers given on the spot": default(Outbox, "max_control"),
+    "notifications of the peer, until they are handled": OPTIONS.max_pending_notifications,
+    "progress of one call, until its callback takes it": MAX_PENDING_PROGRESS,
+    "messages in a memory link, each way": memory.BUFFER,
+    "messages in a stdio link, each way": lines.BUFFER,
+    "lines of a child's standard error, until they are taken": stderr.PENDING,
+    "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
+    "bytes of a message over stdio": default(stdio_client, "max_message_size"),
+    "messages of a batch (2025-03-26 only)": codec.MAX_BATCH,
+    "pages of a list that iter_tools walks": MAX_PAGES,
+    "tools of a page that a server gives": default(Server, "page_size"),
+    "subschemas of a JSON Schema": json_schema.MAX_SUBSCHEMAS,
+    "steps that one validation may take": json_schema.MAX_WORK,
+    "bytes of a line of a child's standard error": stderr.LONGEST_LINE,
+    "lines of a child's standard error kept for error messages": stderr.TAIL,
+}
+
+
+def rows() -> dict[str, str]:
+    """The cell under "default" of each row, by the row's first cell."""
+    found: dict[str, str] = {}
+    column = None
+    for line in (ROOT / "docs" / "limits.md").read_text().splitlines():
+        cells = [cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")]
+        if not line.startswith("|"):
+            column = None
+        elif "default" in cells:
+            column = cells.index("default")
+        elif column is not None and not line.startswith("|--"):
+            found[cells[0]] = cells[column]
+    return found
+
+
+@pytest.mark.parametrize("what", rows())
+def test_a_default_is_that_of_the_code(what: str) -> None:
+    assert rows()[what] == str(STATED[what])
+
+
+def test_the_page_has_a_row_for_each_limit() -> None:
+    assert sorted(rows()) == sorted(STATED)
+
+
+def test_each_limit_of_a_session_has_a_row() -> None:
+    page = (ROOT / "docs" / "limits.md").read_text()
+    for field in (*Timeouts.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+        if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
+            assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
+
+
+def test_both_ends_of_stdio_have_the_same_limit() -> None:
+    assert default(stdio_client, "max_message_size") == default(stdio_server, "max_message_size")
