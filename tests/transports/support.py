@@ -58,14 +58,19 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
     yield {MARK: mark}
     zombies = [child for child in psutil.Process().children() if child not in before]
     assert not zombies, "children that nobody waited for"
-    with trio.move_on_after(5):
-        while marked(mark):
-            await trio.sleep(0.01)
+    await vanished(mark)
     survivors = marked(mark)
     described = [process.as_dict(["pid", "ppid", "cmdline", "status"]) for process in survivors]
     for process in survivors:
         process.kill()
     assert not described, "processes that outlived their transport"
+
+
+async def vanished(mark: str) -> None:
+    """Wait until no process carries a mark, or for long enough."""
+    with trio.move_on_after(5):
+        while marked(mark):  # noqa: ASYNC110 - only the process table knows
+            await trio.sleep(0.01)
 
 
 def marked(mark: str) -> list[psutil.Process]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 from collections.abc import Callable
@@ -101,7 +102,7 @@ def test_messages_survive_any_chunking(contents: list[dict[str, Any]], data: st.
         wire = b"".join(writing.stream.written)  # type: ignore[attr-defined]
         cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=6)))
         edges = [0, *cuts, len(wire)]
-        pieces = [wire[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        pieces = [wire[start:end] for start, end in itertools.pairwise(edges)]
         return await read_everything(*filter(None, pieces), limit=1_000_000)
 
     assert trio.run(main) == messages

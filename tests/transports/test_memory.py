@@ -125,13 +125,12 @@ async def test_leaving_the_block_wakes_whoever_waits(encode: bool) -> None:
         woken.append(name)
 
     with trio.fail_after(5):
-        async with trio.open_nursery() as nursery:
-            async with memory_link_pair(encode=encode) as (ours, _):
-                nursery.start_soon(wait, "reader", ours.read.receive)
-                full = [lambda: pass_on(ours, Notification("m"))] * 1000
-                nursery.start_soon(wait, "writer", *full)
-                await trio.testing.wait_all_tasks_blocked()
-                assert not woken
+        async with trio.open_nursery() as nursery, memory_link_pair(encode=encode) as (ours, _):
+            nursery.start_soon(wait, "reader", ours.read.receive)
+            full = [lambda: pass_on(ours, Notification("m"))] * 1000
+            nursery.start_soon(wait, "writer", *full)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not woken
     assert sorted(woken) == ["reader", "writer"]
 
 
@@ -210,7 +209,7 @@ async def test_a_request_that_can_not_be_encoded_does_not_break_a_half_closed_li
 
 async def test_the_failure_of_a_request_comes_back_to_its_sender() -> None:
     """Low level: a `Failure` with the request's id arrives at the end that sent it."""
-    async with memory_link_pair(encode=True) as (ours, theirs):
+    async with memory_link_pair(encode=True) as (ours, _):
         await pass_on(ours, Request("x", "bad", UNENCODABLE))
         failure = await take(ours)
         assert isinstance(failure, Failure)

@@ -49,6 +49,13 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
         self._channel = channel
         self._back = back  # the other side's sending half, which it alone closes
 
+    def send_nowait(self, value: SessionMessage) -> None:
+        """As `trio.MemorySendChannel.send_nowait`; what can't be encoded is left to `send`."""
+        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        if data is None or problem is not None:
+            raise trio.WouldBlock
+        self._channel.send_nowait(SessionMessage(decode(data)))
+
     async def send(self, value: SessionMessage) -> None:
         data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
         if data is None:

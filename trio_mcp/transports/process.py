@@ -1,188 +1,200 @@
-"""A child process in a process group of its own, from its start to the end of the last of its descendants."""
+"""A child process that leads a process group, from its start to the end of the last of its group."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
-import attrs
 import trio
 
 from trio_mcp.errors import TransportError
+from trio_mcp.transports.parameters import StdioServerParameters, default_environment
 
-__all__ = ["StderrSink", "StdioServerParameters", "copy_stderr", "default_environment", "end_process", "start_process"]
+__all__ = ["ChildOutput", "ChildProcess", "StdioServerParameters", "start_process"]
 
 logger = logging.getLogger("trio_mcp")
-
-StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
-
-# What a program needs to find its files and speak the user's language; nothing that could hold a secret.
-SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-
-STDERR_LINE = 8192
-"""Bytes after which a line of standard error without a newline is taken as it is."""
-
-STDERR_TAIL = 20
-"""Lines of standard error kept for the error message."""
-
-
-def default_environment() -> dict[str, str]:
-    """The variables that a server inherits besides those given to it."""
-    found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    # A shell function exported by bash, which could run code in the child.
-    return {name: value for name, value in found.items() if not value.startswith("()")}
-
-
-def _strings(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, (str, bytes)) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"{attribute.name} must be a sequence of strings, got {value!r}")
-
-
-def _environment(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, Mapping) or not all(isinstance(x, str) for pair in value.items() for x in pair):
-        raise TypeError("env must map strings to strings")
-
-
-def _command(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"command must be a non-empty string (the program; its arguments go into args), got {value!r}")
-
-
-def _stderr(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not callable(value) and value not in ("inherit", "discard"):
-        raise ValueError(f"stderr must be 'inherit', 'discard' or a callable that takes a line, got {value!r}")
-
-
-@attrs.frozen
-class StdioServerParameters:
-    """How to start a server that speaks over its standard input and output.
-
-    Attributes:
-        command: The program: a name to look up in PATH, or a path.
-        args: Its arguments.
-        env: Environment variables on top of a short safe list (`default_environment`).
-        cwd: Its working directory; None for this process's own.
-        stderr: What becomes of its standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a
-            callable (sync or async) gets it line by line. In each case the last lines are kept for error messages.
-        shutdown_grace: Seconds that the process is given to exit, first after its standard input was closed, and
-            again after SIGTERM; then it is killed.
-    """
-
-    command: str = attrs.field(validator=_command)
-    args: Sequence[str] = attrs.field(default=(), validator=_strings)
-    env: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, validator=_environment)
-    cwd: str | Path | None = attrs.field(default=None, kw_only=True)
-    stderr: StderrSink = attrs.field(default="inherit", kw_only=True, validator=_stderr)
-    shutdown_grace: float = attrs.field(default=2.0, kw_only=True)
-
-
-async def start_process(params: StdioServerParameters) -> trio.Process:
-    """Start the process, leader of a new group, with pipes for all three standard streams.
-
-    Raises:
-        TransportError: It can't be started; the message says why, and what to look at.
-    """
-    try:
-        return await trio.lowlevel.open_process(
-            [params.command, *params.args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=default_environment() | dict(params.env),
-            cwd=params.cwd,
-            process_group=0,
-        )
-    except FileNotFoundError as exc:
-        if params.cwd is not None and not Path(params.cwd).is_dir():  # noqa: ASYNC240 - on the way to an error
-            raise TransportError(
-                f"can't start {params.command!r}: the directory cwd={str(params.cwd)!r} does not exist"
-            ) from exc
-        advice = "check the spelling, or give its full path"
-        raise TransportError(f"can't start {params.command!r}: no such command in PATH; {advice}") from exc
-    except (OSError, ValueError) as exc:
-        raise TransportError(f"can't start {params.command!r}: {exc}") from exc
-
-
-async def end_process(process: trio.Process, grace: float) -> None:
-    """End the process, if it is still there, and whatever is left of its group: SIGTERM, `grace` seconds, SIGKILL.
-
-    When cancelled it still ends everything, with a moment in place of the grace.
-    """
-    try:
-        if process.returncode is None:
-            _signal_group(process, signal.SIGTERM)
-            with trio.move_on_after(grace):
-                await process.wait()
-    finally:
-        with trio.CancelScope(shield=True):  # bounded: after SIGKILL there is nothing left to wait for
-            if process.returncode is None:
-                _signal_group(process, signal.SIGTERM)
-                with trio.move_on_after(TERM_MOMENT):
-                    await process.wait()
-            # Also after a clean exit: what the server has started may still be there.
-            _signal_group(process, signal.SIGKILL)
-            await process.wait()
-
 
 TERM_MOMENT = 0.2
 """Seconds between SIGTERM and SIGKILL on a cancelled way out."""
 
+KILL_MOMENT = 5.0
+"""Seconds that a killed process is waited for. It goes at once, unless it is somebody else's or stuck in the kernel."""
 
-def _signal_group(process: trio.Process, number: signal.Signals) -> None:
+LAST_WORDS = 1024 * 1024
+"""Bytes read from a pipe after the process has exited: no more than this can have been waiting in it."""
+
+
+async def start_process(params: StdioServerParameters) -> ChildProcess:
+    """Start the process, leader of a new group, with pipes for all three standard streams.
+
+    A cancellation takes effect before the start or not at all, so no process is ever lost.
+
+    Raises:
+        TransportError: It can't be started; the message says why, and what to look at.
+    """
+    environment = default_environment() | dict(params.env)
     try:
-        os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):  # nobody left; on macOS a zombie's group gives the latter
-        pass
+        process = await trio.lowlevel.open_process(
+            [params.command, *params.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=params.cwd,
+            process_group=0,
+        )
+    except (OSError, ValueError) as exc:
+        reason = _reason(exc, params, environment.get("PATH"))
+        raise TransportError(f"can't start {params.command!r}: {reason}") from exc
+    return ChildProcess(process)
 
 
-async def copy_stderr(stream: trio.abc.ReceiveStream, sink: StderrSink, tail: deque[str]) -> None:
-    """Bring the child's standard error to where it should go, line by line, keeping the last lines in `tail`."""
-    rest = b""
-    while chunk := await _receive(stream):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > STDERR_LINE:
-            lines.append(rest)
-            rest = b""
-        for line in lines:
-            await _put_line(line, sink, tail)
-    if rest:
-        await _put_line(rest, sink, tail)
+def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
+    """What the system's error means, which has only one number for many causes."""
+    command, cwd = params.command, params.cwd
+    if cwd is not None and not Path(cwd).is_dir():
+        return f"cwd={str(cwd)!r} {'is not a directory' if Path(cwd).exists() else 'does not exist'}"
+    file = Path(cwd or ".", command)
+    if isinstance(exc, FileNotFoundError):
+        if file.exists() if "/" in command else shutil.which(command, path=path):
+            return "the interpreter that its first line (#!) names does not exist"
+        if "/" in command:
+            return "no such file"
+        return "no such command in PATH; check the spelling, or give its full path"
+    if isinstance(exc, PermissionError) and "/" in command:
+        if file.is_dir():
+            return "it is a directory"
+        if file.exists() and not os.access(file, os.X_OK):
+            return "it is not executable"
+    return str(exc)
 
 
-async def _receive(stream: trio.abc.ReceiveStream) -> bytes | bytearray:
-    try:
-        return await stream.receive_some(STDERR_LINE)
-    except trio.BrokenResourceError:
-        return b""
+class ChildProcess:
+    """A running child and its process group.
+
+    Attributes:
+        returncode: The exit status, negative for a signal; None until `wait` has returned somewhere.
+    """
+
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdin is not None
+        assert isinstance(process.stdout, trio.lowlevel.FdStream)
+        assert isinstance(process.stderr, trio.lowlevel.FdStream)
+        self.stdin = process.stdin
+        self.stdout = ChildOutput(process.stdout)
+        self.stderr = ChildOutput(process.stderr)
+        self.pid = process.pid
+        self.returncode: int | None = None
+        self._process = process
+        self._group_gone = False
+        self._terminated = False
+
+    async def wait(self) -> int:
+        """Wait for the exit of the process, whatever becomes of the rest of its group."""
+        returncode = await self._process.wait()
+        if self.returncode is None:
+            self.returncode = returncode
+            # In the very step in which it was reaped: later its number may belong to somebody else's group.
+            self._signal_group(0)
+            self.stdout.end()
+            self.stderr.end()
+        return returncode
+
+    async def end(self, grace: float) -> None:
+        """Wait for the process to exit, then see to it that it has, with all of its group.
+
+        Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM and SIGKILL come
+        at once, a moment apart. In no case does it take longer than that and `KILL_MOMENT`.
+        """
+        try:
+            with trio.move_on_after(grace):
+                await self.wait()
+            if self._terminate():
+                with trio.move_on_after(grace):
+                    await self._wait_for_group()
+        except BaseException:
+            self._terminate()
+            with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
+                await self._wait_for_group()
+            raise
+        finally:
+            if self._signal_group(signal.SIGKILL):
+                with trio.move_on_after(KILL_MOMENT, shield=True):
+                    await self.wait()
+                if self.returncode is None:
+                    logger.error("process %d could not be ended", self.pid)
+
+    async def _wait_for_group(self) -> None:
+        await self.wait()
+        self._reap_adopted()
+        while self._signal_group(0):
+            await trio.sleep(0.01)  # orphans are not ours to wait for, so this is the only way to know
+            self._reap_adopted()
+
+    def _reap_adopted(self) -> None:
+        """Orphans of the group are ours after all if we are the container's first process, or a subreaper."""
+        try:
+            while not self._group_gone and os.waitpid(-self.pid, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            pass
+
+    def _terminate(self) -> bool:
+        if not self._terminated:
+            self._terminated = True
+            return self._signal_group(signal.SIGTERM)
+        return not self._group_gone
+
+    def _signal_group(self, number: int) -> bool:
+        """Send a signal to the group, if it still exists; say whether it did."""
+        if self._group_gone:
+            return False
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            if self.returncode is None:  # the process has moved to another group
+                os.kill(self.pid, number)
+                return True
+            self._group_gone = True
+            return False
+        except PermissionError:
+            pass  # it has become somebody else's; on macOS also if there are but zombies
+        return True
 
 
-async def _put_line(line: bytes, sink: StderrSink, tail: deque[str]) -> None:
-    text = line.decode("utf-8", "replace").removesuffix("\r")
-    tail.append(text)
-    if sink == "discard":
-        return
-    if sink == "inherit":
-        # In a thread: whoever reads our standard error may be slow, and must not stop the event loop.
-        await trio.to_thread.run_sync(_write_stderr, line + b"\n", abandon_on_cancel=True)
-        return
-    assert not isinstance(sink, str)
-    try:
-        outcome = sink(text)
-        if isinstance(outcome, Awaitable):
-            await outcome
-    except Exception:
-        logger.exception("the callback for standard error failed")
+class ChildOutput(trio.abc.ReceiveStream):
+    """What a child writes, which ends with the child, though its descendants may hold the pipe open for ever."""
 
+    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
+        self._stream = stream
+        self._waiting = trio.CancelScope()
+        self._ended = False
+        self._left = LAST_WORDS
 
-def _write_stderr(data: bytes) -> None:
-    try:
-        while data:
-            data = data[os.write(2, data) :]
-    except OSError:
-        pass  # our standard error is closed: nobody wants to see it
+    def end(self) -> None:
+        """The child has exited: all that it wrote is in the pipe by now."""
+        self._ended = True
+        self._waiting.cancel()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if not self._ended:
+            with trio.CancelScope() as self._waiting:
+                return await self._stream.receive_some(max_bytes)
+        await trio.lowlevel.checkpoint()
+        if self._left <= 0:
+            return b""
+        try:
+            data = os.read(self._stream.fileno(), max_bytes or 65536)
+        except BlockingIOError:
+            return b""
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+        self._left -= len(data)
+        return data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

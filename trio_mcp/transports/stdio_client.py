@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import shlex
 from collections.abc import AsyncIterator
 
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.errors import ProcessExited
+from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.framing import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.protocol.messages import Failure, SessionMessage
 from trio_mcp.transports.lines import BUFFER, hand_on, read_lines, write_lines
-from trio_mcp.transports.process import STDERR_TAIL, StdioServerParameters, copy_stderr, end_process, start_process
+from trio_mcp.transports.parameters import StdioServerParameters
+from trio_mcp.transports.process import ChildProcess, start_process
+from trio_mcp.transports.stderr import StderrCopier
 
 __all__ = ["StdioServerParameters", "stdio_client"]
 
 EXIT_MOMENT = 0.5
-"""Seconds between the end of the child's output and its exit, or the other way round, that still count as one event."""
+"""Seconds between the end of one of the child's streams and its exit that still count as one event."""
 
 
 @contextlib.asynccontextmanager
@@ -29,8 +31,8 @@ async def stdio_client(
     """Start a server as a child process and connect to its standard streams.
 
     When the block ends, the server's standard input is closed; it has ``shutdown_grace`` seconds to exit, then its
-    whole process group gets SIGTERM, and SIGKILL in the end. When cancelled, that happens at once. Nothing that the
-    server started and left in its group survives.
+    whole process group gets SIGTERM, and after as many seconds SIGKILL. When cancelled, that happens at once. Nothing
+    that the server started and left in its group survives the server.
 
     Args:
         params: What to start, and how.
@@ -42,80 +44,87 @@ async def stdio_client(
     """
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
-    decoder = LineDecoder(max_message_size)
-    process = await start_process(params)
-    try:
-        async with _connect(process, params, decoder) as link:
-            yield link
-    finally:
-        await end_process(process, params.shutdown_grace)
-
-
-@contextlib.asynccontextmanager
-async def _connect(process: trio.Process, params: StdioServerParameters, decoder: LineDecoder) -> AsyncIterator[Link]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
-    inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-    write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
-    tail: deque[str] = deque(maxlen=STDERR_TAIL)
-    output_ended = trio.Event()
-
-    async def reader() -> None:
+    connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))
+    async with background_nursery() as nursery:
         try:
-            await read_lines(stdout, decoder, inbound)
-            while await stdout.receive_some(65536):
-                pass  # nobody listens any more, but a server that can't write could not exit
-        except trio.BrokenResourceError:
-            pass  # as good as its end
-        output_ended.set()
-
-    async def writer() -> None:
-        async with stdin:
-            try:
-                await write_lines(outbound, stdin, inbound)
-            except trio.BrokenResourceError:
-                outbound.close()
-                output_ended.set()  # a server that takes no more requests is as good as gone
-
-    async def watcher() -> None:
-        """Tell the session of the end, with its cause: the exit of the process or the end of its output."""
-        async with trio.open_nursery() as nursery:
-
-            async def until_exit() -> None:
-                await process.wait()
-                # A grandchild may hold the pipe open, so its end is not to be waited for.
-                with trio.move_on_after(EXIT_MOMENT):
-                    await output_ended.wait()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(until_exit)
-            await output_ended.wait()
-            with trio.move_on_after(EXIT_MOMENT):
-                await process.wait()
-            nursery.cancel_scope.cancel()
-        with trio.move_on_after(EXIT_MOMENT):
-            await stderr_copied.wait()
-        command = " ".join([params.command, *params.args])
-        await hand_on(inbound, Failure(ProcessExited(command, process.returncode, "\n".join(tail))))
-        inbound.close()
-
-    stderr_copied = trio.Event()
-
-    async def errors() -> None:
-        async with stderr:
-            await copy_stderr(stderr, params.stderr, tail)
-        stderr_copied.set()
-
-    async with background_nursery() as nursery, read, write:
-        for task in (reader, writer, errors, watcher):
-            nursery.start_soon(task)
-        try:
-            yield Link(read, write)
+            nursery.start_soon(connection.run)
+            yield connection.link
         finally:
-            # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
-            write.close()
-            with trio.move_on_after(params.shutdown_grace):
-                await process.wait()
-                await stderr_copied.wait()
+            await connection.end()
+
+
+class _Connection:
+    """The tasks between a child's standard streams and the channels of a link."""
+
+    def __init__(self, params: StdioServerParameters, decoder: LineDecoder, child: ChildProcess) -> None:
+        self._params = params
+        self._decoder = decoder
+        self._child = child
+        self._stderr = StderrCopier(child.stderr, params.stderr)
+        self._inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.link = Link(read, write)
+        self._read, self._write = read, write
+        self._output_ended = trio.Event()
+        self._something_ended = trio.Event()
+
+    async def run(self) -> None:
+        """Until the child and its streams have ended."""
+        with self._inbound, self._outbound:
+            async with trio.open_nursery() as nursery:
+                for task in (self._read_output, self._write_input, self._stderr.run, self._reap, self._tell_of_the_end):
+                    nursery.start_soon(task)
+
+    async def end(self) -> None:
+        """Take the child down while the tasks still run: it may have more to say than fits into a pipe."""
+        self._read.close()
+        # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
+        self._write.close()
+        await self._child.end(self._params.shutdown_grace)
+        with trio.move_on_after(EXIT_MOMENT):
+            await self._stderr.ended.wait()
+
+    async def _read_output(self) -> None:
+        async with self._child.stdout as stdout:
+            try:
+                await read_lines(stdout, self._decoder, self._inbound)
+                while await stdout.receive_some(65536):
+                    pass  # nobody listens any more, but a server that can't write could not exit
+            except trio.BrokenResourceError:
+                pass  # as good as its end
+        self._output_ended.set()
+        self._something_ended.set()
+
+    async def _write_input(self) -> None:
+        async with self._child.stdin as stdin:
+            try:
+                await write_lines(self._outbound, stdin, self._inbound)
+            except trio.BrokenResourceError:
+                self._outbound.close()
+                self._something_ended.set()  # a server that takes no more requests is as good as gone
+
+    async def _reap(self) -> None:
+        await self._child.wait()
+        self._something_ended.set()
+        # What an exited server leaves behind is of no use to anybody; later its group's number may be another's.
+        await self._child.end(self._params.shutdown_grace)
+
+    async def _tell_of_the_end(self) -> None:
+        """Tell the session of the loss, with its cause, after everything that the server has sent before."""
+        await self._something_ended.wait()
+        with trio.move_on_after(EXIT_MOMENT):
+            await self._child.wait()
+        if self._child.returncode is not None:
+            await self._output_ended.wait()
+            with trio.move_on_after(EXIT_MOMENT):  # a slow callback for standard error
+                await self._stderr.ended.wait()
+        await hand_on(self._inbound, Failure(self._cause()))
+        self._inbound.close()
+
+    def _cause(self) -> TransportError:
+        command = shlex.join([self._params.command, *self._params.args])
+        tail = "\n".join(self._stderr.tail)
+        if self._child.returncode is None and not self._output_ended.is_set():
+            said = f"; its standard error ends with:\n{tail}" if tail else ""
+            return TransportError(f"the server process {command!r} closed its standard input{said}")
+        return ProcessExited(command, self._child.returncode, tail)

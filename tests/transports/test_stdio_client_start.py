@@ -1,0 +1,261 @@
+"""Starting a server as a child process: its environment, its directory, and what is said when it can't be started."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.transports.support import (
+    ANSWER_EVERYTHING,
+    DEADLINE,
+    cancelled_at_every_step,
+    no_survivors,
+    open_descriptors,
+    python,
+    shell,
+)
+from trio_mcp import BaseSession, StdioServerParameters, TransportError, stdio_client
+from trio_mcp.protocol.messages import Notification
+
+TELL = """
+    import json, os, sys
+    about = {"env": dict(os.environ), "cwd": os.getcwd(), "args": sys.argv[1:], "leader": os.getpgid(0) == os.getpid()}
+    print(json.dumps({"jsonrpc": "2.0", "method": "about", "params": about}), flush=True)
+    sys.stdin.read()
+"""
+
+
+async def told(params: StdioServerParameters) -> dict[str, Any]:
+    """What a child that runs `TELL` says of itself."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as (read, _):
+            message = (await read.receive()).message
+            assert isinstance(message, Notification)
+            assert message.params is not None
+            return message.params
+
+
+# --- what the child gets ---------------------------------------------------------------------------------------------
+
+
+async def test_only_the_safe_variables_and_the_given_ones_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret in our environment stays here; PATH and what is given arrive."""
+    monkeypatch.setenv("API_KEY", "secret")
+    monkeypatch.setenv("LD_PRELOAD_COPY", "secret")
+    monkeypatch.setenv("TZ", "UTC")
+    about = await told(python(TELL, env={"GIVEN": "yes", "EMPTY": ""}))
+    assert about["env"]["PATH"] == os.environ["PATH"]
+    assert about["env"]["TZ"] == "UTC"
+    assert about["env"]["GIVEN"] == "yes"
+    assert about["env"]["EMPTY"] == ""
+    known = {"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "GIVEN", "EMPTY"}
+    assert set(about["env"]) <= known | {"LC_CTYPE"}  # Python sets the last itself (PEP 538)
+
+
+async def test_a_given_variable_replaces_a_safe_one() -> None:
+    assert (await told(python(TELL, env={"HOME": "/nowhere"})))["env"]["HOME"] == "/nowhere"
+
+
+async def test_an_exported_shell_function_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that begins like a function of bash could run code in the child."""
+    monkeypatch.setenv("TERM", "() { :; }")
+    assert "TERM" not in (await told(python(TELL)))["env"]
+
+
+async def test_the_command_is_looked_up_in_the_given_path(tmp_path: Path) -> None:
+    """``env={"PATH": ...}`` decides where the command is found."""
+    program = tmp_path / "the-server"
+    program.write_text('#!/bin/sh\necho \'{"jsonrpc":"2.0","method":"about","params":{"found":1}}\'\nread -r line\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert await told(StdioServerParameters("the-server", env={"PATH": path})) == {"found": 1}
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+async def test_the_child_runs_in_cwd(tmp_path: Path, kind: type) -> None:
+    assert (await told(python(TELL, cwd=kind(tmp_path))))["cwd"] == str(tmp_path)
+
+
+async def test_arguments_arrive_as_given() -> None:
+    """No shell is in between: blanks, quotes, stars and newlines are just characters."""
+    arguments = ["a b", "'\"", "*", "$HOME", "line\nbreak", ""]
+    assert (await told(python(TELL, *arguments)))["args"] == arguments
+
+
+async def test_arguments_may_come_from_an_iterator() -> None:
+    """Checking them must not use them up."""
+    params = StdioServerParameters("sh", iter(["-c", "read -r line"]))  # type: ignore[arg-type]
+    assert tuple(params.args) == ("-c", "read -r line")
+
+
+async def test_the_child_leads_a_process_group_of_its_own() -> None:
+    """Ctrl-C in our terminal reaches us, not the child; and the whole group can be ended."""
+    assert (await told(python(TELL)))["leader"] is True
+
+
+async def test_the_child_inherits_no_descriptors(tmp_path: Path) -> None:
+    """Pipes of other servers and open files stay here."""
+    with (tmp_path / "file").open("w"):
+        listing = "ls -l /proc/self/fd"
+        code = f"""
+            import json, subprocess
+            output = subprocess.run({listing.split()!r}, capture_output=True, text=True, close_fds=False).stdout
+            print(json.dumps({{"jsonrpc": "2.0", "method": "about", "params": {{"output": output}}}}), flush=True)
+        """
+        async with stdio_client(shell("read -r line")):
+            output = (await told(python(code)))["output"]
+    numbers = {line.split(" -> ")[0].split()[-1] for line in output.splitlines() if " -> " in line}
+    assert numbers <= {"0", "1", "2", "3"}  # 3 is the listing's own
+
+
+async def test_no_descriptor_stays_open_after_the_block() -> None:
+    """Pipes and the handle on the process are closed with the block, not by the garbage collector."""
+    before = open_descriptors()
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(ANSWER_EVERYTHING)) as link, BaseSession(*link) as session:
+            await session.send_request("echo")
+            assert len(open_descriptors()) > len(before)
+        assert open_descriptors() == before
+        with pytest.raises(TransportError):
+            async with stdio_client(StdioServerParameters("no-such-command-here")):
+                pass
+        assert open_descriptors() == before
+
+
+# --- what is said when it can't be started ---------------------------------------------------------------------------
+
+
+def executable(path: Path, content: str, mode: int = 0o755) -> str:
+    path.write_text(content)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda tmp: StdioServerParameters("no-such-command-here"), "no such command in PATH"),
+        (lambda tmp: StdioServerParameters(str(tmp / "missing")), "no such file"),
+        (lambda tmp: StdioServerParameters(str(tmp)), "is a directory"),
+        (lambda tmp: StdioServerParameters(executable(tmp / "plain", "#!/bin/sh\n", 0o644)), "not executable"),
+        (lambda tmp: StdioServerParameters(executable(tmp / "script", "#!/no/such/interpreter\n")), "interpreter"),
+        (lambda tmp: StdioServerParameters(executable(tmp / "data", "\x01\x02\x03")), "Exec format error"),
+        (lambda tmp: StdioServerParameters("sh", cwd=tmp / "missing"), "cwd=.* does not exist"),
+        (lambda tmp: StdioServerParameters("sh", cwd=executable(tmp / "file", "")), "cwd=.* is not a directory"),
+        (lambda tmp: StdioServerParameters("sh", ["x" * 3_000_000]), "Argument list too long"),
+    ],
+    ids=["unknown", "missing", "directory", "plain", "interpreter", "format", "no-cwd", "file-cwd", "too-long"],
+)
+async def test_what_can_not_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
+    """It names the command and the cause, and leaves nothing behind."""
+    params = make(tmp_path)
+    async with no_survivors():
+        with pytest.raises(TransportError, match=said) as caught, trio.fail_after(DEADLINE):
+            async with stdio_client(params):
+                pytest.fail("it was started")
+    assert repr(params.command) in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "said"),
+    [
+        ((5,), {}, TypeError, "command must be a non-empty string"),
+        (("",), {}, TypeError, "command must be a non-empty string"),
+        ((["python", "-m", "x"],), {}, TypeError, "its arguments go into args"),
+        (("a\0b",), {}, ValueError, "command .*null character"),
+        (("sh", "one two"), {}, TypeError, "args must be a sequence of strings"),
+        (("sh", b"x"), {}, TypeError, "args must be a sequence of strings"),
+        (("sh", 5), {}, TypeError, "args must be a sequence of strings"),
+        (("sh", ["-c", 5]), {}, TypeError, "args must be a sequence of strings"),
+        (("sh", [Path("x")]), {}, TypeError, "args must be a sequence of strings"),
+        (("sh", ["a\0b"]), {}, ValueError, "args .*null character"),
+        (("sh",), {"env": {"A": 1}}, TypeError, "env must map strings to strings"),
+        (("sh",), {"env": {1: "A"}}, TypeError, "env must map strings to strings"),
+        (("sh",), {"env": ["A=1"]}, TypeError, "env must map strings to strings"),
+        (("sh",), {"env": {"A": "a\0b"}}, ValueError, "env .*null character"),
+        (("sh",), {"env": {"A=B": "c"}}, ValueError, "env .*'A=B'"),
+        (("sh",), {"env": {"": "c"}}, ValueError, "env .*''"),
+        (("sh",), {"cwd": 5}, TypeError, "cwd must be a path"),
+        (("sh",), {"cwd": "a\0b"}, ValueError, "cwd .*null character"),
+        (("sh",), {"stderr": "inherti"}, ValueError, "stderr must be"),
+        (("sh",), {"stderr": 2}, ValueError, "stderr must be"),
+        (("sh",), {"stderr": None}, ValueError, "stderr must be"),
+        (("sh",), {"shutdown_grace": "2"}, TypeError, "shutdown_grace must be a number"),
+        (("sh",), {"shutdown_grace": True}, TypeError, "shutdown_grace must be a number"),
+        (("sh",), {"shutdown_grace": -1}, ValueError, "shutdown_grace must be"),
+        (("sh",), {"shutdown_grace": float("nan")}, ValueError, "shutdown_grace must be"),
+        (("sh",), {"shutdown_grace": float("inf")}, ValueError, "shutdown_grace must be"),
+    ],
+)
+def test_wrong_parameters_are_refused_where_they_are_written(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    """The mistake shows at the line that makes it, not later, on the way into or out of a connection."""
+    with pytest.raises(error, match=said):
+        StdioServerParameters(*arguments, **options)
+
+
+def test_parameters_do_not_change_after_they_were_checked() -> None:
+    """Changing the list or the dict that was passed changes nothing; the value is usable as a key."""
+    args, env = ["-c", "true"], {"A": "1"}
+    params = StdioServerParameters("sh", args, env=env)
+    args.append("\0")
+    env["B"] = "\0"
+    assert tuple(params.args) == ("-c", "true")
+    assert dict(params.env) == {"A": "1"}
+
+
+async def test_something_else_than_parameters_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="expected StdioServerParameters, got list"):
+        async with stdio_client([sys.executable]):  # type: ignore[arg-type]
+            pass
+
+
+async def test_a_size_limit_that_makes_no_sense_starts_nothing() -> None:
+    async with no_survivors() as mark:
+        with pytest.raises(ValueError, match="max_message_size"):
+            async with stdio_client(shell("sleep 1000", env=mark), max_message_size=0):
+                pass
+
+
+async def test_a_long_message_is_skipped_and_reported(tmp_path: Path) -> None:
+    """``max_message_size`` bounds what a server can make us hold; the next message arrives."""
+    code = """
+        import json
+        for params in ({"x": "x" * 5000}, {"n": 1}):
+            print(json.dumps({"jsonrpc": "2.0", "method": "m", "params": params}), flush=True)
+    """
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(code), max_message_size=1000) as (read, _):
+            first, second = (await read.receive()).message, (await read.receive()).message
+    assert first.limit == 1000  # type: ignore[union-attr]
+    assert second == Notification("m", {"n": 1})
+
+
+async def test_cancellation_at_any_step_of_the_start_leaves_no_process() -> None:
+    async with no_survivors() as mark:
+        before = open_descriptors()
+        params = shell("read -r line", env=mark)
+
+        async def scenario() -> None:
+            async with stdio_client(params):
+                pass
+
+        async def after() -> None:
+            assert open_descriptors() == before
+
+        assert await cancelled_at_every_step(scenario, after) > 3
+
+
+def test_the_parameters_hold_plain_values_for_programs_that_show_them() -> None:
+    """The representation is valid Python, and serialisable parts stay plain."""
+    params = StdioServerParameters("sh", ["-c", "true"], env={"A": "1"})
+    assert "command='sh'" in repr(params)
+    assert json.dumps([params.command, list(params.args), dict(params.env)])

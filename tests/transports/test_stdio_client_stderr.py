@@ -1,0 +1,270 @@
+"""What becomes of a server's standard error."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import pytest
+import trio
+
+from tests.transports.support import DEADLINE, PACKAGE_ROOT, python, shell
+from trio_mcp import BaseSession, ProcessExited, StdioServerParameters, stdio_client
+from trio_mcp.protocol.messages import Failure
+
+SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
+
+
+async def exit_of(params: StdioServerParameters) -> ProcessExited:
+    """Run a child to its end, and give the failure that the link tells of."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as (read, _):
+            async for item in read:
+                if isinstance(item.message, Failure):
+                    assert isinstance(item.message.error, ProcessExited)
+                    return item.message.error
+    raise AssertionError("the link ended without a word")
+
+
+def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Use a client in a process of its own, whose standard error is looked at."""
+    code = f"""
+        import sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        async def main():
+            async with stdio_client({params}) as (read, write):
+                async for item in read:
+                    print(item.message.error.stderr_tail, end="")
+        trio.run(main)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, timeout=DEADLINE, env=environment, check=False, **{"stderr": -1, **options}
+    )
+
+
+def test_inherited_standard_error_appears_on_ours() -> None:
+    """The default; bytes that are no UTF-8 pass unchanged, and the last lines are kept for the error as well."""
+    harness = run_harness(r"""StdioServerParameters("sh", ["-c", r"printf 'one\ntwo \377\nthree' >&2"])""")
+    assert harness.stderr == b"one\ntwo \xff\nthree\n"
+    assert harness.stdout.decode() == "one\ntwo \ufffd\nthree"
+
+
+def test_discarded_standard_error_appears_nowhere_but_in_the_error() -> None:
+    harness = run_harness("""StdioServerParameters("sh", ["-c", "echo hidden >&2"], stderr="discard")""")
+    assert harness.stderr == b""
+    assert harness.stdout == b"hidden"
+
+
+def test_a_closed_standard_error_of_ours_does_no_harm() -> None:
+    """A service may run without one."""
+    code = """StdioServerParameters("sh", ["-c", "echo lost >&2; echo two >&2"])"""
+    harness = run_harness(code, preexec_fn=lambda: os.close(2))
+    assert (harness.returncode, harness.stdout) == (0, b"lost\ntwo")
+
+
+def test_a_non_blocking_standard_error_of_ours_loses_nothing() -> None:
+    """Somebody who shares the description may have set O_NONBLOCK; a slow reader then means "again", not the end."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    size = 300_000
+    code = f"""
+        import sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        write = "import sys; [sys.stderr.write('x' * 99 + '\\\\n') for _ in range({size // 100})]"
+        async def main():
+            params = StdioServerParameters(sys.executable, ["-c", write], shutdown_grace=20)
+            async with stdio_client(params) as (read, _):
+                async for item in read:
+                    pass
+        trio.run(main)
+    """
+    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=writer, env=environment) as harness:
+        os.close(writer)
+        time.sleep(0.5)  # the pipe fills up
+        with open(reader, "rb") as stream:
+            received = stream.read()
+        assert harness.wait(DEADLINE) == 0
+    assert len(received) == size
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_callback_gets_every_line(kind: str) -> None:
+    """Line by line, without the newline, an unfinished last line included."""
+    lines: list[str] = []
+
+    async def later(line: str) -> None:
+        await trio.lowlevel.checkpoint()
+        lines.append(line)
+
+    error = await exit_of(shell(SAY_AND_EXIT, stderr=lines.append if kind == "sync" else later))
+    assert lines == ["first", "second", "third"]
+    assert error.stderr_tail == "first\nsecond\nthird"
+    assert error.returncode == 3
+
+
+async def test_text_arrives_decoded_whatever_the_bytes() -> None:
+    """Invalid UTF-8 becomes the replacement character; a carriage return before the newline goes."""
+    lines: list[str] = []
+    await exit_of(shell(r"printf 'caf\303\251\n\377bad\r\n\n' >&2", stderr=lines.append))
+    assert lines == ["café", "\ufffdbad", ""]
+
+
+async def test_a_character_across_two_reads_is_not_torn() -> None:
+    lines: list[str] = []
+    await exit_of(shell(r"printf '\303' >&2; sleep 0.1; printf '\251\n' >&2", stderr=lines.append))
+    assert lines == ["é"]
+
+
+async def test_a_long_line_comes_in_bounded_pieces() -> None:
+    """A server that never ends its line fills no memory, and no character is torn at the cut."""
+    pieces: list[str] = []
+    code = "import sys; sys.stderr.buffer.write('€'.encode() * 500_000 + b'\\nend\\n')"
+    error = await exit_of(python(code, stderr=pieces.append))
+    assert "".join(pieces) == "€" * 500_000 + "end"
+    assert max(map(len, pieces)) <= 8192
+    assert len(error.stderr_tail) < 200_000
+
+
+async def test_only_the_last_lines_are_kept_for_the_error() -> None:
+    code = "import sys; [print(n, file=sys.stderr) for n in range(5000)]; sys.exit(1)"
+    error = await exit_of(python(code, stderr="discard"))
+    assert error.stderr_tail.splitlines() == [str(n) for n in range(4980, 5000)]
+    assert "4999" in str(error)
+
+
+async def test_a_callback_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault in the program's own callback ends neither the connection nor the copying."""
+    lines: list[str] = []
+
+    def fail(line: str) -> None:
+        lines.append(line)
+        raise RuntimeError("a bug")
+
+    await exit_of(shell(SAY_AND_EXIT, stderr=fail))
+    assert lines == ["first", "second", "third"]
+    assert all(record.levelno == logging.ERROR and "standard error" in record.getMessage() for record in caplog.records)
+    assert caplog.records
+
+
+async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
+    """The server goes on while the callback is stuck, and the error tells the last lines though nobody took them."""
+    code = """
+        import json, sys
+        for line in sys.stdin.buffer:
+            for n in range(100):
+                print("line", n, file=sys.stderr)
+            if b"stop" in line:
+                sys.exit("the reason")
+            print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
+    """
+
+    async def stuck(line: str) -> None:
+        await trio.sleep_forever()
+
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(code, stderr=stuck)) as link, BaseSession(*link) as session:
+            assert await session.send_request("go") == {}
+            with pytest.raises(ProcessExited) as caught:
+                await session.send_request("stop")
+    assert caught.value.stderr_tail.endswith("line 99\nthe reason")
+
+
+async def test_a_stuck_callback_holds_a_bounded_amount() -> None:
+    """A server that floods its standard error waits for a stuck callback in the end: the pipe is not read on."""
+    code = """
+        import os, sys
+        os.set_blocking(2, False)
+        written = 0
+        import time
+        last = time.monotonic()
+        while time.monotonic() - last < 0.3:
+            try:
+                written += os.write(2, b"x" * 99 + b"\\n")
+                last = time.monotonic()
+            except BlockingIOError:
+                time.sleep(0.01)
+        print('{"jsonrpc":"2.0","method":"written","params":{"bytes":%d}}' % written, flush=True)
+        sys.stdin.read()
+    """
+
+    async def stuck(line: str) -> None:
+        await trio.sleep_forever()
+
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(code, stderr=stuck, shutdown_grace=0.2)) as (read, _):
+            message = (await read.receive()).message
+    assert message.params["bytes"] < 1_000_000  # type: ignore[union-attr,index]
+
+
+async def test_a_flood_without_newline_does_not_disturb_the_conversation() -> None:
+    code = """
+        import json, sys, threading
+        def flood():
+            while True:
+                sys.stderr.write("x" * 10000)
+        threading.Thread(target=flood, daemon=True).start()
+        for line in sys.stdin.buffer:
+            print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
+            if b"last" in line:
+                import os
+                os._exit(5)
+    """
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(python(code, stderr="discard")) as link, BaseSession(*link) as session:
+            for _ in range(20):
+                assert await session.send_request("go") == {}
+            await session.send_request("last")
+            with pytest.raises(ProcessExited) as caught:
+                await session.send_request("late")
+    assert len(caught.value.stderr_tail) < 400_000
+
+
+def test_many_servers_with_a_blocked_standard_error_of_ours_start_all_the_same() -> None:
+    """Nobody reads our standard error: the threads that wait to write to it must not be those that others need."""
+    code = """
+        import os, sys, trio
+        from trio_mcp import stdio_client, StdioServerParameters
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        os.dup2(writer, 2)
+        params = StdioServerParameters("sh", ["-c", "echo noise >&2; echo '{}'; read -r line"], shutdown_grace=0.1)
+        async def one(started, end):
+            async with stdio_client(params) as (read, write):
+                await read.receive()
+                started.release()
+                await end.wait()
+        async def main():
+            trio.to_thread.current_default_thread_limiter().total_tokens = 4
+            started, end = trio.Semaphore(0), trio.Event()
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(one, started, end)
+                with trio.fail_after(20):
+                    for _ in range(8):
+                        await started.acquire()
+                    await trio.to_thread.run_sync(int)
+                print("all started", flush=True)
+                end.set()
+        trio.run(main)
+    """
+    harness = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        timeout=DEADLINE,
+        env={**os.environ, "PYTHONPATH": PACKAGE_ROOT},
+        check=False,
+    )
+    assert (harness.returncode, harness.stdout) == (0, b"all started\n")

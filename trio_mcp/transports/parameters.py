@@ -1,0 +1,116 @@
+"""How to start a server that speaks over its standard streams."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+__all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
+
+StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
+
+# What a program needs to find its files and speak the user's language; nothing that could hold a secret.
+SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+
+
+def default_environment() -> dict[str, str]:
+    """The variables that a server inherits besides those given to it."""
+    found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
+    # A shell function exported by bash, which could run code in the child.
+    return {name: value for name, value in found.items() if not value.startswith("()")}
+
+
+def _no_null(name: str, *values: str) -> None:
+    """A null character would end the string in the system call (`execve`)."""
+    for value in values:
+        if "\0" in value:
+            raise ValueError(f"{name} must not hold a null character, got {value!r}")
+
+
+def _check_command(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"command must be a non-empty string (the program; its arguments go into args), got {value!r}")
+    _no_null("command", value)
+
+
+def _as_tuple(value: Iterable[str]) -> Sequence[str]:
+    # A string is an iterable of strings, too, but never a list of arguments.
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"args must be a sequence of strings, got {value!r}")
+    return tuple(value)
+
+
+def _check_args(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not all(isinstance(item, str) for item in value):
+        raise TypeError(f"args must be a sequence of strings, got {value!r}")
+    _no_null("args", *value)
+
+
+def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_env(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    # The values may be secrets, so no message shows them.
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise TypeError("env must map strings to strings")
+    for name, content in value.items():
+        if not name or "=" in name or "\0" in name:
+            raise ValueError(f"env has a name that no variable can have: {name!r}")
+        if "\0" in content:
+            raise ValueError(f"env must not hold a null character, as {name!r} does")
+
+
+def _check_cwd(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"cwd must be a path or None, got {value!r}")
+    _no_null("cwd", str(value))
+
+
+def _check_stderr(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not callable(value) and value not in ("inherit", "discard"):
+        raise ValueError(f"stderr must be 'inherit', 'discard' or a callable that takes a line, got {value!r}")
+
+
+def _check_grace(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"shutdown_grace must be a number of seconds, got {value!r}")
+    if not (0 <= value < math.inf):
+        raise ValueError(f"shutdown_grace must be at least 0 seconds and finite, got {value!r}")
+
+
+@attrs.frozen
+class StdioServerParameters:
+    """How to start a server that speaks over its standard input and output.
+
+    Attributes:
+        command: The program: a name to look up in PATH, or a path.
+        args: Its arguments.
+        env: Environment variables on top of a short safe list (`default_environment`).
+        cwd: Its working directory; None for this process's own.
+        stderr: What becomes of its standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a
+            callable (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in
+            pieces. In each case the last lines are kept for error messages. A callback that is slower than the server
+            makes the server wait, once some hundred lines are pending.
+        shutdown_grace: Seconds that the process is given to exit, first after its standard input was closed, and
+            again after SIGTERM; then it is killed.
+
+    Raises:
+        TypeError, ValueError: An argument is nothing that a process can be started with.
+    """
+
+    command: str = attrs.field(validator=_check_command)
+    args: Sequence[str] = attrs.field(default=(), converter=_as_tuple, validator=_check_args)
+    env: Mapping[str, str] = attrs.field(default=None, converter=_as_dict, kw_only=True, validator=_check_env)
+    cwd: str | Path | None = attrs.field(default=None, kw_only=True, validator=_check_cwd)
+    stderr: StderrSink = attrs.field(default="inherit", kw_only=True, validator=_check_stderr)
+    shutdown_grace: float = attrs.field(default=2.0, kw_only=True, validator=_check_grace)
