@@ -43,7 +43,8 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
     except trio.Cancelled as exc:
         raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
-        failures = [exc for member in group.exceptions if (exc := _without_cancellation(member)) is not None]
+        left = [_without_cancellation(member) for member in group.exceptions]
+        failures = [failure for failure in left if failure is not None]
         if not failures and raised is None:
             raised = group
     if failures:

@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import SessionOptions
+from trio_mcp import SessionClosed, SessionOptions
 from trio_mcp.protocol.messages import Notification, Request, Response
 from trio_mcp.session import Responder
 
@@ -116,6 +116,38 @@ async def test_initialize_is_never_cancelled_on_the_wire() -> None:
             await client.initialize()
         await trio.testing.wait_all_tasks_blocked()
         assert [m.method for m in wire.received_nowait() if isinstance(m, (Request, Notification))] == ["initialize"]
+
+
+async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def answer(responder: Responder) -> dict[str, Any]:
+        with trio.CancelScope(shield=True):
+            await release.wait()
+        return {}
+
+    release = trio.Event()
+    async with server_on_wire(answer) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
+        await trio.testing.wait_all_tasks_blocked()
+        release.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert server._peer.running_count == 0
+        assert wire.received_nowait() == []
+    assert caplog.text == ""
+
+
+async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_just_before() -> None:
+    async with client_on_wire() as (client, wire):
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
+                await trio.testing.wait_all_tasks_blocked()
+                client._settle_everything(SessionClosed("now"))
+                scope.cancel()
+        assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def test_a_call(callback: str | None, outgoing: int) -> None:
             await client.send_request("tools/call", {"name": "x"}, on_progress=on_progress)
 
         places = await cancel_everywhere(scenario, lambda: settle(client, server))
-        assert places >= 8
+        assert places >= 5
 
 
 async def test_many_calls_at_once() -> None:
@@ -83,7 +83,7 @@ async def test_a_servers_request_to_the_client() -> None:
             assert server._peer.outgoing_count == 0
             assert client._peer.running_count == 0
 
-        assert await cancel_everywhere(lambda: client.send_request("tools/call", {"name": "x"}), check) >= 8
+        assert await cancel_everywhere(lambda: client.send_request("tools/call", {"name": "x"}), check) >= 5
 
 
 @pytest.mark.parametrize("mode", ["initialize", "discover", "negotiate"])

@@ -9,10 +9,13 @@ import trio
 
 from trio_mcp.protocol.messages import ErrorData
 
-__all__ = ["Call"]
+__all__ = ["TIMED_OUT", "Call"]
 
 # Progress that a slow callback has not yet taken. The oldest goes first: each later one supersedes it.
 MAX_PENDING_PROGRESS = 256
+
+TIMED_OUT = TimeoutError()
+"""The outcome of a call whose time is up. The request itself is not settled by it, so that the peer is told."""
 
 
 class Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -12,14 +13,14 @@ from pydantic import ValidationError
 
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.messages import ErrorData, SessionMessage
-from trio_mcp.session.call import Call
+from trio_mcp.session.call import TIMED_OUT, Call
 from trio_mcp.session.convert import another, brief
 from trio_mcp.session.options import RequestRecord, Timeouts
 from trio_mcp.types.progress import ProgressNotificationParams
 
 if TYPE_CHECKING:
     from trio_mcp.protocol.events import OutgoingRequest
-    from trio_mcp.session.base import BaseSession
+    from trio_mcp.session.core import SessionCore
 
 __all__ = ["CallOptions", "ProgressCallback", "call"]
 
@@ -80,12 +81,12 @@ class CallOptions:
 
     def deadline(self, started: float, now: float) -> float:
         """The clock time at which a call that started then, and last heard now, is over."""
-        deadline = float("inf") if self.timeout is None else now + self.timeout
+        deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
 
 
 async def call(
-    session: BaseSession, method: str, params: dict[str, Any] | None, options: CallOptions
+    session: SessionCore, method: str, params: dict[str, Any] | None, options: CallOptions
 ) -> dict[str, Any]:
     """Send one request and wait for its result. See `BaseSession.send_request`."""
     await trio.lowlevel.checkpoint_if_cancelled()
@@ -97,22 +98,25 @@ async def call(
     waiting = outgoing.waiter = Call()
     reason: str | None = None
     try:
-        with trio.CancelScope(deadline=options.deadline(started, started)) as scope:
-            try:
-                await outbox.room()
-                if not outgoing.settled:
-                    outbox.put(SessionMessage(outgoing.request), outgoing)
-                await _wait(session, waiting, scope, started, options)
-            except trio.Cancelled as exc:
-                reason = exc.reason or ("the request timed out" if exc.source == "deadline" else None)
-                raise
-        if waiting.outcome is None:
+        if outbox.has_room and not options.wants_progress:
+            deadline = options.deadline(started, started)
+            if deadline != inf:
+                session._deadlines.add(deadline, outgoing)
+            outbox.put(SessionMessage(outgoing.request), outgoing)
+            await waiting.wait()
+        else:
+            await _call_in_scope(session, outgoing, waiting, started, options)
+        if waiting.outcome is TIMED_OUT:
+            reason = "the request timed out"
             raise _timeout(method, options, started)
+    except trio.Cancelled as exc:
+        reason = exc.reason
+        raise
     finally:
         if not outgoing.settled:
             _abandon(session, outgoing, reason)
         if session.options.watched:
-            record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting, scope))
+            record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
             session.options.record(record)
     outcome = waiting.outcome
     if type(outcome) is dict:
@@ -120,11 +124,26 @@ async def call(
     if isinstance(outcome, ErrorData):
         raise McpError(outcome.code, outcome.message, outcome.data)
     assert isinstance(outcome, Exception)
+    # What cancelled this task may have closed the session just before: then it is the cancellation that counts.
+    await trio.lowlevel.checkpoint_if_cancelled()
     raise outcome
 
 
+async def _call_in_scope(
+    session: SessionCore, outgoing: OutgoingRequest, waiting: Call, started: float, options: CallOptions
+) -> None:
+    """Wait where the time limit can strike elsewhere than at the answer: for room, or in a progress callback."""
+    with trio.CancelScope(deadline=options.deadline(started, started)) as scope:
+        await session._outbox.room()
+        if not outgoing.settled:
+            session._outbox.put(SessionMessage(outgoing.request), outgoing)
+        await _wait(session, waiting, scope, started, options)
+    if waiting.outcome is None:
+        waiting.outcome = TIMED_OUT
+
+
 async def _wait(
-    session: BaseSession, waiting: Call, scope: trio.CancelScope, started: float, options: CallOptions
+    session: SessionCore, waiting: Call, scope: trio.CancelScope, started: float, options: CallOptions
 ) -> None:
     while True:
         await waiting.wait()
@@ -145,7 +164,7 @@ async def _wait(
             return
 
 
-def _abandon(session: BaseSession, outgoing: OutgoingRequest, reason: str | None) -> None:
+def _abandon(session: SessionCore, outgoing: OutgoingRequest, reason: str | None) -> None:
     """Hand the notice over without waiting: a caller on its way out is never held up (rule 2 of docs/design)."""
     notice = session._peer.cancel(outgoing, reason)
     if notice is not None:
@@ -160,13 +179,13 @@ def _timeout(method: str, options: CallOptions, started: float) -> RequestTimeou
     return RequestTimeout(method, options.timeout)
 
 
-def _outcome(waiting: Call, scope: trio.CancelScope) -> Any:
+def _outcome(waiting: Call) -> Any:
     match waiting.outcome:
         case dict():
             return "ok"
         case ErrorData():
             return "error"
-        case Exception():
-            return "lost"
-        case _:
-            return "timeout" if scope.cancelled_caught else "cancelled"
+        case None:
+            return "cancelled"
+        case outcome:
+            return "timeout" if outcome is TIMED_OUT else "lost"

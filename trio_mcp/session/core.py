@@ -26,7 +26,9 @@ from trio_mcp.protocol.events import (
 )
 from trio_mcp.protocol.messages import ErrorData, Failure, Notification, SessionMessage
 from trio_mcp.protocol.peer import Peer
+from trio_mcp.session.call import TIMED_OUT
 from trio_mcp.session.convert import another
+from trio_mcp.session.deadlines import Deadlines
 from trio_mcp.session.options import RequestRecord, SessionOptions
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.responder import Responder
@@ -61,6 +63,7 @@ class SessionCore(abc.ABC):
         self._notices, self._notices_in = trio.open_memory_channel[Notification | RemoteProtocolError](
             self.options.max_pending_notifications
         )
+        self._deadlines = Deadlines(lambda request: request.waiter.settle(TIMED_OUT))
         self._nursery: trio.Nursery | None = None
         self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
         self._lost: Exception | None = None
@@ -97,6 +100,7 @@ class SessionCore(abc.ABC):
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._outbox.run)
+                nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._read_all)
                 nursery.start_soon(self._handle_notices)
                 task_status.started()
@@ -156,7 +160,7 @@ class SessionCore(abc.ABC):
     async def _read_all(self) -> None:
         """The reader: it never waits for the writer or a handler, or the two sides could wait for each other."""
         read = self._read
-        receive_nowait = read.receive_nowait if isinstance(read, trio.MemoryReceiveChannel) else None
+        receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
         lost: Exception | None = None
         try:
             while lost is None:
@@ -276,12 +280,13 @@ class SessionCore(abc.ABC):
         return {} if responder.method == "ping" else None
 
     async def _serve(self, responder: Responder, incoming: IncomingRequest) -> None:
-        started = trio.current_time()
+        watched = self.options.watched
+        started = trio.current_time() if watched else 0.0
         try:
             with responder.cancel_scope:
                 try:
                     await self.handle_incoming(responder)
-                    if not responder.answered:
+                    if not responder.answered and not incoming.cancelled:
                         raise LocalProtocolError(f"the handler of {responder.method!r} gave no answer")
                 except Exception as exc:
                     if responder.answered:
@@ -291,7 +296,7 @@ class SessionCore(abc.ABC):
                         await responder.respond_error(error.code, error.message, error.data)
         finally:
             self._free(incoming)
-            if self.options.watched:
+            if watched:
                 outcome = responder.outcome if responder.answered else "cancelled"
                 duration = trio.current_time() - started
                 self.options.record(RequestRecord(responder.method, "in", duration, outcome))  # type: ignore[arg-type]

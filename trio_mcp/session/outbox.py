@@ -7,6 +7,7 @@ for room, so a peer that does not read slows down only those who write to it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TypeAlias
 
 import trio
@@ -33,8 +34,9 @@ class Outbox:
         self, channel: trio.abc.SendChannel[SessionMessage], *, max_bulk: int = 128, max_control: int = 2048
     ) -> None:
         self._channel = channel
-        # Only a trio memory channel can take a message without waiting; other channels always go through the writer.
-        self._send_nowait = channel.send_nowait if isinstance(channel, trio.MemorySendChannel) else None
+        # Where the channel can take a message without waiting, one that finds the way free goes straight to it: the
+        # writer would cost two task switches per message.
+        self._send_nowait: Callable[[SessionMessage], None] | None = getattr(channel, "send_nowait", None)
         self._max_bulk = max_bulk
         self._max_control = max_control
         self._bulk: deque[_Entry] = deque()
@@ -52,6 +54,11 @@ class Outbox:
     def idle(self) -> bool:
         """Whether everything has been handed to the link."""
         return not self._bulk and not self._control and not self._writing
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `put` may be called now."""
+        return len(self._bulk) < self._max_bulk
 
     async def room(self) -> None:
         """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
