@@ -54,9 +54,8 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
-myst_enable_extensions = ["colon_fence", "fieldlist"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-myst_number_code_blocks: list[str] = []
 
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [

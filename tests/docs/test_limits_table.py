@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +13,21 @@ import pytest
 from tests.docs.pages import ROOT
 from trio_mcp import Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
 from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.tools import MAX_PAGES
-from trio_mcp.protocol import codec, json_schema
-from trio_mcp.session.call import MAX_PENDING_PROGRESS
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.transports import lines, memory, stderr
+from trio_mcp.transports import lines, memory
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
     return inspect.signature(function).parameters[argument].default
+
+
+def constant(name: str, floor: str) -> Any:
+    """A constant of a floor, whichever module there it lives in."""
+    package = importlib.import_module(f"trio_mcp.{floor}")
+    names = [f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__)]
+    modules = map(importlib.import_module, names)
+    (value,) = {vars(module)[name] for module in modules if name in vars(module)}
+    return value
 
 
 OPTIONS = SessionOptions()
@@ -39,19 +47,19 @@ STATED = {
     "messages of yours on their way to the link": OPTIONS.max_outgoing_messages,
     "cancellations and answers given on the spot": default(Outbox, "max_control"),
     "notifications of the peer, until they are handled": OPTIONS.max_pending_notifications,
-    "progress of one call, until its callback takes it": MAX_PENDING_PROGRESS,
+    "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS", "session"),
     "messages in a memory link, each way": memory.BUFFER,
     "messages in a stdio link, each way": lines.BUFFER,
-    "lines of a child's standard error, until they are taken": stderr.PENDING,
+    "lines of a child's standard error, until they are taken": constant("PENDING", "transports"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
-    "messages of a batch (2025-03-26 only)": codec.MAX_BATCH,
-    "pages of a list that iter_tools walks": MAX_PAGES,
+    "messages of a batch (2025-03-26 only)": constant("MAX_BATCH", "protocol"),
+    "pages of a list that iter_tools walks": constant("MAX_PAGES", "client"),
     "tools of a page that a server gives": default(Server, "page_size"),
-    "subschemas of a JSON Schema": json_schema.MAX_SUBSCHEMAS,
-    "steps that one validation may take": json_schema.MAX_WORK,
-    "bytes of a line of a child's standard error": stderr.LONGEST_LINE,
-    "lines of a child's standard error kept for error messages": stderr.TAIL,
+    "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS", "protocol"),
+    "steps that one validation may take": constant("MAX_WORK", "protocol"),
+    "bytes of a line of a child's standard error": constant("LONGEST_LINE", "transports"),
+    "lines of a child's standard error kept for error messages": constant("TAIL", "transports"),
 }
 
 
