@@ -146,9 +146,9 @@ def test_the_docstring_of_the_call_counts(function: Any, text: str) -> None:
         ("Do.\n\nArgs:\n    *xs: Some.\n    **options: More.", "Do.", {"xs": "Some.", "options": "More."}),
         ("Do.\n\nArgs:\n    x (Callable[[int], str]): One.", "Do.", {"x": "One."}),
         (
-            "Do.\n\nArgs:\n    x: One, as in\n        y: not a parameter.",
+            "Do.\n\nArgs:\n    x: One, as\n        y: no parameter.",
             "Do.",
-            {"x": "One, as in y: not a parameter."},
+            {"x": "One, as y: no parameter."},
         ),
         ("Do.\n\nArgs:\n    Nothing to see.", "Do.\n\nArgs:\n    Nothing to see.", {}),
         ("Do.\n\nArgs:\n    x: One.\nMore text.", "Do.\n\nMore text.", {"x": "One."}),

@@ -1,5 +1,6 @@
 """A function's hints and defaults as a contract: which arguments there are, and what the function gets for them."""
 
+# ruff: noqa: B006, B008  # such defaults are what is tested
 from __future__ import annotations
 
 import threading
@@ -55,7 +56,7 @@ def test_one_context_is_enough() -> None:
 async def test_parameters_may_have_any_name() -> None:
     """Names that Python's or pydantic's own machinery uses, too."""
 
-    def function(  # noqa: PLR0917
+    def function(
         schema: int, json: int, copy: int, _private: int, __dunder: int, class_: int, self: int, cls: int, func: int,
         args: int, kwargs: int, model_config: int, model_fields: int, model_dump: int, validate: int, context: int,
         name: int, ctx: int, return_: int, title: int, type: int,
@@ -102,7 +103,7 @@ async def test_a_field_without_default_is_required() -> None:
 
 async def test_no_call_sees_what_another_did_to_a_mutable_default() -> None:
     def function(
-        plain: list[int] = [],  # noqa: B006
+        plain: list[int] = [],
         field: list[int] = Field(default=[]),
         made: list[int] = Field(default_factory=list),
     ) -> int:
@@ -180,7 +181,7 @@ async def test_extra_arguments_are_refused() -> None:
 
 
 async def test_no_hints_means_any_value() -> None:
-    def function(x, y=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def function(x, y=3):  # type: ignore[no-untyped-def]
         return [x, y]
 
     assert properties(function) == {"x": {}, "y": {"default": 3}}

@@ -1,0 +1,277 @@
+"""What a handler learns of its request and client, and what it can tell the client meanwhile."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
+
+import pytest
+import trio
+import trio.testing
+
+from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
+from trio_mcp import Client, Context, McpError, SessionMessage, memory_link_pair, types
+from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.types import meta
+from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
+
+if TYPE_CHECKING:
+    from trio_mcp import Context as TypeCheckersContext
+
+
+class State:
+    pass
+
+
+def plain(ctx: Context) -> str:
+    return ctx.method
+
+
+def optional(ctx: Optional[Context] = None) -> str:  # noqa: UP045
+    assert ctx is not None
+    return ctx.method
+
+
+def union(ctx: Union[None, Context]) -> str:  # noqa: UP007
+    assert ctx is not None
+    return ctx.method
+
+
+def new_union(ctx: Context | None = None) -> str:
+    assert ctx is not None
+    return ctx.method
+
+
+def generic(ctx: Context[State]) -> str:
+    return ctx.method
+
+
+def optional_generic(ctx: Context[State] | None = None) -> str:
+    assert ctx is not None
+    return ctx.method
+
+
+def annotated(ctx: Annotated[Context, "a note"]) -> str:
+    return ctx.method
+
+
+def string(ctx: "Context") -> str:  # noqa: UP037
+    return ctx.method
+
+
+class Own(Context[State]):
+    """A subclass of one's own, for annotations."""
+
+
+def subclass(ctx: Own) -> str:
+    return ctx.method
+
+
+@pytest.mark.parametrize(
+    "function", [plain, optional, union, new_union, generic, optional_generic, annotated, string, subclass]
+)
+async def test_a_parameter_annotated_as_context_is_filled_and_hidden(function: Any) -> None:
+    assert tool_of(function).input_schema["properties"] == {}
+    assert (await call(function, {})).data == "tools/call"
+    assert (await call(function, {"ctx": 1})).is_error
+
+
+async def test_context_may_be_imported_for_type_checkers_only() -> None:
+    """As linters ask for; the name is enough."""
+
+    namespace: dict[str, Any] = {}
+    exec("def function(ctx: 'Context', x: int = 1) -> str:\n    return ctx.method\n", namespace)
+    assert list(tool_of(namespace["function"]).input_schema["properties"]) == ["x"]
+    assert (await call(namespace["function"], {})).data == "tools/call"
+
+
+def test_another_name_for_type_checkers_only_is_refused() -> None:
+    def function(ctx: TypeCheckersContext) -> None: ...
+
+    with pytest.raises(TypeError, match="can't be resolved"):
+        server_with(function)
+
+
+@every_revision
+async def test_what_a_handler_knows_of_the_request(revision: str) -> None:
+    def tool(ctx: Context) -> dict[str, Any]:
+        assert ctx.client_info is not None
+        return {
+            "id": ctx.request_id,
+            "meta": {key: value for key, value in ctx.meta.items() if key.startswith("example.com/")},
+            "version": ctx.protocol_version,
+            "client": ctx.client_info.name,
+            "capabilities": ctx.client_capabilities,
+            "params": ctx.params["arguments"],
+            "transport": dict(ctx.transport_metadata),
+            "state": ctx.state,
+        }
+
+    info = types.Implementation(name="tester", version="1")
+    async with client_of(server_with(tool), revision, client_info=info) as client:
+        result = await client.call_tool("tool", {}, meta={"example.com/trace": "x"})
+    (block,) = result.content
+    known = json.loads(block.text)
+    assert isinstance(known.pop("id"), int | str)
+    assert known == {
+        "meta": {"example.com/trace": "x"},
+        "version": revision,
+        "client": "tester",
+        "capabilities": {},
+        "params": {},
+        "transport": {},
+        "state": None,
+    }
+
+
+async def answers(server: Any, *requests: Request | Notification) -> list[Any]:
+    """Talk to a server by hand; its answers in the order of arrival, its notifications among them."""
+    found: list[Any] = []
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        read, write = ours
+        for request in requests:
+            await write.send(SessionMessage(request))
+            if isinstance(request, Request):
+                while True:
+                    message = (await read.receive()).message
+                    found.append(message)
+                    if isinstance(message, Response | ErrorResponse):
+                        break
+        nursery.cancel_scope.cancel()
+    return found
+
+
+def modern_call(name: str, capabilities: Any = None, info: Any = None, **more: Any) -> Request:
+    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: capabilities or {}, **more}
+    if info is not None:
+        stamp[meta.CLIENT_INFO] = info
+    return Request(1, "tools/call", {"name": name, "_meta": stamp})
+
+
+def legacy_opening(capabilities: Any, info: Any) -> tuple[Request, Notification]:
+    params = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info}
+    return Request(0, "initialize", params), Notification("notifications/initialized", None)
+
+
+def who(ctx: Context) -> str:
+    return repr(ctx.client_info and ctx.client_info.name)
+
+
+@pytest.mark.parametrize("info", [{}, {"name": 3, "version": "1"}, {"version": "1"}])
+async def test_a_malformed_client_info_is_none_at_all(info: dict[str, Any]) -> None:
+    """It is display data: nothing that a call may fail for."""
+    server = server_with(who)
+    (modern,) = await answers(server, modern_call("who", info=info))
+    *_, legacy = await answers(server, *legacy_opening({}, info), Request(1, "tools/call", {"name": "who"}))
+    for answer in (modern, legacy):
+        assert answer.result["content"] == [{"type": "text", "text": "None"}]
+
+
+async def test_no_client_info_is_none() -> None:
+    (answer,) = await answers(server_with(who), modern_call("who"))
+    assert answer.result["content"] == [{"type": "text", "text": "None"}]
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("declared", "asked", "missing"),
+    [
+        ({}, "sampling", {"sampling": {}}),
+        ({"sampling": {}}, "sampling.tools", {"sampling": {"tools": {}}}),
+        ({"elicitation": {}}, "sampling.tools", {"sampling": {"tools": {}}}),
+        ({"roots": {"listChanged": False}}, "roots.listChanged", {"roots": {"listChanged": {}}}),
+        ({"sampling": {}}, "sampling", None),
+        ({"sampling": {"tools": {}}}, "sampling.tools", None),
+        ({"roots": {"listChanged": True}}, "roots.listChanged", None),
+    ],
+)
+async def test_a_missing_client_capability_refuses_the_request(
+    revision: str, declared: Any, asked: str, missing: Any
+) -> None:
+    """2026-07-28 `basic/index`: -32021 and, in the data, what is missing in the form in which it is declared."""
+
+    def tool(ctx: Context) -> str:
+        ctx.require_client_capability(asked)
+        return "fine"
+
+    server = server_with(tool)
+    if revision == MODERN:
+        (answer,) = await answers(server, modern_call("tool", declared))
+    else:
+        opening = legacy_opening(declared, {"name": "t", "version": "1"})
+        *_, answer = await answers(server, *opening, Request(1, "tools/call", {"name": "tool"}))
+    if missing is None:
+        assert answer.result["content"] == [{"type": "text", "text": "fine"}]
+    else:
+        assert answer.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+        assert answer.error.data == {"requiredCapabilities": missing}
+
+
+async def report_async(ctx: Context) -> str:
+    for step in (1, 2, 3):
+        await ctx.report_progress(step, 3, f"step {step}")
+    return "done"
+
+
+def report_sync(ctx: Context) -> str:
+    for step in (1, 2, 3):
+        trio.from_thread.run(ctx.report_progress, step, 3, f"step {step}")
+    return "done"
+
+
+@every_revision
+@pytest.mark.parametrize("function", [report_async, report_sync])
+async def test_progress_reaches_the_caller_in_order_before_the_result(function: Any, revision: str) -> None:
+    seen: list[types.ProgressNotificationParams] = []
+    async with client_of(server_with(function), revision) as client:
+        result = await client.call_tool(function.__name__, on_progress=seen.append)
+    assert [(each.progress, each.total) for each in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert result.content == [types.TextContent(text="done")]
+
+
+@both_eras
+@pytest.mark.parametrize("function", [report_async, report_sync])
+async def test_progress_nobody_asked_for_is_not_sent(function: Any, revision: str) -> None:
+    seen: list[Notification] = []
+    async with client_of(server_with(function), revision, on_message=seen.append) as client:
+        assert not (await client.call_tool(function.__name__)).is_error
+        await trio.testing.wait_all_tasks_blocked()
+    assert not seen
+
+
+@both_eras
+async def test_progress_after_the_answer_goes_nowhere(revision: str) -> None:
+    """`basic/patterns/progress`: it MUST stop after completion."""
+    kept: list[Context] = []
+
+    def tool(ctx: Context) -> None:
+        kept.append(ctx)
+
+    seen: list[Any] = []
+    async with client_of(server_with(tool), revision, on_message=seen.append) as client:
+        await client.call_tool("tool", on_progress=seen.append)
+        await kept[0].report_progress(1)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.list_tools()
+    assert not seen
+
+
+async def test_each_client_has_its_own_context() -> None:
+    server = server_with(who)
+    async with (
+        Client(server, client_info=types.Implementation(name="a", version="1")) as first,
+        Client(server, client_info=types.Implementation(name="b", version="1"), mode="legacy") as second,
+    ):
+        assert (await first.call_tool("who")).data == "'a'"
+        assert (await second.call_tool("who")).data == "'b'"
+
+
+async def test_an_error_of_a_missing_capability_reaches_a_real_client() -> None:
+    def tool(ctx: Context) -> None:
+        ctx.require_client_capability("sampling")
+
+    async with client_of(server_with(tool)) as client:
+        with pytest.raises(McpError, match="'sampling'") as caught:
+            await client.call_tool("tool")
+    assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}

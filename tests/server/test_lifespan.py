@@ -1,0 +1,180 @@
+"""The lifespan surrounds each serving, and its state reaches the handlers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from tests.server.harness import both_eras, client_of, server_with
+from trio_mcp import Client, Context, Server, memory_link_pair
+
+
+@attrs.define
+class State:
+    number: int
+
+
+@attrs.define
+class Recorder:
+    """A lifespan that keeps account of itself."""
+
+    events: list[str] = attrs.Factory(list)
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, server: Server) -> AsyncIterator[State]:
+        number = sum(event == "in" for event in self.events)
+        self.events.append("in")
+        try:
+            yield State(number)
+        finally:
+            self.events.append("out")
+
+
+def number(ctx: Context[State]) -> int:
+    return ctx.state.number
+
+
+@both_eras
+async def test_its_state_reaches_handlers_and_it_is_entered_once_per_serving(revision: str) -> None:
+    recorder = Recorder()
+    server = server_with(number, lifespan=recorder)
+    assert recorder.events == []
+    async with client_of(server, revision) as client:
+        assert recorder.events == ["in"]
+        for _ in range(2):
+            assert (await client.call_tool("number")).data == 0
+    assert recorder.events == ["in", "out"]
+    async with client_of(server, revision) as one, client_of(server, revision) as other:
+        assert (await one.call_tool("number")).data == 1
+        assert (await other.call_tool("number")).data == 2
+    assert recorder.events == ["in", "out", "in", "in", "out", "out"]
+
+
+async def test_it_gets_the_server_and_may_add_tools() -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        server.add_tool(lambda: server.info.name, name="who")
+        try:
+            yield "state"
+        finally:
+            server.remove_tool("who")
+
+    server = Server("test", lifespan=lifespan)
+    async with client_of(server) as client:
+        assert (await client.call_tool("who")).content[0].text == "test"
+    assert "who" not in server._tools
+
+
+async def test_its_tasks_may_live_as_long_as_the_serving() -> None:
+    ended = trio.Event()
+
+    async def background(task_status: trio.TaskStatus[str]) -> None:
+        try:
+            task_status.started("running")
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[Any]:
+        async with trio.open_nursery() as nursery:
+            yield await nursery.start(background)
+            nursery.cancel_scope.cancel()
+
+    server = Server("test", lifespan=lifespan)
+    server.add_tool(lambda: "x", name="tool")
+    async with client_of(server) as client:
+        assert (await client.call_tool("tool")).content[0].text == "x"
+        assert not ended.is_set()
+    assert ended.is_set()
+
+
+class Broken(Exception):
+    pass
+
+
+def failing(when: str) -> Any:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        if when == "start":
+            raise Broken(when)
+        try:
+            yield
+        finally:
+            raise Broken(when)
+
+    return lifespan
+
+
+@both_eras
+async def test_a_failing_start_leaves_serve_and_the_opening_of_a_client_as_it_is(revision: str) -> None:
+    server = Server("test", lifespan=failing("start"))
+    async with memory_link_pair() as (_ours, theirs):
+        with pytest.raises(Broken, match="start"):
+            await server.serve(theirs)
+    with pytest.raises(Broken, match="start"):
+        async with Client(server, mode=revision):
+            pytest.fail("the client opened")
+
+
+@both_eras
+async def test_a_failing_end_leaves_serve_and_the_block_of_a_client_as_it_is(revision: str) -> None:
+    server = Server("test", lifespan=failing("end"))
+    async with memory_link_pair() as (ours, theirs):
+        await ours.write.aclose()
+        with pytest.raises(Broken, match="end"):
+            await server.serve(theirs)
+    entered = False
+    with pytest.raises(Broken, match="end"):
+        async with Client(server, mode=revision) as client:
+            entered = True
+            await client.list_tools()
+    assert entered
+
+
+async def test_it_is_left_when_serving_is_cancelled() -> None:
+    recorder = Recorder()
+    server = Server("test", lifespan=recorder)
+    async with memory_link_pair() as (_ours, theirs), trio.open_nursery() as nursery:
+        await nursery.start(server.serve, theirs)
+        assert recorder.events == ["in"]
+        nursery.cancel_scope.cancel()
+    assert recorder.events == ["in", "out"]
+
+
+async def test_a_running_tool_ends_before_it_is_left() -> None:
+    """A handler must not meet a closed database."""
+    recorder = Recorder()
+    started = trio.Event()
+
+    async def tool() -> None:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            recorder.events.append("tool ended")
+
+    server = server_with(tool, lifespan=recorder)
+    async with client_of(server) as client, trio.open_nursery() as nursery:
+
+        async def use() -> None:
+            with contextlib.suppress(Exception):
+                await client.call_tool("tool")
+
+        nursery.start_soon(use)
+        await started.wait()
+        await client.aclose()
+    assert recorder.events == ["in", "tool ended", "out"]
+
+
+async def test_serve_says_when_it_is_ready() -> None:
+    recorder = Recorder()
+    async with memory_link_pair() as (_ours, theirs), trio.open_nursery() as nursery:
+        await nursery.start(Server("test", lifespan=recorder).serve, theirs)
+        assert recorder.events == ["in"]
+        nursery.cancel_scope.cancel()
