@@ -140,7 +140,7 @@ async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
 
 
 async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_just_before() -> None:
-    async with client_on_wire() as (client, wire):
+    async with client_on_wire() as (client, _):
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.send_request, "tools/call", {"name": "x"})

@@ -67,6 +67,7 @@ class ClientSession(BaseSession):
         self._capabilities = capabilities or {}
         self._era: ClientEra | None = None
         self._server: ServerDeclaration | None = None
+        self._allowed: set[str] = set()  # methods of the specification that have been found in order
 
     @property
     def server(self) -> ServerDeclaration:
@@ -182,6 +183,8 @@ class ClientSession(BaseSession):
         await self.send_request("ping", timeout=timeout)
 
     def _check_outgoing(self, method: str) -> None:
+        if method in self._allowed:
+            return
         if self._server is None:
             if method not in _OPENING:
                 raise LocalProtocolError(f"{method!r} can't be sent before initialize(), discover() or negotiate()")
@@ -200,6 +203,7 @@ class ClientSession(BaseSession):
             raise CapabilityError(method, spec.server_capability, "server")
         if not spec.is_request and spec.client_capability and not declares(self._capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
+        self._allowed.add(method)
 
     def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
         return params if self._era is None else self._era.request_params(params)

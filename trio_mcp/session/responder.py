@@ -23,10 +23,12 @@ class Responder:
     Attributes:
         session: The session that it came through.
         cancel_scope: Cancelled, with the peer's reason, when the peer cancels the request or the link is lost.
+        request: The envelope.
+        method: The request's method.
         client: What the client has declared, on a server's session; None on a client's.
     """
 
-    __slots__ = ("_incoming", "cancel_scope", "client", "outcome", "session")
+    __slots__ = ("_incoming", "cancel_scope", "client", "method", "outcome", "request", "session")
 
     def __init__(self, session: SessionCore, incoming: IncomingRequest) -> None:
         self.session = session
@@ -34,26 +36,18 @@ class Responder:
         self.client: ClientDeclaration | None = None
         self.outcome: str = "cancelled"
         self._incoming = incoming
-
-    @property
-    def request(self) -> Request:
-        """The envelope."""
-        return self._incoming.request
+        self.request: Request = incoming.request
+        self.method: str = incoming.request.method
 
     @property
     def id(self) -> RequestId:
         """The request's id."""
-        return self._incoming.request.id
-
-    @property
-    def method(self) -> str:
-        """The request's method."""
-        return self._incoming.request.method
+        return self.request.id
 
     @property
     def params(self) -> dict[str, Any]:
         """The request's parameters as plain data; empty if it has none."""
-        return self._incoming.request.params or {}
+        return self.request.params or {}
 
     @property
     def meta(self) -> dict[str, Any]:

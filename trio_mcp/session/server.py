@@ -11,7 +11,7 @@ from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, Remot
 from trio_mcp.protocol.messages import Notification, SessionMessage
 from trio_mcp.protocol.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
 from trio_mcp.session.base import BaseSession
-from trio_mcp.session.capabilities import declares, is_spec_method
+from trio_mcp.session.capabilities import declares, is_spec_method, requests_of_clients
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
@@ -67,13 +67,11 @@ class ServerSession(BaseSession):
             return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
         client = negotiation.declaration(request)
         responder.client = client
-        spec = method_spec(client.revision, request.method)
-        if spec is None or not spec.is_request or "client" not in spec.senders or spec.embedded:
-            if is_spec_method(request.method):
-                text = f"{request.method!r} is not a method of revision {client.revision} that a client may call"
-                raise McpError(METHOD_NOT_FOUND, text)
-        elif request.method == "ping":
-            return {}
+        if request.method in requests_of_clients(client.revision):
+            return {} if request.method == "ping" else None
+        if is_spec_method(request.method):
+            text = f"{request.method!r} is not a method of revision {client.revision} that a client may call"
+            raise McpError(METHOD_NOT_FOUND, text)
         return None
 
     def _note(self, notification: Notification) -> None:
