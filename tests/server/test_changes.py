@@ -1,0 +1,196 @@
+"""Tools come and go while clients are there (`server/tools`, List Changed Notification)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.server.harness import LEGACY, MODERN, client_of, server_with
+from trio_mcp import Client, McpError, Server, SessionMessage, memory_link_pair
+from trio_mcp.protocol.messages import Notification, Request
+from trio_mcp.types.versions import LEGACY_REVISIONS
+
+CHANGED = "notifications/tools/list_changed"
+
+
+def one() -> int:
+    return 1
+
+
+async def settled(client: Client) -> None:
+    """What was announced has arrived: each step of the way is taken."""
+    for _ in range(3):
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("revision", LEGACY_REVISIONS)
+async def test_handshake_clients_are_told_of_each_change(revision: str) -> None:
+    seen: list[str] = []
+    server = Server("test")
+    async with client_of(server, revision, on_message=lambda message: seen.append(message.method)) as client:
+        assert client.capabilities.tools is not None
+        assert client.capabilities.tools.list_changed is True
+        server.add_tool(one)
+        await settled(client)
+        assert seen == [CHANGED]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
+        server.remove_tool("one")
+        await settled(client)
+        assert seen == [CHANGED, CHANGED]
+        assert (await client.list_tools()).tools == []
+
+
+async def test_many_changes_at_once_are_one_notification() -> None:
+    seen: list[Notification] = []
+    server = Server("test")
+    async with client_of(server, LEGACY, on_message=seen.append) as client:
+        for number in range(50):
+            server.add_tool(one, name=f"tool{number}")
+        await settled(client)
+        assert [(message.method, message.params) for message in seen] == [(CHANGED, None)]
+        assert len((await client.list_tools()).tools) == 50
+
+
+async def test_every_client_is_told_and_none_after_it_left() -> None:
+    seen: list[str] = []
+    server = Server("test")
+
+    def noted(name: str) -> Any:
+        return lambda message: seen.append(name)
+
+    async with client_of(server, LEGACY, on_message=noted("a")) as first:
+        async with client_of(server, LEGACY, on_message=noted("b")):
+            server.add_tool(one)
+            await settled(first)
+            assert sorted(seen) == ["a", "b"]
+        server.remove_tool("one")
+        await settled(first)
+        assert sorted(seen) == ["a", "a", "b"]
+    server.add_tool(one)
+    assert not server._connections
+
+
+async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
+    """2025-11-25 `basic/lifecycle`: before ``notifications/initialized`` only pings and logging."""
+    server = Server("test")
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        await trio.testing.wait_all_tasks_blocked()
+        server.add_tool(one)
+        await ours.write.send(SessionMessage(Request(1, "initialize", params)))
+        assert (await ours.read.receive()).message.id == 1
+        server.remove_tool("one")
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.WouldBlock):
+            ours.read.receive_nowait()
+        await ours.write.send(SessionMessage(Notification("notifications/initialized", None)))
+        await trio.testing.wait_all_tasks_blocked()
+        server.add_tool(one)
+        assert (await ours.read.receive()).message == Notification(CHANGED, None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_modern_era_gets_none_without_a_subscription() -> None:
+    """2026-07-28: notifications go to those who opened `subscriptions/listen`; so it is not declared either."""
+    seen: list[Notification] = []
+    server = Server("test")
+    async with client_of(server, MODERN, on_message=seen.append) as client:
+        assert client.capabilities.tools is not None
+        assert not client.capabilities.tools.list_changed
+        server.add_tool(one)
+        await settled(client)
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
+    assert seen == []
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_call_in_progress_goes_on_after_the_tool_is_removed(revision: str) -> None:
+    started, go = trio.Event(), trio.Event()
+
+    async def slow() -> str:
+        started.set()
+        await go.wait()
+        return "done"
+
+    server = server_with(slow)
+    results: list[Any] = []
+    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
+
+        async def use() -> None:
+            results.append((await client.call_tool("slow")).content[0].text)
+
+        nursery.start_soon(use)
+        await started.wait()
+        server.remove_tool("slow")
+        with pytest.raises(McpError, match="unknown tool"):
+            await client.call_tool("slow")
+        go.set()
+    assert results == ["done"]
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["from a thread", "from the event loop"])
+async def test_a_tool_may_add_tools(sync: bool) -> None:
+    """A sync tool runs in a thread, where the event loop's own objects must not be touched."""
+    seen: list[str] = []
+    server = Server("test")
+
+    if sync:
+
+        def grow() -> None:
+            server.add_tool(one)
+    else:
+
+        async def grow() -> None:  # type: ignore[misc]
+            server.add_tool(one)
+
+    server.add_tool(grow)
+    async with client_of(server, LEGACY, on_message=lambda message: seen.append(message.method)) as client:
+        assert not (await client.call_tool("grow")).is_error
+        await settled(client)
+        assert seen == [CHANGED]
+        assert (await client.call_tool("one")).data == 1
+
+
+async def test_changes_from_many_threads_are_all_there() -> None:
+    server = Server("test", page_size=7)
+    stop = threading.Event()
+
+    def add(start: int) -> None:
+        for number in range(start, start + 40):
+            server.add_tool(one, name=f"tool{number}")
+
+    async with client_of(server, LEGACY) as client:
+
+        async def list_all() -> None:
+            while not stop.is_set():
+                names = [tool.name async for tool in client.iter_tools()]
+                assert len(names) == len(set(names))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(list_all)
+            async with trio.open_nursery() as adders:
+                for start in range(0, 200, 40):
+                    adders.start_soon(trio.to_thread.run_sync, add, start)
+            stop.set()
+        names = [tool.name async for tool in client.iter_tools()]
+    assert sorted(names) == sorted(f"tool{number}" for number in range(200))
+
+
+def test_a_change_after_the_last_run_is_no_error() -> None:
+    """A server is often a module's global, and outlives its runs."""
+    server = Server("test")
+    kept: list[Any] = []
+
+    async def main() -> None:
+        async with client_of(server, LEGACY):
+            kept.extend(server._connections)
+
+    trio.run(main)
+    (connection,) = kept
+    connection.announce(CHANGED)
+    server.add_tool(one)

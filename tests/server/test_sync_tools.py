@@ -1,0 +1,206 @@
+"""Sync tools run in threads, under a limit of their own: they delay nobody, and nobody waits for an abandoned one."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, server_with
+from trio_mcp import Context, Server
+
+
+class Gate:
+    """Blocks real threads until it is opened, and counts them."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self._open = threading.Event()
+        self._lock = threading.Lock()
+
+    def block(self) -> str:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        assert self._open.wait(60)
+        with self._lock:
+            self.inside -= 1
+        return "through"
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def holds(self, count: int) -> None:
+        while self.inside < count:
+            await trio.lowlevel.checkpoint()
+
+
+@every_revision
+async def test_blocked_sync_tools_do_not_delay_an_async_one(revision: str) -> None:
+    """45 calls, more than there are threads for."""
+    gate = Gate()
+
+    async def quick() -> str:
+        return "quick"
+
+    results: list[Any] = []
+    async with client_of(server_with(gate.block, quick), revision) as client:
+
+        async def block() -> None:
+            results.append((await client.call_tool("block")).content[0].text)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(45):
+                nursery.start_soon(block)
+            await gate.holds(40)
+            assert (await client.call_tool("quick")).content[0].text == "quick"
+            assert len((await client.list_tools()).tools) == 2
+            assert results == []
+            gate.open()
+    assert results == ["through"] * 45
+    assert gate.most == 40
+
+
+async def test_max_sync_tools_is_the_limit_and_holds_across_clients() -> None:
+    gate = Gate()
+    server = server_with(gate.block, max_sync_tools=3)
+    async with client_of(server, MODERN) as one, client_of(server, LEGACY) as other, trio.open_nursery() as nursery:
+        for client in (one, other) * 3:
+            nursery.start_soon(client.call_tool, "block")
+        await gate.holds(3)
+        await trio.testing.wait_all_tasks_blocked()
+        assert gate.inside == 3
+        gate.open()
+    assert gate.most == 3
+
+
+async def test_threads_of_others_are_not_used_up() -> None:
+    """The transport and the application have Trio's default limiter to themselves."""
+    gate = Gate()
+    async with client_of(server_with(gate.block)) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "block")
+        await gate.holds(1)
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        gate.open()
+
+
+@both_eras
+async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
+    gate = Gate()
+    server = server_with(gate.block, max_sync_tools=1)
+    server.add_tool(lambda: 1, name="next")
+    async with client_of(server, revision) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "block")
+            await gate.holds(1)
+            nursery.cancel_scope.cancel()
+        assert gate.inside == 1  # the thread can't be stopped
+        assert (await client.list_tools()).tools
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.sync_limiter.borrowed_tokens == 1
+        gate.open()
+        assert not (await client.call_tool("next")).is_error  # the thread's place is free again
+
+
+async def test_what_an_abandoned_thread_does_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    outcomes: list[str] = []
+    done = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def report(ctx: Context) -> None:
+        gate.block()
+        try:
+            trio.from_thread.run(ctx.report_progress, 1)
+            outcomes.append("reported to nobody")
+        except trio.Cancelled:
+            outcomes.append("cancelled")
+        token.run_sync_soon(done.set)
+        raise RuntimeError("to nobody")
+
+    async with client_of(server_with(report)) as client:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "report")
+                await gate.holds(1)
+                scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        gate.open()
+        await done.wait()
+        assert len((await client.list_tools()).tools) == 1
+    assert len(outcomes) == 1
+    assert not caplog.records
+
+
+async def test_leaving_the_client_does_not_wait_for_a_blocked_thread() -> None:
+    gate = Gate()
+    try:
+        async with trio.open_nursery() as nursery, client_of(server_with(gate.block)) as client:
+
+            async def use() -> None:
+                with pytest.raises(Exception, match="closed"):
+                    await client.call_tool("block")
+
+            nursery.start_soon(use)
+            await gate.holds(1)
+        assert gate.inside == 1
+    finally:
+        gate.open()
+
+
+def test_a_thread_left_behind_by_one_run_takes_no_place_in_the_next() -> None:
+    """The token of a thread that outlives its run never comes back, so each run has its own limiter."""
+    gate = Gate()
+    server = server_with(gate.block, max_sync_tools=1)
+    server.add_tool(lambda: 1, name="one")
+
+    async def leave_one_behind() -> None:
+        async with client_of(server) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "block")
+            await gate.holds(1)
+            nursery.cancel_scope.cancel()
+
+    async def call_one() -> None:
+        async with client_of(server) as client:
+            assert not (await client.call_tool("one")).is_error
+
+    trio.run(leave_one_behind)
+    try:
+        trio.run(call_one)
+    finally:
+        gate.open()
+
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+
+
+async def test_context_variables_reach_the_thread() -> None:
+    def read() -> str:
+        return variable.get()
+
+    async def middleware(context: Context, call_next: Any) -> Any:
+        variable.set(f"set for {context.method}")
+        return await call_next()
+
+    async with client_of(Server("test", middleware=[middleware])) as client:
+        pass
+    server = server_with(read, middleware=[middleware])
+    async with client_of(server) as client:
+        assert (await client.call_tool("read")).data == "set for tools/call"
+
+
+async def test_sync_tools_run_outside_the_event_loop_and_async_ones_in_it() -> None:
+    def sync() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    async def not_sync() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    async with client_of(server_with(sync, not_sync)) as client:
+        assert (await client.call_tool("sync")).data is False
+        assert (await client.call_tool("not_sync")).data is True
