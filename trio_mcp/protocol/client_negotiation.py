@@ -50,7 +50,7 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
     if revision not in LEGACY_REVISIONS:
         known = ", ".join(LEGACY_REVISIONS)
         raise NegotiationError(
-            f"the server speaks {revision!r}, which this client does not; it speaks {known}", (revision,)
+            f"the server speaks {revision[:100]!r}, which this client does not; it speaks {known}", (revision,)
         )
     return ServerDeclaration(revision, info, capabilities, _text(result.get("instructions")))
 

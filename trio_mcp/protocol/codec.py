@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from trio_mcp.protocol.messages import (
     Batch,
@@ -16,13 +15,13 @@ from trio_mcp.protocol.messages import (
     Message,
     Notification,
     Request,
-    RequestId,
     Response,
     is_request_id,
 )
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from trio_mcp.protocol.recovery import unparsable
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
-__all__ = ["decode", "encode", "encode_or_replace", "malformed_from_bytes", "parse"]
+__all__ = ["decode", "encode", "encode_or_replace", "parse"]
 
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
@@ -34,12 +33,13 @@ def decode(data: bytes | bytearray) -> Incoming:
     """Turn one JSON text into a message, or into a `Malformed` that says what is wrong with it.
 
     Args:
-        data: One JSON text in UTF-8, without framing.
+        data: One JSON text in UTF-8, without framing. A number beyond the range of a double arrives as infinity
+            (RFC 8259, section 6, leaves that to the receiver); it can't be sent on, see `encode`.
     """
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
-        return malformed_from_bytes(bytes(data[:_HEAD]), bytes(data[-_TAIL:]), PARSE_ERROR, f"invalid JSON: {exc}")
+        return unparsable(bytes(data), str(exc))
     return parse(value)
 
 
@@ -129,13 +129,15 @@ def encode(message: Message) -> bytes:
     Raises:
         ValueError: Its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
+    plain = _as_json(message)
     try:
-        data = to_json(_as_json(message))
-    except PydanticSerializationError as exc:
-        raise ValueError(str(exc)) from None
-    # to_json writes NaN and Infinity, which is not JSON; the words may also stand inside a string, so parse to know.
-    if b"NaN" in data or b"Infinity" in data:
-        from_json(data, allow_inf_nan=False)
+        data = to_json(plain)
+        # to_json writes NaN and Infinity, which is not JSON. The words may also stand inside a string: compare to know.
+        lawful = not (b"NaN" in data or b"Infinity" in data) or data == to_json(plain, inf_nan_mode="null")
+    except Exception as exc:  # the content may hold any object, and writing it may run any code
+        raise ValueError(f"{type(exc).__name__}: {exc}") from None
+    if not lawful:
+        raise ValueError("NaN and infinity are no JSON numbers")
     return data
 
 
@@ -149,93 +151,36 @@ def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
         return encode(message), None
     except ValueError as exc:
         problem = f"it can't be written as JSON: {exc}"
-    match message:
-        case Response(id=answered) | ErrorResponse(id=answered):
-            error = ErrorData(INTERNAL_ERROR, "the result can't be written as JSON")
-            return encode(ErrorResponse(answered, error)), problem
-        case _:
-            return None, problem
+    if type(message) is Batch:  # one bad answer costs the others nothing
+        texts = [text for text, _ in map(encode_or_replace, message.items) if text is not None]  # type: ignore[arg-type]
+        return (b"[" + b",".join(texts) + b"]" if texts else None), problem
+    if type(message) is Response or type(message) is ErrorResponse:
+        error = ErrorData(INTERNAL_ERROR, "the result can't be written as JSON")
+        try:
+            return encode(ErrorResponse(message.id, error)), problem
+        except ValueError:
+            pass  # not even the id can be written, so it never came over a wire
+    return None, problem
 
 
 def _as_json(message: Message | Malformed) -> dict[str, Any] | list[Any]:
-    match message:
-        case Request():
-            if message.params is None:
-                return {"jsonrpc": "2.0", "id": message.id, "method": message.method}
-            return {"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params}
-        case Response():
-            return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-        case Notification():
-            if message.params is None:
-                return {"jsonrpc": "2.0", "method": message.method}
-            return {"jsonrpc": "2.0", "method": message.method, "params": message.params}
-        case ErrorResponse():
-            error: dict[str, Any] = {"code": message.error.code, "message": message.error.message}
-            if message.error.data is not None:
-                error["data"] = message.error.data
-            # An id that could not be read is left out: the schema has no null there (JSONRPCErrorResponse, 2025-11-25).
-            answered = {} if message.id is None else {"id": message.id}
-            return {"jsonrpc": "2.0", **answered, "error": error}
-        case Batch():
-            return [_as_json(item) for item in message.items]
-        case _:
-            raise TypeError(f"expected a JSON-RPC message, got {type(message).__name__}")
-
-
-# --- what can still be learned from a broken text ----------------------------------------------------------------
-
-_HEAD = 4096
-_TAIL = 256
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]",:]+')
-_LAST_ID = re.compile(rb'"id"\s*:\s*(-?\d{1,400}|"(?:[^"\\]|\\.)*")\s*\}\s*$')
-
-
-def malformed_from_bytes(head: bytes, tail: bytes, code: int, reason: str, limit: int | None = None) -> Malformed:
-    """Describe a text that could not be parsed, recovering its id so that the error can be answered.
-
-    Args:
-        head: The first few kilobytes of the text.
-        tail: The last few hundred bytes (the same as the head, or overlapping it, for a short text).
-        code: The JSON-RPC error code of the fault.
-        reason: The fault in one line.
-        limit: The size limit in bytes, where that was the fault.
-    """
-    members = _top_level_members(head)
-    request_id = members.get(b'"id"')
-    if request_id is None and (last := _LAST_ID.search(tail)):
-        # The brace that ends the text ends the outermost object, so an id just before it is the message's own.
-        request_id = last[1]
-    is_answer = b'"method"' not in members and (b'"result"' in members or b'"error"' in members)
-    return Malformed(code, reason, _read_id(request_id), expects_answer=not is_answer, limit=limit)
-
-
-def _top_level_members(head: bytes) -> dict[bytes, bytes | None]:
-    """The keys of the outermost object that can be seen, with their values where those are scalars."""
-    members: dict[bytes, bytes | None] = {}
-    depth = 0
-    key: bytes | None = None
-    for token in _TOKEN.findall(head):
-        if token in b"{[":
-            if depth == 1 and key is not None:
-                members[key] = None
-                key = None
-            depth += 1
-        elif token in b"}]":
-            depth -= 1
-        elif depth == 1 and key is None:
-            key = token
-            members[key] = None
-        elif depth == 1 and key is not None:
-            members[key] = token
-            key = None
-    return members
-
-
-def _read_id(token: bytes | None) -> RequestId | None:
-    if token is None:
-        return None
-    try:
-        value = from_json(token, allow_inf_nan=False)
-    except ValueError:
-        return None
-    return value if is_request_id(value) else None
+    if type(message) is Response:
+        return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+    if type(message) is Request:
+        if message.params is None:
+            return {"jsonrpc": "2.0", "id": message.id, "method": message.method}
+        return {"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params}
+    if type(message) is Notification:
+        if message.params is None:
+            return {"jsonrpc": "2.0", "method": message.method}
+        return {"jsonrpc": "2.0", "method": message.method, "params": message.params}
+    if type(message) is ErrorResponse:
+        error: dict[str, Any] = {"code": message.error.code, "message": message.error.message}
+        if message.error.data is not None:
+            error["data"] = message.error.data
+        # An id that could not be read is left out: the schema has no null there (JSONRPCErrorResponse, 2025-11-25).
+        answered = {} if message.id is None else {"id": message.id}
+        return {"jsonrpc": "2.0", **answered, "error": error}
+    if type(message) is Batch:
+        return [_as_json(item) for item in message.items]
+    raise TypeError(f"expected a JSON-RPC message, got {type(message).__name__}")

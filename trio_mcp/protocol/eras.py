@@ -13,7 +13,6 @@ import attrs
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types import meta
-from trio_mcp.types.versions import Era, era_of
 
 __all__ = ["ClientEra", "LegacyEra", "ModernClientEra", "ModernServerEra", "ServerEra"]
 
@@ -103,7 +102,8 @@ class ModernClientEra:
         # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
         if not isinstance(kind, str) or kind not in self.result_types:
-            raise RemoteProtocolError(f"the server answered with the unknown resultType {kind!r}")
+            shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
+            raise RemoteProtocolError(f"the server answered with the unknown resultType {shown!r}")
         return result
 
 
@@ -125,8 +125,3 @@ class ModernServerEra:
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
-
-
-def is_modern(revision: str) -> bool:
-    """Whether a revision this library speaks is of the modern era."""
-    return era_of(revision) is Era.MODERN

@@ -52,6 +52,9 @@ class IncomingRequest:
         request: The envelope.
         cancelled: The peer has cancelled it, or the session is closed: nothing may be sent for it any more.
         answered: Its answer has been given.
+        running: Its handler has been started and not yet been reported finished.
+        priority: It runs besides the limit.
+        batch: The batch that its answer belongs to, if any.
         metadata: What the transport told of it; untouched here.
         context: Whatever the session needs to find the running handler; untouched here.
     """
@@ -61,6 +64,7 @@ class IncomingRequest:
     cancelled: bool = False
     answered: bool = False
     running: bool = False
+    priority: bool = False
     batch: BatchInProgress | None = None
     context: Any = None
 

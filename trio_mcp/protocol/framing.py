@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trio_mcp.protocol.codec import decode, malformed_from_bytes
-from trio_mcp.protocol.messages import Incoming, Malformed
-from trio_mcp.types.error_codes import INVALID_REQUEST
+from trio_mcp.protocol.codec import decode
+from trio_mcp.protocol.messages import Incoming
+from trio_mcp.protocol.recovery import HEAD, TAIL, oversize
 
 __all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "LineDecoder"]
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 """Bytes. Large enough for a base64 photograph or a book, small enough that a broken peer can't exhaust the memory."""
-
-_HEAD = 4096
-_TAIL = 256
 
 
 class LineDecoder:
@@ -30,7 +27,8 @@ class LineDecoder:
         if max_message_size < 1:
             raise ValueError(f"max_message_size must be at least 1 byte, got {max_message_size}")
         self.max_message_size = max_message_size
-        self._pieces: list[bytes] = []
+        # One buffer and not a list of what was read: byte by byte, a peer could make a list cost many times the limit.
+        self._line = bytearray()
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -42,45 +40,45 @@ class LineDecoder:
         """
         lines = bytes(data).split(b"\n")
         for line in lines[:-1]:
-            self._append(line)
-            if (message := self._finish()) is not None:
+            if not self._size and len(line) <= self.max_message_size:
+                message = _decode(line)  # by far the most frequent: the whole line at once
+            else:
+                self._append(line)
+                message = self._finish()
+            if message is not None:
                 yield message
         self._append(lines[-1])
 
     def finish(self) -> Incoming | None:
         """The stream has ended: what an unfinished last line amounts to, or None."""
-        return self._finish()
+        return self._finish(cut_off=True)
 
     def _append(self, piece: bytes) -> None:
         if not piece:
             return
+        fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
-        if self._size <= self.max_message_size:
-            self._pieces.append(piece)
+        if fits:
+            self._line += piece
             return
-        if self._pieces:
-            begun = b"".join(self._pieces)
-            self._head, self._tail = begun[:_HEAD], begun[-_TAIL:]
-            self._pieces.clear()
-        if len(self._head) < _HEAD:
-            self._head += piece[: _HEAD - len(self._head)]
-        self._tail = (self._tail + piece[-_TAIL:])[-_TAIL:]
+        if self._line:
+            self._head, self._tail = bytes(self._line[:HEAD]), bytes(self._line[-TAIL:])
+            self._line = bytearray()
+        if len(self._head) < HEAD:
+            self._head += piece[: HEAD - len(self._head)]
+        self._tail = (self._tail + piece[-TAIL:])[-TAIL:]
 
-    def _finish(self) -> Incoming | None:
+    def _finish(self, *, cut_off: bool = False) -> Incoming | None:
         if self._size > self.max_message_size:
-            message: Incoming = self._too_large()
+            tail = b"" if cut_off else self._tail
+            message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
-            line = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            if not line or line.isspace():
-                self._pieces.clear()
-                self._size = 0
-                return None
-            message = decode(line)
-        self._pieces.clear()
+            message = _decode(self._line)
+        self._line = bytearray()
         self._size = 0
         self._head = self._tail = b""
         return message
 
-    def _too_large(self) -> Malformed:
-        reason = f"a message of {self._size} bytes is longer than max_message_size={self.max_message_size}"
-        return malformed_from_bytes(self._head, self._tail, INVALID_REQUEST, reason, limit=self.max_message_size)
+
+def _decode(line: bytes | bytearray) -> Incoming | None:
+    return decode(line) if line and not line.isspace() else None

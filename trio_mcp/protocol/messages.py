@@ -6,7 +6,7 @@ https://www.jsonrpc.org/specification and the section Messages of `basic` in eve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import attrs
 
@@ -29,7 +29,7 @@ __all__ = [
 RequestId: TypeAlias = str | int
 
 
-def is_request_id(value: object) -> bool:
+def is_request_id(value: object) -> TypeGuard[RequestId]:
     """Whether a value may be a request id or a progress token: a string or an integer, never bool, float or null."""
     kind = type(value)
     return kind is int or kind is str

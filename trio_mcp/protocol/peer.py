@@ -5,7 +5,8 @@ Its promises, which a state machine test drives in every interleaving:
 
 * a request of ours settles exactly once: by its answer, its error, its cancellation, or the close;
 * nothing is sent for a request of the peer's after the peer has cancelled it;
-* ids never clash, and after the close nothing is left in flight.
+* ids never clash, and after the close nothing is left in flight;
+* what the peer can make us hold is bounded, whatever it sends.
 
 Life of a request of ours:   open -> (sent) -> settled | cancelled
 Life of a request of theirs: queued -> running -> answered | cancelled, then `finished` frees its place
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.protocol.events import (
     BatchInProgress,
     CancelRequested,
@@ -45,23 +46,34 @@ from trio_mcp.protocol.messages import (
     is_request_id,
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
+from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["Peer"]
 
 BATCH_REVISION = "2025-03-26"
 # Answered on the spot: a full house must neither fail a liveness check nor keep a handshake out.
-UNLIMITED_METHODS = frozenset({"ping", "initialize", "server/discover"})
+PRIORITY_METHODS = frozenset({"ping", "initialize", "server/discover"})
 
 
 class Peer:
     """Everything in flight on one link.
 
     Args:
-        max_running: How many of the peer's requests run at once.
+        max_running: How many of the peer's requests run at once. As many again of `PRIORITY_METHODS` may run besides.
         max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
+
+    Attributes:
+        revision: The revision of the session that was opened on this side; None before that, and on a server that
+            has no session because each request names its revision.
+        closed: Nothing goes in or out any more.
+
+    Raises:
+        ValueError: A limit makes no sense.
     """
 
     def __init__(self, *, max_running: int = 128, max_queued: int = 1024) -> None:
+        if max_running < 1 or max_queued < 0:
+            raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
         self.revision: str | None = None
         self.closed = False
         self._deaf = False
@@ -72,6 +84,7 @@ class Peer:
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
         self._running = 0
+        self._priority_running = 0
 
     @property
     def outgoing_count(self) -> int:
@@ -85,7 +98,7 @@ class Peer:
 
     @property
     def running_count(self) -> int:
-        """How many handlers have been started and not yet been reported `finished`."""
+        """How many handlers have been started and not yet been reported `finished`, priority methods aside."""
         return self._running
 
     # --- our requests --------------------------------------------------------------------------------------------
@@ -153,7 +166,7 @@ class Peer:
             LocalProtocolError: It has been answered before.
         """
         if incoming.answered:
-            raise LocalProtocolError(f"request {incoming.request.id!r} ({incoming.request.method}) is already answered")
+            raise LocalProtocolError(f"request {_show(incoming.request.id)} is already answered")
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -164,22 +177,27 @@ class Peer:
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
-        """The handler's task has ended; its place is free.
+        """The handler's task has ended; its place is free. A request that it left unanswered is given up.
 
         Returns:
             The queued request that takes the place: run its handler now.
         """
+        if not incoming.running:
+            return None
         incoming.running = False
-        if incoming.request.method in UNLIMITED_METHODS:
+        if incoming.open:
+            self._drop(incoming)
+        if incoming.priority:
+            self._priority_running -= 1
             return None
         self._running -= 1
-        if self._queue and self._running < self._max_running:
-            return self._start(self._queue.popleft())
-        return None
+        return self._start(self._queue.popleft()) if self._queue else None
 
     def _start(self, incoming: IncomingRequest) -> IncomingRequest:
         incoming.running = True
-        if incoming.request.method not in UNLIMITED_METHODS:
+        if incoming.priority:
+            self._priority_running += 1
+        else:
             self._running += 1
         return incoming
 
@@ -208,11 +226,16 @@ class Peer:
     def _receive_request(
         self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
     ) -> tuple[Event, ...]:
+        if self._mute:
+            text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
+            return (Fault(RemoteProtocolError(text)),)
         if request.id in self._incoming:
-            error = ErrorData(INVALID_REQUEST, f"request id {request.id!r} is already in flight")
+            error = ErrorData(INVALID_REQUEST, f"request id {_show(request.id)} is already in flight")
             return self._refuse(request, error, batch)
         incoming = IncomingRequest(request, metadata, batch=batch)
-        if request.method in UNLIMITED_METHODS or self._running < self._max_running:
+        # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
+        incoming.priority = request.method in PRIORITY_METHODS and self._priority_running < self._max_running
+        if incoming.priority or self._running < self._max_running:
             self._incoming[request.id] = self._start(incoming)
             return (RequestStarted(incoming),)
         if len(self._queue) < self._max_queued:
@@ -234,11 +257,11 @@ class Peer:
             self._settle(outgoing)
             return (Settled(outgoing, outcome),)
         if request_id is None:
-            text = outcome.message if isinstance(outcome, ErrorData) else "a result"
+            text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
             return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
         if self._was_ours(request_id):
             return ()  # late or duplicate: the request was settled before, most likely by a cancellation
-        return (Fault(RemoteProtocolError(f"an answer to request {request_id!r}, which was never made")),)
+        return (Fault(RemoteProtocolError(f"an answer to request {_show(request_id)}, which was never made")),)
 
     def _was_ours(self, request_id: RequestId) -> bool:
         return type(request_id) is int and 0 < request_id < self._next_id
@@ -254,19 +277,21 @@ class Peer:
         token, progress = params.get("progressToken"), params.get("progress")
         if not is_request_id(token) or type(progress) not in (int, float):
             return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
-        outgoing = self._outgoing.get(token)  # type: ignore[arg-type]
+        outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
             return (ProgressReceived(outgoing, params),)
-        if outgoing is not None or not self._was_ours(token):  # type: ignore[arg-type]
-            return (Fault(RemoteProtocolError(f"progress for token {token!r}, which was never given")),)
+        if outgoing is not None or not self._was_ours(token):
+            return (Fault(RemoteProtocolError(f"progress for token {_show(token)}, which was never given")),)
         return ()  # late: the request is settled
 
     def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
         request_id, reason = params.get("requestId"), params.get("reason")
-        incoming = self._incoming.get(request_id) if is_request_id(request_id) else None  # type: ignore[arg-type]
+        if not is_request_id(request_id):
+            return ()
+        incoming = self._incoming.get(request_id)
         # Unknown, finished and malformed cancellations are ignored (`cancellation`, section Error Handling).
         if incoming is None or incoming.request.method == "initialize":
-            return ()
+            return self._receive_teardown(request_id, reason)
         was_running = incoming.running
         batch_answer = self._drop(incoming)
         events: list[Event] = []
@@ -278,30 +303,46 @@ class Peer:
             events.append(Reply(batch_answer))
         return tuple(events)
 
+    def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
+        """The one request of ours that the other side may cancel (2026-07-28 `patterns/cancellation`)."""
+        outgoing = self._outgoing.get(request_id)
+        if outgoing is None or outgoing.request.method != "subscriptions/listen":
+            return ()
+        self._settle(outgoing)
+        why = f": {reason[:500]}" if isinstance(reason, str) else ""
+        return (Settled(outgoing, TransportError(f"the server ended the subscription{why}")),)
+
     def _drop(self, incoming: IncomingRequest) -> Batch | None:
         incoming.cancelled = True
         del self._incoming[incoming.request.id]
         return None if incoming.batch is None else incoming.batch.close_one(None)
 
     def _receive_malformed(self, message: Malformed) -> tuple[Event, ...]:
-        error = MessageTooLarge(message.limit) if message.limit else RemoteProtocolError(message.reason, message.code)
+        too_large = message.limit is not None
+        error = MessageTooLarge(message.limit) if too_large else RemoteProtocolError(message.reason, message.code)  # type: ignore[arg-type]
         if not message.expects_answer:
             outgoing = self._outgoing.get(message.id) if message.id is not None else None
             if outgoing is None:
                 return (Fault(error),)
             self._settle(outgoing)
             return (Settled(outgoing, error),)
-        return (Fault(error), Reply(ErrorResponse(message.id, ErrorData(message.code, message.reason))))
+        return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
+
+    @property
+    def _mute(self) -> bool:
+        # A modern client writes requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages); a
+        # server opens no modern session, so a modern revision here means that this is the client.
+        return self.revision in MODERN_REVISIONS
+
+    def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
+        return (Fault(error),) if self._mute else (Fault(error), Reply(answer))
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
             text = (
                 f"batches are part of revision {BATCH_REVISION} only; this session speaks {self.revision or 'none yet'}"
             )
-            return (
-                Fault(RemoteProtocolError(text)),
-                Reply(ErrorResponse(None, ErrorData(INVALID_REQUEST, text))),
-            )
+            return self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
         # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
         # spot don't complete it before all of it has been read.
         answers = BatchInProgress(1)
@@ -350,3 +391,8 @@ class Peer:
         self._incoming.clear()
         self._queue.clear()
         return outgoing, [received for received in incoming if received.running]
+
+
+def _show(request_id: RequestId) -> str:
+    """An id for a text: the peer chose it, so it may be of any length."""
+    return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]

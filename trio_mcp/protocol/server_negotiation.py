@@ -64,6 +64,12 @@ class ClientDeclaration:
 class ServerNegotiation:
     """The state of one link's negotiation.
 
+    Args:
+        identity: What the server says of itself.
+
+    Raises:
+        ValueError: It serves no revision that this library speaks.
+
     Attributes:
         session: What the handshake declared; None while there was none.
         initialized: The client has confirmed the handshake with ``notifications/initialized``.
@@ -73,6 +79,8 @@ class ServerNegotiation:
         self._identity = identity
         self._legacy = tuple(r for r in LEGACY_REVISIONS if r in identity.revisions)
         self._modern = tuple(r for r in MODERN_REVISIONS if r in identity.revisions)
+        if not self._legacy and not self._modern:
+            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {identity.revisions!r}")
         self._modern_eras = {r: ModernServerEra(r, identity.info) for r in self._modern}
         self.session: ClientDeclaration | None = None
         self.initialized = False
@@ -84,25 +92,28 @@ class ServerNegotiation:
             McpError: It can't be served; the error is its answer.
         """
         given = request.params.get("_meta") if request.params else None
-        if type(given) is dict and meta.PROTOCOL_VERSION in given:
+        # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
+        # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        if self._modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             return self._modern_declaration(given)
         if self.session is not None:
             return self.session
         if self._modern:
             raise McpError(
                 INVALID_PARAMS,
-                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method!r}",
-                self._versions(None),
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method[:100]!r}",
+                {"supported": self._supported()},
             )
-        raise McpError(INVALID_REQUEST, f"{request.method!r} came before the initialize request")
+        raise McpError(INVALID_REQUEST, f"{request.method[:100]!r} came before the initialize request")
 
     def _modern_declaration(self, given: dict[str, Any]) -> ClientDeclaration:
         revision = given[meta.PROTOCOL_VERSION]
-        era = self._modern_eras.get(revision) if type(revision) is str else None
+        if type(revision) is not str:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
+        era = self._modern_eras.get(revision)
         if era is None:
-            if type(revision) is not str:
-                raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
-            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", self._versions(revision))
+            data = {"supported": self._supported(), "requested": revision}
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
             # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
@@ -128,7 +139,10 @@ class ServerNegotiation:
         if not self._legacy:
             # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
             text = f"this server has no initialize handshake; it serves {', '.join(self._modern)}"
-            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, self._versions(requested))
+            if type(requested) is not str:
+                raise McpError(INVALID_PARAMS, text, {"supported": self._supported()})
+            data = {"supported": self._supported(), "requested": requested}
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is initialized already")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
@@ -159,7 +173,7 @@ class ServerNegotiation:
         if declaration is self.session:
             raise McpError(METHOD_NOT_FOUND, f"'server/discover' is not a method of revision {declaration.revision}")
         result: dict[str, Any] = {
-            "supportedVersions": list(self._supported()),
+            "supportedVersions": self._supported(),
             "capabilities": self._identity.capabilities(declaration.revision),
             **self._identity.discover_hints,
         }
@@ -167,9 +181,5 @@ class ServerNegotiation:
             result["instructions"] = self._identity.instructions
         return declaration.era.finish_result(result)
 
-    def _supported(self) -> tuple[str, ...]:
-        return (*reversed(self._modern), *reversed(self._legacy))
-
-    def _versions(self, requested: object) -> dict[str, Any]:
-        named = {} if requested is None else {"requested": requested if isinstance(requested, str) else repr(requested)}
-        return {"supported": list(self._supported()), **named}
+    def _supported(self) -> list[str]:
+        return [*reversed(self._modern), *reversed(self._legacy)]
