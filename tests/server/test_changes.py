@@ -32,6 +32,7 @@ async def test_handshake_clients_are_told_of_each_change(revision: str) -> None:
     seen: list[str] = []
     server = Server("test")
     async with client_of(server, revision, on_message=lambda message: seen.append(message.method)) as client:
+        await client.list_tools()  # the server has seen the end of the handshake
         assert client.capabilities.tools is not None
         assert client.capabilities.tools.list_changed is True
         server.add_tool(one)
@@ -48,6 +49,7 @@ async def test_many_changes_at_once_are_one_notification() -> None:
     seen: list[Notification] = []
     server = Server("test")
     async with client_of(server, LEGACY, on_message=seen.append) as client:
+        await client.list_tools()
         for number in range(50):
             server.add_tool(one, name=f"tool{number}")
         await settled(client)
@@ -63,7 +65,9 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         return lambda message: seen.append(name)
 
     async with client_of(server, LEGACY, on_message=noted("a")) as first:
-        async with client_of(server, LEGACY, on_message=noted("b")):
+        await first.list_tools()
+        async with client_of(server, LEGACY, on_message=noted("b")) as second:
+            await second.list_tools()
             server.add_tool(one)
             await settled(first)
             assert sorted(seen) == ["a", "b"]
