@@ -65,8 +65,12 @@ class Outbox:
 
         Cancellation leaves everything as it was.
         """
-        while len(self._bulk) >= self._max_bulk and not self._broken:
+        if self.has_room or self._broken:
+            return
+        while not (self.has_room or self._broken):
             await self._senders.park()
+        # Whoever finds the way free leaves no entry behind whose removal would wake the next, so each wakes one more.
+        self._senders.unpark()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         """Hand over a bulk message: to the link at once if the way is free, else to the writer."""
@@ -113,6 +117,8 @@ class Outbox:
                 await self._writer.park()
                 continue
             message, owner = entry
+            if self._try_now(message, owner):
+                continue
             if type(owner) is OutgoingRequest:
                 owner.sent = True
             self._writing = True

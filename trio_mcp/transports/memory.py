@@ -14,7 +14,7 @@ from trio_mcp.transports.lines import report_unsent
 
 __all__ = ["memory_link_pair"]
 
-BUFFER = 32
+BUFFER = 64
 
 
 @contextlib.asynccontextmanager
