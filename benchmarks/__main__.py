@@ -101,6 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("benchmarks: interrupted", file=sys.stderr)
         return 130
+    around["load_at_end"] = _report.load_average()
     if chosen.json:
         chosen.json.write_text(json.dumps(_report.as_json(groups, around), indent=1) + "\n")
     if chosen.markdown:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _VERSIONS = ("trio-mcp", "mcp", "trio", "pydantic", "pydantic-core", "anyio")
 
 
+def load_average() -> float:
+    """Processes that wanted a CPU in the last minute, on average: more than there are CPUs means noisy figures."""
+    return round(os.getloadavg()[0], 2)
+
+
 def surroundings(options: Options) -> dict[str, Any]:
     """What someone needs to know to compare these figures with their own."""
     versions: dict[str, str] = {}
@@ -30,7 +35,7 @@ def surroundings(options: Options) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
+        "load": load_average(),
         "versions": versions,
         "seconds": options.seconds,
         "rounds": options.rounds,
@@ -93,7 +98,8 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
         "",
         "Written by `python -m benchmarks --markdown FILE`; README.md beside this file says what each figure means.",
         "",
-        f"- Measured: {around['date']}, load average {around['load']} at the start",
+        f"- Measured: {around['date']}, load average {around['load']} at the start "
+        f"and {around['load_at_end']} at the end, this run's own processes included",
         f"- Machine: {around['cpus']} CPUs, {around['platform']}, Python {around['python']}",
         f"- Versions: {versions}",
         f"- Samples: {around['rounds']} interleaved rounds of {around['seconds']:g} s "
