@@ -124,6 +124,20 @@ async def test_no_value_is_repeated() -> None:
         assert "https://" not in text
 
 
+@pytest.mark.parametrize("pattern", ["^a+$", "^(?=a)a+$"])
+async def test_patterns_of_an_input_schema_hold(pattern: str) -> None:
+    """Also such as only a backtracking engine knows."""
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+
+    def function(x: str) -> str:
+        return x
+
+    assert (await call(function, {"x": "aa"}, input_schema=schema)).data == "aa"
+    text = await problem_with({"x": "secret"}, function, input_schema=schema)
+    assert text.startswith("invalid arguments for the tool 'tool': x: the value does not match")
+    assert "secret" not in text
+
+
 async def test_a_problem_is_brief() -> None:
     """Whatever a caller sends does not come back at length."""
     assert len(await problem_with({"count": 1, "x" * 10_000: 1})) < 1000

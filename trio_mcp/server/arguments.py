@@ -50,25 +50,45 @@ class ArgumentsValidator:
         """
         if self._explicit is not None:
             try:
-                fits = self._explicit.problem(arguments) is None
+                problem = self._explicit.problem(arguments)
             except SchemaError as exc:
                 raise InvalidArguments(str(exc)) from None
-            if not fits:
-                raise InvalidArguments(self._problem(arguments))
+            if problem is not None:
+                raise InvalidArguments(self._masked_problem(arguments))
         try:
             return self._bind(arguments, context)
         except ValidationError as exc:
             raise InvalidArguments(_brief(exc)) from None
 
-    def _problem(self, arguments: dict[str, Any]) -> str:
-        error = next(self._masked().iter_errors(arguments))
-        return _line(tuple(error.instance_path), error.message)
+    def _masked_problem(self, arguments: dict[str, Any]) -> str:
+        """The first problem, told without the value, of arguments that are known not to conform."""
+        import jsonschema_rs
+
+        try:
+            self._masked().validate(arguments)
+        except jsonschema_rs.ValidationError as exc:
+            return _line(tuple(exc.instance_path), exc.message)
+        except ValueError:
+            pass  # a pattern that takes too long
+        return "they do not conform to the input schema"
 
 
 def _masked_validator(schema: Any) -> Any:
-    import jsonschema_rs
+    import jsonschema_rs  # on first use: most calls are fine
 
-    return jsonschema_rs.validator_for(schema, mask="the value")
+    linear, fancy = jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+    for options in (linear, fancy):  # look-around is known to the second only
+        try:
+            return jsonschema_rs.validator_for(
+                schema, mask="the value", validate_formats=False, pattern_options=options, retriever=_refuse
+            )
+        except ValueError as exc:
+            problem = exc
+    raise problem
+
+
+def _refuse(uri: str) -> Any:
+    raise LookupError(f"references outside the schema are not followed: {uri}")
 
 
 def _brief(exc: ValidationError) -> str:
