@@ -45,12 +45,9 @@ async def stdio_client(
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
     connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))
-    async with background_nursery() as nursery:
-        try:
-            nursery.start_soon(connection.run)
-            yield connection.link
-        finally:
-            await connection.end()
+    async with background_nursery(connection.end) as nursery:
+        nursery.start_soon(connection.run)
+        yield connection.link
 
 
 class _Connection:

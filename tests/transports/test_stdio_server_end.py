@@ -1,0 +1,253 @@
+"""How a stdio server ends: by the end of its input, a signal, a cancellation, or a client that has gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.transports.wire import ECHO, HANDSHAKE, Wire, call, script, serving
+
+# Seconds, wide: `benchmarks` measures how prompt it is. The tools sleep for 1000.
+PROMPT = 15
+
+
+def ended(wire: Wire) -> int:
+    started = time.monotonic()
+    status = wire.exit()
+    assert time.monotonic() - started < PROMPT
+    return status
+
+
+def test_the_end_of_the_input_ends_an_idle_server() -> None:
+    with serving() as wire:
+        wire.close_input()
+        assert ended(wire) == 0
+    assert (wire.received, wire.errors) == (b"", b"")
+
+
+@pytest.mark.parametrize("tool", ["sleep_async", "sleep_sync", "sleep_shielded"])
+def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
+    """A client that has gone does not leave a process behind, whatever a tool is busy with."""
+    with serving() as wire:
+        wire.send(call(1, tool))
+        wire.wait_for_error_text("SLEEPING")
+        wire.close_input()
+        ended(wire)
+    assert wire.received == b""
+
+
+@pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
+def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
+    """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
+    with serving() as wire:
+        if tool is not None:
+            wire.send(call(1, tool))
+            wire.wait_for_error_text("SLEEPING")
+        wire.process.send_signal(signal.SIGINT)
+        assert ended(wire) == 130
+    assert wire.errors.strip() in (b"", b"SLEEPING")
+
+
+def test_sigterm_ends_it() -> None:
+    with serving() as wire:
+        wire.process.send_signal(signal.SIGTERM)
+        assert ended(wire) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert wire.errors == b""
+
+
+def test_a_cancellation_with_idle_input_ends_the_block_at_once() -> None:
+    """Nothing waits for the client's next line."""
+    code = """
+        import trio
+        from trio_mcp import stdio_server
+        async def main():
+            with trio.move_on_after(0.05) as scope:
+                async with stdio_server() as (read, write):
+                    await read.receive()
+            assert scope.cancelled_caught
+        trio.run(main)
+    """
+    with serving(script(code), handshake=False) as wire:
+        assert ended(wire) == 0  # while its input is still open
+    assert wire.errors == b""
+
+
+def test_leaving_the_block_with_idle_input_ends_it_at_once() -> None:
+    """A server may decide to go, too; what it wrote before arrives."""
+    code = """
+        import trio
+        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.protocol.messages import Notification
+        async def main():
+            async with stdio_server() as (read, write):
+                for n in range(50):
+                    await write.send(SessionMessage(Notification("bye", {"n": n})))
+        trio.run(main)
+    """
+    with serving(script(code), handshake=False) as wire:
+        assert ended(wire) == 0
+    assert [json.loads(line)["params"]["n"] for line in wire.received.splitlines()] == list(range(50))
+    assert wire.errors == b""
+
+
+def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
+    code = """
+        import trio
+        from trio_mcp import stdio_server
+        error = RuntimeError("mine")
+        async def main():
+            try:
+                async with stdio_server() as (read, write):
+                    await trio.sleep(0.01)
+                    raise error
+            except RuntimeError as exc:
+                assert exc is error
+        trio.run(main)
+    """
+    with serving(script(code), handshake=False) as wire:
+        assert ended(wire) == 0
+    assert wire.errors == b""
+
+
+def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
+    """EPIPE: nobody reads any answer any more, so there is nothing left to do, and nothing to complain about."""
+    with serving() as wire:
+        wire.close_output()
+        wire.send(call(1, "echo", value=1))
+        assert ended(wire) == 0  # though its input is still open
+    assert wire.errors == b""
+
+
+def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:
+    """`Link`: the loss arrives as a `Failure`, and after that ``read`` ends, even if the client goes on talking."""
+    code = """
+        import sys, trio
+        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.protocol.messages import Failure, Notification
+        async def main():
+            async with stdio_server() as (read, write):
+                await read.receive()
+                await write.send(SessionMessage(Notification("x")))
+                print(*[type(item.message).__name__ async for item in read], file=sys.stderr)
+                try:
+                    while True:
+                        await write.send(SessionMessage(Notification("x")))
+                except trio.BrokenResourceError:
+                    print("broken", file=sys.stderr)
+        trio.run(main)
+    """
+    with serving(script(code), handshake=False) as wire:
+        wire.close_output()
+        wire.send({"jsonrpc": "2.0", "method": "m"})
+        assert ended(wire) == 0
+    assert wire.errors.splitlines() == [b"Failure", b"broken"]
+
+
+def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -> None:
+    """Answers wait in the pipe and in bounded queues; requests are then refused or wait in the pipe, too."""
+    request = json.dumps(call(1, "big", size=10_000)).encode() + b"\n"
+    with serving() as wire:
+        process = psutil.Process(wire.process.pid)
+        before = process.memory_info().rss
+        os.set_blocking(wire._send_fd, False)
+        sent, deadline = 0, time.monotonic() + 3
+        while sent < 20_000 and time.monotonic() < deadline:
+            try:
+                os.write(wire._send_fd, request.replace(b'"id": 1,', b'"id": %d,' % (sent + 1)))
+                sent += 1
+            except BlockingIOError:
+                time.sleep(0.01)
+        time.sleep(0.2)
+        grown = process.memory_info().rss - before
+        wire.close_input()
+        # Nobody reads while it ends.
+        assert wire.process.wait(PROMPT) == 0
+    assert sent > 500
+    assert grown < 100_000_000  # all the answers would be more than a pipe takes, and less than a leak makes
+
+
+def test_a_client_that_never_reads_does_not_keep_sigterm_from_working() -> None:
+    with serving() as wire:
+        wire.send(*[call(n, "big", size=10_000) for n in range(1, 100)])
+        time.sleep(0.2)
+        wire.process.send_signal(signal.SIGTERM)
+        assert wire.process.wait(PROMPT) == -signal.SIGTERM
+
+
+def test_serving_twice_at_once_is_an_error_and_again_later_is_not() -> None:
+    """The second attempt leaves the first alone; when that has ended the streams are free again."""
+    code = """
+        import sys, trio
+        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.errors import LocalProtocolError
+        from trio_mcp.protocol.messages import Notification
+        async def main():
+            for name in ("first", "again"):
+                async with stdio_server() as (read, write):
+                    try:
+                        async with stdio_server():
+                            print("no error", file=sys.stderr)
+                    except LocalProtocolError as exc:
+                        assert "already" in str(exc), exc
+                    await write.send(SessionMessage(Notification(name)))
+        trio.run(main)
+    """
+    with serving(script(code), handshake=False) as wire:
+        assert ended(wire) == 0
+    assert [json.loads(line)["method"] for line in wire.received.splitlines()] == ["first", "again"]
+    assert wire.errors == b""
+
+
+def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
+    """Each time the descriptors are restored, none is left open, and the streams can be served again."""
+    code = """
+        import os, sys, trio
+        from tests.transports.support import cancelled_at_every_step, open_descriptors
+        from trio_mcp import SessionMessage, stdio_server
+        from trio_mcp.protocol.messages import Notification
+        def state():
+            return [os.get_blocking(0), os.get_blocking(1), open_descriptors()]
+        async def scenario():
+            async with stdio_server() as (read, write):
+                for _ in range(3):
+                    await write.send(SessionMessage(Notification("x")))
+                with trio.move_on_after(0):
+                    await read.receive()
+        async def main():
+            await trio.to_thread.run_sync(int)
+            before = state()
+            async def after():
+                assert state() == before, (state(), before)
+            steps = await cancelled_at_every_step(scenario, after)
+            assert steps > 5, steps
+        trio.run(main)
+    """
+    root = Path(__file__).parents[2]  # for the `tests` that the code imports
+    command = script(f"import sys; sys.path.insert(0, {str(root)!r})\n{textwrap.dedent(code)}")
+    with serving(command, handshake=False) as wire:
+        assert ended(wire) == 0, wire.errors.decode()
+    assert wire.errors == b""
+
+
+def test_the_handshake_alone_then_the_end() -> None:
+    """A client that comes to look and goes again leaves status 0 and silence."""
+    with serving(handshake=False) as wire:
+        wire.send(*HANDSHAKE)
+        wire.close_input()
+        assert ended(wire) == 0
+    assert wire.errors == b""
+    assert json.loads(wire.received)["id"] == 0
+
+
+def test_echo_ends_with_its_input() -> None:
+    with serving(script(ECHO), handshake=False) as wire:
+        wire.close_input()
+        assert ended(wire) == 0
+    assert (wire.received, wire.errors) == (b"", b"")
