@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 import pytest
 import trio
 import trio.testing
+from typing_extensions import TypeAliasType
 
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
 from trio_mcp import Client, Context, McpError, SessionMessage, memory_link_pair, types
@@ -67,8 +68,16 @@ def subclass(ctx: Own) -> str:
     return ctx.method
 
 
+Alias = TypeAliasType("Alias", Context[State] | None)
+
+
+def alias(ctx: Alias = None) -> str:
+    assert ctx is not None
+    return ctx.method
+
+
 @pytest.mark.parametrize(
-    "function", [plain, optional, union, new_union, generic, optional_generic, annotated, string, subclass]
+    "function", [plain, optional, union, new_union, generic, optional_generic, annotated, string, subclass, alias]
 )
 async def test_a_parameter_annotated_as_context_is_filled_and_hidden(function: Any) -> None:
     assert tool_of(function).input_schema["properties"] == {}

@@ -6,12 +6,11 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Never, NoReturn, get_args, get_origin
+from typing import Any, Literal, Never, NoReturn, get_args, get_origin
 
 import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
-from typing_extensions import TypeAliasType
 
 from trio_mcp.protocol.json_schema import SchemaValidator
 from trio_mcp.server.revisions import downgraded_block, wire_for
@@ -114,10 +113,10 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
 @functools.cache
 def _scalar(returns: Any) -> Output:
     """What so many tools return is made once for all of them."""
-    return _structured(returns, "the return type")
+    return _structured(returns, "the return type", warnings=False)
 
 
-def _structured(returns: Any, subject: str) -> Output:
+def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
     adapter = adapter_for(returns, subject)
     schema, _ = json_schema_of(adapter, "serialization", subject)
     wrapped = not _describes_object(schema)
@@ -127,17 +126,21 @@ def _structured(returns: Any, subject: str) -> Output:
     elif "type" not in schema:
         schema = {"type": "object", **schema}  # a bare $ref: until 2025-11-25 the root must say that it is an object
     return Output(
-        schema, wrapped, _serialized(adapter), validator=functools.cache(functools.partial(SchemaValidator, schema))
+        schema,
+        wrapped,
+        _serialized(adapter, warnings),
+        validator=functools.cache(functools.partial(SchemaValidator, schema)),
     )
 
 
-def _serialized(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) -> Callable[[Any], Any]:
     validate, dump = adapter.validator.validate_python, adapter.serializer.to_python
 
     def to_json_data(value: Any) -> Any:
         try:
-            # An instance that was changed after its validation is not validated again, but warned of.
-            return dump(validate(value), mode="json", by_alias=True, warnings="error")
+            # An instance that was changed after its validation is not validated again, but warned of; a scalar can't
+            # be one, and the watching costs more than all the rest.
+            return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
         except ValueError as exc:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
 
@@ -175,7 +178,7 @@ def _any_json(revision: str) -> bool:
 
 def _is_content(returns: Any) -> bool:
     """Whether a type speaks of content blocks, which have no structure of the tool's own."""
-    if isinstance(returns, TypeAliasType):
+    if hasattr(returns, "__value__"):  # a type alias; there is more than one class of them
         return _is_content(returns.__value__)
     origin = get_origin(returns)
     if origin is None:

@@ -43,7 +43,8 @@ class Signature:
     input_schema: dict[str, Any]
     returns: Any
     context_parameter: str | None
-    _adapter: TypeAdapter[Any]
+    _validate: Callable[[Any], dict[str, Any]]
+    _validate_json: Callable[[bytes], dict[str, Any]]
     _as_json: bool
     _positional: tuple[str, ...]
 
@@ -56,15 +57,16 @@ class Signature:
         values = self._validated(arguments)
         if self.context_parameter is not None:
             values[self.context_parameter] = context
+        if not self._positional:
+            return functools.partial(self.function, **values)
         leading = [values.pop(name) for name in self._positional]
         return functools.partial(self.function, *leading, **values)
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        validator = self._adapter.validator
         if self._as_json:
-            return validator.validate_json(to_json(arguments))  # type: ignore[no-any-return]
+            return self._validate_json(to_json(arguments))
         try:
-            return validator.validate_python(arguments)  # type: ignore[no-any-return]
+            return self._validate(arguments)
         except ValidationError:
             try:
                 text = to_json(arguments)
@@ -73,7 +75,7 @@ class Signature:
             if text is None:
                 raise
         # Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only.
-        return validator.validate_json(text)  # type: ignore[no-any-return]
+        return self._validate_json(text)
 
 
 def read_signature(
@@ -124,7 +126,8 @@ def read_signature(
         input_schema=schema,
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         context_parameter=context_parameter,
-        adapter=adapter,
+        validate=adapter.validator.validate_python,
+        validate_json=adapter.validator.validate_json,
         as_json=as_json,
         positional=tuple(positional),
     )
@@ -178,6 +181,8 @@ def _is_context(annotation: Any, context_type: type) -> bool:
     origin = get_origin(annotation)
     if origin is Annotated:
         return _is_context(get_args(annotation)[0], context_type)
+    if hasattr(annotation, "__value__"):  # a type alias
+        return _is_context(annotation.__value__, context_type)
     kind = origin or annotation
     if isinstance(kind, type) and issubclass(kind, context_type):
         return True
