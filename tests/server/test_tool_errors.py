@@ -203,3 +203,62 @@ async def test_a_failed_call_leaves_others_alone() -> None:
         assert (await client.call_tool("fail")).is_error
         go.set()
     assert results == ["done"]
+
+
+@both_eras
+async def test_a_cleanup_that_fails_in_a_cancelled_tool_costs_only_itself(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A nursery of the tool's own then raises a group of both, which is neither an exception nor a cancellation."""
+    started, ended = trio.Event(), trio.Event()
+
+    async def tool() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            try:
+                started.set()
+                await trio.sleep_forever()
+            finally:
+                ended.set()
+                raise ValueError("in the cleanup")
+
+    async with client_of(server_with(tool), revision) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "tool")
+            await started.wait()
+            nursery.cancel_scope.cancel()
+        await ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len((await client.list_tools()).tools) == 1  # the session lives on
+    (record,) = caplog.records
+    assert "the tool 'tool' failed while it was cancelled" in record.message
+    assert "in the cleanup" in caplog.text
+
+
+@both_eras
+async def test_a_cancelled_tool_is_cancelled_with_the_callers_reason_and_may_clean_up(revision: str) -> None:
+    started, ended = trio.Event(), trio.Event()
+    reasons: list[str | None] = []
+
+    async def tool() -> None:
+        try:
+            started.set()
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            reasons.append(exc.reason)
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+            ended.set()
+
+    async with client_of(server_with(tool), revision) as client:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "tool")
+                await started.wait()
+                scope.cancel("the user pressed stop")
+        await ended.wait()
+        assert len((await client.list_tools()).tools) == 1
+    assert len(reasons) == 1
+    assert "the user pressed stop" in str(reasons[0])

@@ -70,12 +70,10 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
     while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__") and not hasattr(function, "__signature__"):
-            function = function.__wrapped__
-        else:
+        below: Callable[..., Any] = inspect.unwrap(bare(function), stop=lambda each: hasattr(each, "__signature__"))
+        if below is function:
             return function
+        function = below
 
 
 def _closure(target: Callable[..., Any]) -> dict[str, Any]:
