@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
+from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.link import Link
@@ -62,6 +63,7 @@ class ClientConnection:
         self._probe_timeout = probe_timeout
         self._on_log, self._on_error, self._on_message = on_log, on_error, on_message
         self._middleware = tuple(middleware)
+        self._output_schemas = OutputSchemas()
         self._session: ConnectedSession | None = None
         self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
         self._scope = trio.CancelScope()
@@ -247,6 +249,8 @@ class ClientConnection:
     # --- notifications -------------------------------------------------------------------------------------------
 
     async def _received(self, notification: Notification) -> None:
+        if notification.method == "notifications/tools/list_changed":
+            self._output_schemas.forget()
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})

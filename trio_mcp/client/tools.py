@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
-import trio
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError
-from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
-from trio_mcp.protocol.messages import Notification
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.session.convert import brief
 from trio_mcp.types._base import WireModel
@@ -28,13 +25,6 @@ MAX_PAGES = 1000
 
 class ToolMethods(ClientConnection):
     """The part of `Client` that lists and calls tools."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # What is known of each tool's output: its schema, compiled on first use; None for a tool without one.
-        self._output_schemas: dict[str, dict[str, Any] | SchemaValidator | None] = {}
-        self._all_known = False
-        self._learning = trio.Lock()
 
     async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
         """One page of the server's tools.
@@ -51,7 +41,7 @@ class ToolMethods(ClientConnection):
         """
         params = None if cursor is None else {"cursor": cursor}
         page = validated(ListToolsResult, "tools/list", await self.request("tools/list", params, timeout=timeout))
-        self._learn(page.tools)
+        self._output_schemas.learn(page.tools)
         return page
 
     async def iter_tools(self) -> AsyncIterator[Tool]:
@@ -121,41 +111,19 @@ class ToolMethods(ClientConnection):
         return answer
 
     async def _check_output(self, name: str, value: Any) -> None:
-        if name not in self._output_schemas and not self._all_known:
-            await self._learn_all()
-        schema = self._output_schemas.get(name)
-        if schema is None:
-            return
+        if not self._output_schemas.knows(name):
+            async with self._output_schemas.learning:
+                if not self._output_schemas.knows(name):
+                    await self._learn_all_tools()
+        self._output_schemas.check(name, value)
+
+    async def _learn_all_tools(self) -> None:
         try:
-            if isinstance(schema, dict):
-                schema = self._output_schemas[name] = SchemaValidator(schema)
-            problem = schema.problem(value)
-        except SchemaError as exc:
-            text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
-            raise RemoteProtocolError(text) from None
-        if problem is not None:
-            raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
-
-    async def _learn_all(self) -> None:
-        async with self._learning:
-            if self._all_known:
-                return
-            try:
-                async for _ in self.iter_tools():
-                    pass
-            except (McpError, CapabilityError):
-                pass  # a server that calls tools without listing them: there is nothing to check against
-            self._all_known = True
-
-    def _learn(self, tools: Iterable[Tool]) -> None:
-        for tool in tools:
-            self._output_schemas[tool.name] = tool.output_schema
-
-    async def _received(self, notification: Notification) -> None:
-        if notification.method == "notifications/tools/list_changed":
-            self._output_schemas.clear()
-            self._all_known = False
-        await super()._received(notification)
+            async for _ in self.iter_tools():
+                pass
+        except (McpError, CapabilityError):
+            pass  # a server that calls tools without listing them: there is nothing to check against
+        self._output_schemas.all_known = True
 
 
 def validated(model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:

@@ -110,7 +110,7 @@ async def call(
             reason = "the request timed out"
             raise _timeout(method, options, started)
     except trio.Cancelled as exc:
-        reason = exc.reason
+        reason = exc.reason or ("a deadline of the caller's ran out" if exc.source == "deadline" else None)
         raise
     finally:
         if not outgoing.settled:

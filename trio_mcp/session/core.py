@@ -119,7 +119,7 @@ class SessionCore(abc.ABC):
         """
         if not self._closing:
             self._closing = True
-            self._settle_everything(SessionClosed("the session was closed while the call was waiting"))
+            self._settle_everything(SessionClosed("the session was closed"))
             try:
                 with trio.move_on_after(self.options.close_grace):
                     await self._outbox.flush()

@@ -60,7 +60,8 @@ class RequestRecord:
         method: Its method.
         direction: ``"out"`` for a request of ours, ``"in"`` for one of the peer's.
         duration: Seconds from its start to its outcome.
-        outcome: ``"ok"``, ``"error"`` (an error answer), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (with the link).
+        outcome: ``"ok"``, ``"error"`` (an error answer), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (the link
+            failed, or the answer was no answer).
     """
 
     method: str
@@ -90,7 +91,7 @@ class SessionOptions:
         max_queued_requests: How many more wait; beyond that a request is refused with an error at once.
         max_outgoing_messages: How many messages wait for the link before those who send wait, too.
         max_pending_notifications: How many of the peer's notifications wait for their handlers; beyond that they are
-            dropped, and ``on_error`` is told.
+            dropped, and the log says so.
         close_grace: Seconds that a close waits for messages handed over before it.
         drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
         on_request: Called, synchronously, with the record of each request that is over. It must not block.
