@@ -49,7 +49,7 @@ class Server:
         revisions: The protocol revisions to serve.
         expose_errors: Show clients the text of unexpected exceptions. For development: it may hold secrets.
         page_size: How many entries a page of a list has.
-        max_sync_tools: How many synchronous tools run at once, each in a thread.
+        max_sync_tools: How many synchronous tools run at once, each in a thread; further calls wait.
         options: Limits, timeouts and hooks of each session.
         on_error: Called, sync or async, with what a client sent that belongs to no request.
 
@@ -175,8 +175,11 @@ class Server:
     ) -> None:
         """Offer a function as a tool, also from a tool or another thread. Clients are told that the list has changed.
 
-        Its type hints become the schema of its arguments (extra ones are refused) and of its result, its docstring the
-        description. An async function runs in the event loop, any other in a thread.
+        Its type hints become the schema of its arguments and of its result, its docstring the description, without
+        what it says of parameters (that goes into the schema) and of exceptions. Arguments are validated as pydantic
+        does it in its lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop,
+        any other in a thread. When a call is cancelled, the former is, too, but a thread can't be: it is left to
+        finish, and counts among ``max_sync_tools`` until then.
 
         Args:
             function: The function, sync or async. A parameter annotated with `Context` is filled by the server.

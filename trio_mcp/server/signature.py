@@ -183,8 +183,7 @@ def _is_context(annotation: Any, context_type: type) -> bool:
         return _is_context(get_args(annotation)[0], context_type)
     if hasattr(annotation, "__value__"):  # a type alias
         return _is_context(annotation.__value__, context_type)
-    kind = origin or annotation
-    if isinstance(kind, type) and issubclass(kind, context_type):
+    if (origin or annotation) is context_type:
         return True
     options = get_args(annotation)
     return type(None) in options and any(
