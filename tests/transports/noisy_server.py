@@ -80,12 +80,5 @@ def sleep_sync() -> None:
     time.sleep(1000)
 
 
-@server.tool
-async def sleep_shielded() -> None:
-    print("SLEEPING", file=sys.stderr, flush=True)
-    with trio.CancelScope(shield=True):
-        await trio.sleep(1000)
-
-
 if __name__ == "__main__":
     server.run()

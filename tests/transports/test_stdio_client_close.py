@@ -332,7 +332,7 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
         import os, trio
         from trio_mcp import stdio_client, StdioServerParameters
         async def main():
-            params = StdioServerParameters("sh", ["-c", "exec sleep 10"], shutdown_grace=0.1, stderr="discard")
+            params = StdioServerParameters("sh", ["-c", "exec sleep 40.25"], shutdown_grace=0.1, stderr="discard")
             async with stdio_client(params):
                 os.setuid(65534)
             print("out", flush=True)
@@ -344,12 +344,12 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
     ) as harness:
         first = psutil.Process(harness.pid)
         try:
-            output, errors = harness.communicate(timeout=9)  # the server itself sleeps for longer
+            output, errors = harness.communicate(timeout=DEADLINE)  # the server itself sleeps for longer
         finally:
             for process in [*first.children(recursive=True)] if first.is_running() else []:
                 process.kill()
             for process in psutil.process_iter():
-                if process.name() == "sleep" and process.cmdline() == ["sleep", "10"]:
+                if process.name() == "sleep" and process.cmdline() == ["sleep", "40.25"]:
                     process.kill()
     assert output == b"out\n", errors.decode()
     assert b"could not be ended" in errors
@@ -361,7 +361,8 @@ def test_the_interrupt_of_the_program_ends_its_servers() -> None:
         import os, trio
         from trio_mcp import stdio_client, StdioServerParameters
         async def main():
-            params = StdioServerParameters("sh", ["-c", "echo $$ >&2; trap '' INT; echo '{}'; sleep 1000"])
+            code = "echo $$ >&2; trap '' INT; echo '{}'; sleep 1000"
+            params = StdioServerParameters("sh", ["-c", code], shutdown_grace=0)
             async with stdio_client(params) as (read, write):
                 await read.receive()
                 print("up", flush=True)

@@ -32,7 +32,7 @@ def test_the_end_of_the_input_ends_an_idle_server() -> None:
     assert (wire.received, wire.errors) == (b"", b"")
 
 
-@pytest.mark.parametrize("tool", ["sleep_async", "sleep_sync", "sleep_shielded"])
+@pytest.mark.parametrize("tool", ["sleep_async", "sleep_sync"])
 def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
     """A client that has gone does not leave a process behind, whatever a tool is busy with."""
     with serving() as wire:
@@ -41,6 +41,55 @@ def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
         wire.close_input()
         ended(wire)
     assert wire.received == b""
+
+
+UNCANCELLABLE = """
+    import sys, trio
+    from trio_mcp import BaseSession, stdio_server
+    async def handler(params, responder):
+        print("SLEEPING", file=sys.stderr, flush=True)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1000)
+    async def main():
+        async with stdio_server(exit_grace=0.3) as link, BaseSession(*link) as session:
+            session.add_request_handler("shield", handler)
+            await session.wait_closed()
+    trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("how", ["shield", "closed output"])
+def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
+    """``exit_grace``: with the client gone, a shielded handler does not keep the process for as long as it likes."""
+    with serving(script(UNCANCELLABLE), handshake=False) as wire:
+        wire.send({"jsonrpc": "2.0", "id": 1, "method": "shield"})
+        wire.wait_for_error_text("SLEEPING")
+        if how == "closed output":
+            wire.close_output()
+            wire.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        else:
+            wire.close_input()
+        assert ended(wire) == 1
+    assert b"the client has gone" in wire.errors
+
+
+def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
+    """The process may go on to do something else."""
+    code = """
+        import time, trio
+        from trio_mcp import stdio_server
+        async def main():
+            async with stdio_server(exit_grace=0.1) as (read, write):
+                async for item in read:
+                    pass
+        trio.run(main)
+        time.sleep(0.3)
+        print("still here")
+    """
+    with serving(script(code), handshake=False) as wire:
+        wire.close_input()
+        assert ended(wire) == 0
+    assert wire.received == b"still here\n"
 
 
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])

@@ -1,4 +1,4 @@
-"""Descriptors that can't be made non-blocking: files, terminals, and what other processes use as well."""
+"""Streams over descriptors: those that can be made non-blocking, and those that can't."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import TypeVar
 
 import trio
 
-__all__ = ["SharedStream", "is_pollable"]
+__all__ = ["PipeReader", "SharedStream", "is_pollable"]
 
 T = TypeVar("T")
+
+CHUNK = 64 * 1024
+"""Bytes: what a pipe holds by default."""
 
 
 def is_pollable(fd: int) -> bool:
@@ -29,6 +32,55 @@ def is_pollable(fd: int) -> bool:
         return not os.path.samestat(status, os.fstat(2))
     except OSError:  # standard error is closed
         return True
+
+
+def _check_size(max_bytes: int | None) -> None:
+    if max_bytes is None:
+        return
+    if not isinstance(max_bytes, int):
+        raise TypeError(f"max_bytes must be an integer or None, got {max_bytes!r}")
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes must be at least 1, got {max_bytes}")
+
+
+class PipeReader(trio.abc.ReceiveStream):
+    """The reading side of an `FdStream`, which stays the owner, for a peer that sends one message at a time.
+
+    `FdStream` lets others run, tries in vain, and then waits. This one waits first: a scheduler step and a failing
+    system call less for each message (a tenth of what the link costs when calls come one after the other).
+    """
+
+    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
+        self._stream = stream
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        _check_size(max_bytes)
+        while True:
+            await trio.lowlevel.wait_readable(self._fd())
+            try:
+                return self.receive_nowait(max_bytes)
+            except trio.WouldBlock:
+                continue  # somebody else was faster
+
+    def receive_nowait(self, max_bytes: int | None = None) -> bytes:
+        """What there is, or `trio.WouldBlock`."""
+        try:
+            return os.read(self._fd(), CHUNK if max_bytes is None else max_bytes)
+        except BlockingIOError:
+            raise trio.WouldBlock from None
+        except OSError as exc:
+            raise trio.BrokenResourceError from exc
+
+    def _fd(self) -> int:
+        if (fd := self._stream.fileno()) < 0:
+            raise trio.ClosedResourceError("this stream was closed")
+        return fd
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
@@ -48,16 +100,19 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
         self._closed = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        _check_size(max_bytes)
         while True:
             self._check_open()
             if self._waits:
                 await trio.lowlevel.wait_readable(self._fd)
             try:
-                return await self._in_thread(lambda: os.read(self._fd, max_bytes or 65536))
+                return await self._in_thread(lambda: os.read(self._fd, CHUNK if max_bytes is None else max_bytes))
             except BlockingIOError:
                 continue
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._check_open()
+        await trio.lowlevel.checkpoint()
         view = memoryview(bytes(data))
         while view:
             self._check_open()
@@ -71,7 +126,11 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
                 continue
 
     async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
+        self._check_open()
+        if self._waits:
+            await trio.lowlevel.wait_writable(self._fd)
+        else:
+            await trio.lowlevel.checkpoint()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -97,8 +156,9 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
             raise trio.BrokenResourceError from exc
 
     def close(self) -> None:
-        with self._lock:
-            if not self._closed:
+        if not self._closed:
+            trio.lowlevel.notify_closing(self._fd)
+            with self._lock:
                 self._closed = True
                 self._close_if_unused()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 
 from trio_mcp.errors import TransportError
+from trio_mcp.transports.descriptors import PipeReader
 from trio_mcp.transports.parameters import StdioServerParameters, default_environment
 
 __all__ = ["ChildOutput", "ChildProcess", "StdioServerParameters", "start_process"]
@@ -21,7 +22,7 @@ logger = logging.getLogger("trio_mcp")
 TERM_MOMENT = 0.2
 """Seconds between SIGTERM and SIGKILL on a cancelled way out."""
 
-KILL_MOMENT = 5.0
+KILL_MOMENT = 3.0
 """Seconds that a killed process is waited for. It goes at once, unless it is somebody else's or stuck in the kernel."""
 
 LAST_WORDS = 1024 * 1024
@@ -84,9 +85,9 @@ class ChildProcess:
         assert process.stdin is not None
         assert isinstance(process.stdout, trio.lowlevel.FdStream)
         assert isinstance(process.stderr, trio.lowlevel.FdStream)
-        self.stdin = process.stdin
-        self.stdout = ChildOutput(process.stdout)
-        self.stderr = ChildOutput(process.stderr)
+        self.stdin: trio.abc.SendStream = process.stdin
+        self.stdout = ChildOutput(PipeReader(process.stdout))
+        self.stderr = ChildOutput(PipeReader(process.stderr))
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
@@ -169,7 +170,7 @@ class ChildProcess:
 class ChildOutput(trio.abc.ReceiveStream):
     """What a child writes, which ends with the child, though its descendants may hold the pipe open for ever."""
 
-    def __init__(self, stream: trio.lowlevel.FdStream) -> None:
+    def __init__(self, stream: PipeReader) -> None:
         self._stream = stream
         self._waiting = trio.CancelScope()
         self._ended = False
@@ -180,7 +181,7 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._ended = True
         self._waiting.cancel()
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if not self._ended:
             with trio.CancelScope() as self._waiting:
                 return await self._stream.receive_some(max_bytes)
@@ -188,11 +189,9 @@ class ChildOutput(trio.abc.ReceiveStream):
         if self._left <= 0:
             return b""
         try:
-            data = os.read(self._stream.fileno(), max_bytes or 65536)
-        except BlockingIOError:
+            data = self._stream.receive_nowait(max_bytes)
+        except trio.WouldBlock:
             return b""
-        except OSError as exc:
-            raise trio.BrokenResourceError from exc
         self._left -= len(data)
         return data
 

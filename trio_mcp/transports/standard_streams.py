@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import trio
 
 from trio_mcp.errors import LocalProtocolError, TransportError
-from trio_mcp.transports.descriptors import SharedStream, is_pollable
+from trio_mcp.transports.descriptors import PipeReader, SharedStream, is_pollable
 
 __all__ = ["private_streams"]
 
@@ -36,7 +36,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             raise TransportError(f"there is no standard {name} to serve: it is closed")
     _flush()
     with contextlib.ExitStack() as cleanup:  # undone from the last line to the first
-        wire_in, wire_out = _take(0, cleanup), _take(1, cleanup)
+        stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, null)
         if not _is_open(2):
@@ -53,7 +53,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
         cleanup.callback(_flush)
         _in_use = True
         try:
-            yield wire_in, wire_out
+            yield PipeReader(stdin) if isinstance(stdin, trio.lowlevel.FdStream) else stdin, stdout
         finally:
             _in_use = False
 

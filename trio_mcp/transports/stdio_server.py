@@ -7,7 +7,10 @@ private descriptors, and what prints or runs in this process finds standard erro
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import trio
 
@@ -21,12 +24,16 @@ from trio_mcp.transports.standard_streams import private_streams
 
 __all__ = ["stdio_server"]
 
+logger = logging.getLogger("trio_mcp")
+
 CLOSE_GRACE = 1.0
 """Seconds that the last messages are given to leave; a client that does not read must not keep the process alive."""
 
 
 @contextlib.asynccontextmanager
-async def stdio_server(*, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> AsyncIterator[Link]:
+async def stdio_server(
+    *, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE, exit_grace: float | None = None
+) -> AsyncIterator[Link]:
     """Serve the process's standard input and output.
 
     Inside the block ``print`` and child processes write to standard error, and read nothing from standard input.
@@ -35,13 +42,16 @@ async def stdio_server(*, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> A
 
     Args:
         max_message_size: The longest line taken from the client, in bytes; a longer one is refused, and skipped.
+        exit_grace: Seconds after the end of the link within which the block must have been left, or the process ends
+            with status 1 there and then: code that can't be cancelled must not outlive the client for ever. None sets
+            no such limit. For the main program of a process; nothing else gets a chance to clean up.
 
     Raises:
         LocalProtocolError: This process serves its standard streams already.
         TransportError: Standard input or output is closed.
     """
     decoder = LineDecoder(max_message_size)
-    with private_streams() as (stdin, stdout):
+    with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         reading = trio.CancelScope()
@@ -52,6 +62,7 @@ async def stdio_server(*, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> A
                 with reading:
                     await read_lines(stdin, decoder, inbound)
                     inbound.close()
+                    deserted()
             except trio.BrokenResourceError as exc:
                 await lose(f"standard input is broken: {exc.__cause__ or exc}")
 
@@ -67,6 +78,7 @@ async def stdio_server(*, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> A
         async def lose(reason: str) -> None:
             await hand_on(inbound, Failure(TransportError(reason)))
             inbound.close()
+            deserted()
 
         async def close() -> None:
             write.close()
@@ -78,3 +90,28 @@ async def stdio_server(*, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> A
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, write)
+
+
+@contextlib.contextmanager
+def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
+    """Gives what starts the time within which the block must be left; a thread keeps it, whatever holds the loop up."""
+
+    def give_up() -> None:
+        logger.error(
+            "the client has gone, and what it asked for still runs after %g seconds: ending the process", grace
+        )
+        os._exit(1)
+
+    timers: list[threading.Timer] = []
+
+    def start() -> None:
+        if grace is not None and not timers:
+            timers.append(threading.Timer(grace, give_up))
+            timers[0].daemon = True
+            timers[0].start()
+
+    try:
+        yield start
+    finally:
+        for timer in timers:
+            timer.cancel()
