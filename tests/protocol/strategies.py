@@ -38,7 +38,7 @@ def json_texts() -> st.SearchStrategy[bytes]:
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> dict[str, Any]:
-    """A JSON object as a peer sends it: members in any order, the word ``id`` all over its content, its own id known."""
+    """A JSON object as a peer sends it: members in any order, the word ``id`` all over its content."""
     inner = st.recursive(
         st.none()
         | st.booleans()

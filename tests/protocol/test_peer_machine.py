@@ -1,0 +1,269 @@
+"""Two peers back to back, and one against a hostile one, in every order that Hypothesis can think of.
+
+The promises are those of `trio_mcp.protocol.peer`. Messages go over queues as bytes, in order per direction, with any
+interleaving of the directions and of what the two sessions do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.protocol.peer_session import BATCH_REVISION, Session
+from tests.protocol.strategies import json_texts
+from trio_mcp.errors import TransportError
+from trio_mcp.protocol.codec import decode, encode
+from trio_mcp.protocol.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Incoming,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+)
+from trio_mcp.protocol.peer import PRIORITY_METHODS
+
+METHODS = st.sampled_from(["work", "work", "work", "ping", "initialize"])
+
+
+class TwoPeers(RuleBasedStateMachine):
+    """Both sides follow the rules; what is late, lost or too much is the link's doing."""
+
+    @initialize(running=st.integers(1, 3), queued=st.integers(0, 3))
+    def setup(self, running: int, queued: int) -> None:
+        self.sides = Session(running, queued), Session(2, 1)
+        self.wires: tuple[deque[bytes], deque[bytes]] = deque(), deque()
+        self.delivered: tuple[list[bytes], list[bytes]] = [], []
+        self.answers: tuple[Counter[Any], Counter[Any]] = Counter(), Counter()
+
+    def flush(self, side: int) -> None:
+        for message in self.sides[side].sent:
+            self.wires[1 - side].append(encode(message))
+            for item in message.items if isinstance(message, Batch) else (message,):
+                if isinstance(item, (Response, ErrorResponse)):
+                    self.answers[1 - side][item.id] += 1
+        self.sides[side].sent.clear()
+
+    def deliver_one(self, side: int) -> None:
+        text = self.wires[side].popleft()
+        self.delivered[side].append(text)
+        self.sides[side].receive(decode(text))
+        self.flush(side)
+
+    @rule(side=st.integers(0, 1), method=METHODS, wants_progress=st.booleans(), send=st.booleans())
+    def open(self, side: int, method: str, wants_progress: bool, send: bool) -> None:
+        outgoing = self.sides[side].open(method, wants_progress)
+        if send and outgoing is not None:
+            self.sides[side].send(outgoing.request)
+            outgoing.sent = True
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), methods=st.lists(METHODS, min_size=1, max_size=4))
+    def open_batch(self, side: int, methods: list[str]) -> None:
+        opened = [self.sides[side].open(method, True) for method in methods]
+        requests = [outgoing for outgoing in opened if outgoing is not None]
+        for outgoing in requests:
+            outgoing.sent = True
+        if requests:
+            self.sides[side].send(Batch(tuple(outgoing.request for outgoing in requests)))
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), pick=st.integers(0))
+    def cancel(self, side: int, pick: int) -> None:
+        if self.sides[side].ours:
+            self.sides[side].cancel(self.sides[side].ours[-1 - pick % len(self.sides[side].ours)])
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), pick=st.integers(0), end=st.booleans(), fails=st.booleans())
+    def answer(self, side: int, pick: int, end: bool, fails: bool) -> None:
+        if self.sides[side].handlers:
+            incoming = self.sides[side].handlers[pick % len(self.sides[side].handlers)]
+            self.sides[side].answer(incoming, ErrorData(1, "no") if fails else {"n": pick})
+            if end:
+                self.sides[side].finish(incoming)
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), pick=st.integers(0))
+    def progress(self, side: int, pick: int) -> None:
+        if self.sides[side].handlers:
+            self.sides[side].report_progress(self.sides[side].handlers[pick % len(self.sides[side].handlers)])
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), count=st.integers(1, 5))
+    def deliver(self, side: int, count: int) -> None:
+        for _ in range(min(count, len(self.wires[side]))):
+            self.deliver_one(side)
+
+    @rule(side=st.integers(0, 1), pick=st.integers(0))
+    def deliver_again(self, side: int, pick: int) -> None:
+        """A duplicate of an answer, of a cancellation, of progress."""
+        texts = [text for text in self.delivered[side] if not isinstance(decode(text), (Request, Batch))]
+        if texts:
+            self.sides[side].receive(decode(texts[pick % len(texts)]))
+            self.flush(side)
+
+    @rule(side=st.integers(0, 1), text=json_texts())
+    def garbage(self, side: int, text: bytes) -> None:
+        message = decode(text)
+        if isinstance(message, Malformed) and message.id is None and b"\n" not in text:
+            self.wires[side].append(text)
+
+    @rule(side=st.integers(0, 1), pick=st.integers(0))
+    def lose(self, side: int, pick: int) -> None:
+        """The transport could not send a request."""
+        unsettled = [outgoing for outgoing in self.sides[side].ours if not outgoing.settled and not outgoing.sent]
+        if unsettled:
+            outgoing = unsettled[pick % len(unsettled)]
+            for event in self.sides[side].peer.fail(outgoing.request.id, TransportError("gone")):
+                self.sides[side].take(event)
+
+    @precondition(lambda self: sum(len(side.ours) for side in self.sides) > 8)
+    @rule(side=st.integers(0, 1), close=st.booleans())
+    def end(self, side: int, close: bool) -> None:
+        if close:
+            self.sides[side].close()
+        self.sides[side].end_of_input()
+
+    @invariant()
+    def promises(self) -> None:
+        for side in getattr(self, "sides", ()):
+            side.check()
+
+    def teardown(self) -> None:
+        """Let everything come to its end: what was sent has been answered, and nothing is left."""
+        for side, session in enumerate(self.sides):
+            for outgoing in session.ours:
+                if not outgoing.sent:
+                    session.cancel(outgoing)
+            self.flush(side)
+        while any(self.wires) or any(side.handlers for side in self.sides):
+            for side, session in enumerate(self.sides):
+                while self.wires[side]:
+                    self.deliver_one(side)
+                    session.check()
+                session.end_handlers()
+                self.flush(side)
+        ended = any(session.peer.closed for session in self.sides)
+        for session in self.sides:
+            session.check()
+            assert session.peer.incoming_count == session.peer.running_count == 0
+            if not ended:
+                assert session.peer.outgoing_count == 0, "every request that was sent is answered"
+            session.close()
+            session.check()
+        if not ended:
+            for session, answers in zip(self.sides, self.answers, strict=True):
+                for outgoing in session.ours:
+                    given_up = session.outcomes[outgoing] == ["cancelled"]
+                    assert answers[outgoing.request.id] <= 1
+                    assert given_up or answers[outgoing.request.id] == outgoing.sent, "answered exactly once"
+
+
+IDS = st.sampled_from([0, 1, 2, 3, "1", "a"])
+KINDS = st.sampled_from(["work", *sorted(PRIORITY_METHODS)])
+
+
+class HostilePeer(RuleBasedStateMachine):
+    """The other side sends whatever it likes, ids in use and ids of ours included."""
+
+    @initialize(running=st.integers(1, 2), queued=st.integers(0, 2))
+    def setup(self, running: int, queued: int) -> None:
+        self.session = Session(running, queued)
+        self.asked = 0
+
+    def receive(self, message: Incoming) -> None:
+        session = self.session
+        before = session.peer.incoming_count, session.refused
+        session.receive(message)
+        if isinstance(message, Request):
+            taken = session.peer.incoming_count - before[0]
+            assert taken + session.refused - before[1] == (not session.peer.closed), "taken or refused, and only one"
+        assert session.peer.incoming_count <= 2 * session.max_running + session.max_queued
+
+    messages = st.one_of(
+        st.builds(Request, IDS, KINDS, st.just({"_meta": {"progressToken": 1}})),
+        st.builds(Response, IDS, st.just({})),
+        st.builds(ErrorResponse, st.none() | IDS, st.just(ErrorData(1, "x"))),
+        st.builds(
+            Notification,
+            st.sampled_from(["notifications/cancelled", "notifications/progress", "notifications/other"]),
+            st.none()
+            | st.fixed_dictionaries(
+                {},
+                optional={
+                    "requestId": IDS | st.none() | st.just([1]),
+                    "progressToken": IDS | st.booleans(),
+                    "progress": st.floats() | st.text(max_size=1),
+                    "reason": st.text(max_size=2) | st.integers(),
+                },
+            ),
+        ),
+    )
+
+    @rule(message=messages)
+    def one(self, message: Incoming) -> None:
+        self.receive(message)
+
+    @rule(items=st.lists(messages | json_texts().map(decode), min_size=1, max_size=5))
+    def batch(self, items: list[Any]) -> None:
+        self.receive(Batch(tuple(item for item in items if not isinstance(item, Batch))))
+
+    @rule(text=json_texts() | st.binary(max_size=8))
+    def garbage(self, text: bytes) -> None:
+        self.receive(decode(text))
+
+    @rule(revision=st.sampled_from([None, BATCH_REVISION, BATCH_REVISION, "2025-11-25"]))
+    def renegotiate(self, revision: str | None) -> None:
+        self.session.peer.revision = revision
+
+    @rule(wants_progress=st.booleans(), method=METHODS | st.just("subscriptions/listen"))
+    def open(self, wants_progress: bool, method: str) -> None:
+        outgoing = self.session.open(method, wants_progress)
+        if outgoing is not None:
+            outgoing.sent = True
+
+    @rule(pick=st.integers(0))
+    def cancel(self, pick: int) -> None:
+        if self.session.ours:
+            self.session.cancel(self.session.ours[pick % len(self.session.ours)])
+
+    @rule(pick=st.integers(0), end=st.booleans())
+    def answer(self, pick: int, end: bool) -> None:
+        if self.session.handlers:
+            incoming = self.session.handlers[pick % len(self.session.handlers)]
+            self.session.answer(incoming, {})
+            if end:
+                self.session.finish(incoming)
+
+    @rule(pick=st.integers(0))
+    def handler_ends_without_an_answer(self, pick: int) -> None:
+        if self.session.handlers:
+            incoming = self.session.handlers[pick % len(self.session.handlers)]
+            self.session.finish(incoming)
+            assert not incoming.open
+
+    @invariant()
+    def promises(self) -> None:
+        if hasattr(self, "session"):
+            self.session.check()
+            for message in self.session.sent:
+                assert encode(message)
+            self.session.sent.clear()
+
+    def teardown(self) -> None:
+        self.session.end_handlers()
+        assert self.session.peer.incoming_count == self.session.peer.running_count == 0
+        self.session.close()
+        self.session.check()
+
+
+TwoPeers.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+HostilePeer.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestTwoPeers = TwoPeers.TestCase
+TestHostilePeer = HostilePeer.TestCase
