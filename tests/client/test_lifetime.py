@@ -174,6 +174,21 @@ async def test_a_lifespan_that_fails_reaches_the_block() -> None:
             pass
 
 
+async def test_a_server_in_memory_ends_by_itself_when_its_client_leaves() -> None:
+    trail: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        trail.append("open")
+        yield
+        await trio.lowlevel.checkpoint()
+        trail.append("closed in order")
+
+    async with Client(Server("x", lifespan=lifespan)):
+        pass
+    assert trail == ["open", "closed in order"]
+
+
 @pytest.mark.parametrize("leave", ["return", "raise", "cancel"])
 async def test_no_process_survives_the_block(leave: str, tmp_path: Path) -> None:
     target = script(

@@ -199,3 +199,38 @@ async def test_notifications_arrive_in_order_and_a_failing_handler_costs_one(cap
         await trio.testing.wait_all_tasks_blocked()
     assert got == ["acme/1", "acme/2", "acme/3"]
     assert "ValueError" in caplog.text
+
+
+@pytest.mark.parametrize("ended_by", ["peer", "session", "itself"])
+async def test_a_handlers_nursery_that_fails_while_it_is_cancelled_harms_nobody_else(
+    ended_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail_on_the_way_out() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ZeroDivisionError("on the way out")
+
+    async def answer(responder: Responder) -> dict[str, Any]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_on_the_way_out)
+            nursery.start_soon(trio.sleep_forever)
+            if ended_by == "itself":
+                responder.cancel_scope.cancel()
+        raise AssertionError
+
+    async with server_on_wire(answer) as (server, wire):
+        await wire.send(Request(1, "tools/call", {"name": "x"}))
+        await trio.testing.wait_all_tasks_blocked()
+        if ended_by == "session":
+            await server.aclose()
+        else:
+            if ended_by == "peer":
+                await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
+            else:
+                refused = await wire.receive()
+                assert isinstance(refused, ErrorResponse)
+                assert (refused.id, refused.error.code) == (1, -32603)
+            await wire.send(Request(2, "ping"))
+            assert await wire.receive() == Response(2, {})
+    assert "on the way out" in caplog.text

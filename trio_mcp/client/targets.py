@@ -6,11 +6,16 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import trio
+
 from trio_mcp._nursery import background_nursery
 from trio_mcp.link import Link
 from trio_mcp.transports.memory import memory_link_pair
 from trio_mcp.transports.process import StdioServerParameters
 from trio_mcp.transports.stdio_client import stdio_client
+
+SERVER_GRACE = 2.0
+"""Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
 
 __all__ = ["LinkFactory", "Servable", "Target", "link_factory"]
 
@@ -54,5 +59,18 @@ def link_factory(target: Target) -> LinkFactory:
 @contextlib.asynccontextmanager
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-        await nursery.start(server.serve, theirs)
+        ended = trio.Event()
+
+        async def serve(task_status: trio.TaskStatus[None]) -> None:
+            try:
+                await server.serve(theirs, task_status=task_status)
+            finally:
+                ended.set()
+
+        await nursery.start(serve)
         yield ours
+        # Left without an exception: the server may end by itself, as it does when a client closes any other link.
+        for channel in ours:
+            await channel.aclose()
+        with trio.move_on_after(SERVER_GRACE):
+            await ended.wait()

@@ -283,23 +283,41 @@ class SessionCore(abc.ABC):
         watched = self.options.watched
         started = trio.current_time() if watched else 0.0
         try:
-            with responder.cancel_scope:
-                try:
-                    await self.handle_incoming(responder)
-                    if not responder.answered and not incoming.cancelled:
-                        raise LocalProtocolError(f"the handler of {responder.method!r} gave no answer")
-                except Exception as exc:
-                    if responder.answered:
-                        logger.exception("the handler of %r failed after its answer", responder.method)
-                    else:
-                        error = self.error_for(exc, responder)
-                        await responder.respond_error(error.code, error.message, error.data)
+            failure = await self._handle(responder)
+            if failure is not None or not responder.answered:
+                await self._conclude(responder, incoming, failure)
         finally:
             self._free(incoming)
             if watched:
                 outcome = responder.outcome if responder.answered else "cancelled"
                 duration = trio.current_time() - started
                 self.options.record(RequestRecord(responder.method, "in", duration, outcome))  # type: ignore[arg-type]
+
+    async def _handle(self, responder: Responder) -> Exception | None:
+        """Run the handler in its cancel scope; gives what it raised."""
+        try:
+            with responder.cancel_scope:
+                await self.handle_incoming(responder)
+        except Exception as exc:
+            return exc
+        except BaseExceptionGroup as group:
+            # A nursery of the handler's that was cancelled together with the session, and failed on the way out.
+            cancelled, failures = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(failures, ExceptionGroup):
+                raise
+            logger.error("the handler of %r failed", responder.method, exc_info=failures)
+            raise cancelled from None
+        return None
+
+    async def _conclude(self, responder: Responder, incoming: IncomingRequest, failure: Exception | None) -> None:
+        """Answer for a handler that has not done it itself."""
+        if responder.answered or incoming.cancelled:
+            if failure is not None:
+                logger.error("the handler of %r failed after the fact", responder.method, exc_info=failure)
+            return
+        failure = failure or LocalProtocolError(f"the handler of {responder.method!r} gave no answer")
+        error = self.error_for(failure, responder)
+        await responder.respond_error(error.code, error.message, error.data)
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)
