@@ -231,7 +231,7 @@ async def test_a_cleanup_that_fails_in_a_cancelled_tool_costs_only_itself(
         await trio.testing.wait_all_tasks_blocked()
         assert len((await client.list_tools()).tools) == 1  # the session lives on
     (record,) = caplog.records
-    assert "the tool 'tool' failed while it was cancelled" in record.message
+    assert "the handler of 'tools/call' failed" in record.message
     assert "in the cleanup" in caplog.text
 
 

@@ -141,8 +141,6 @@ async def call_tool(server: Server, context: Context[Any]) -> dict[str, Any]:
         raise McpError(INVALID_PARAMS, text) from None
     except Exception as exc:
         return _failure(server, name, _single(exc))
-    except BaseExceptionGroup as group:
-        raise _cancellation(group, name) from None
 
 
 async def _in_thread(bound: Callable[[], Any], limiter: trio.CapacityLimiter) -> Any:
@@ -162,18 +160,6 @@ def _failure(server: Server, name: str, exc: Exception) -> dict[str, Any]:
     if server.expose_errors:
         text += f": {exc}" if isinstance(exc, OutputError) else f": {type(exc).__name__}: {exc}"
     return text_result(text, is_error=True)
-
-
-def _cancellation(group: BaseExceptionGroup[Any], name: str) -> BaseException:
-    """What goes on of a group with a cancellation in it: without what failed in the tool's cleanup, which is logged.
-
-    No scope would take such a failure out of the group, and it would end the session.
-    """
-    cancelled, failures = group.split(trio.Cancelled)
-    if cancelled is None or not isinstance(failures, ExceptionGroup):
-        return group
-    logger.error("the tool %r failed while it was cancelled", name, exc_info=failures)
-    return cancelled
 
 
 def _single(exc: Exception) -> Exception:
