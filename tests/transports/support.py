@@ -15,7 +15,8 @@ import psutil
 import trio
 
 import trio_mcp
-from trio_mcp import StdioServerParameters
+from trio_mcp import SessionMessage, StdioServerParameters, stdio_client
+from trio_mcp.protocol.messages import Notification
 
 DEADLINE = 30
 """Seconds: a safety net for a machine under load, never a requirement."""
@@ -138,3 +139,33 @@ async def cancelled_at_every_step(
         await after()
         if not instrument.fired:
             return step
+
+
+# Writes down what happens to it, in the order in which it does.
+DIARY = """
+    import signal, sys, time
+    diary = open(sys.argv[1], "a", buffering=1)
+    def on_term(*_):
+        print("SIGTERM", file=diary)
+        if "obey" in sys.argv:
+            sys.exit()
+    signal.signal(signal.SIGTERM, on_term)
+    print('{"jsonrpc":"2.0","method":"ready"}', flush=True)
+    sys.stdin.read()
+    print("EOF", file=diary)
+    while "linger" in sys.argv:
+        time.sleep(0.01)
+    print("exit", file=diary)
+"""
+
+
+async def ready(read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
+    """Wait for the sign that a child gives when it is up."""
+    assert (await read.receive()).message == Notification("ready")
+
+
+async def use(params: StdioServerParameters) -> None:
+    """Connect to a child that gives the sign, and leave."""
+    with trio.fail_after(DEADLINE):
+        async with stdio_client(params) as (read, _):
+            await ready(read)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from typing import Any
 
 import pytest
@@ -149,6 +151,18 @@ def test_a_large_answer_leaves_whole_before_the_exit() -> None:
         answer = wire.receive()
         assert len(answer["result"]["structuredContent"]["result"]) == size
         assert wire.exit() == 0
+
+
+def test_a_client_that_reads_slowly_gets_all_of_the_last_answer() -> None:
+    """The end of the input leaves time for as long as the client goes on reading."""
+    with serving() as wire:
+        wire.send(call(1, "big", size=2_000_000))
+        wire.close_input()
+        parts = []
+        while data := os.read(wire.process.stdout.fileno(), 300_000):  # type: ignore[union-attr]
+            parts.append(data)
+            time.sleep(0.05)
+    assert len(json.loads(b"".join(parts))["result"]["structuredContent"]["result"]) == 2_000_000
 
 
 def test_without_a_session_messages_pass_as_they_are() -> None:

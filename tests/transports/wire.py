@@ -72,7 +72,9 @@ class Wire:
 
     def receive(self) -> Any:
         """The next line."""
-        while b"\n" not in self.received:
+        seen = 0
+        while self.received.find(b"\n", seen) < 0:
+            seen = len(self.received)
             if not self._pump():
                 raise EOFError(f"the wire ended; so far {self.received!r}, errors {self.errors!r}")
         line, self.received = self.received.split(b"\n", 1)

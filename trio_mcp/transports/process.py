@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -158,7 +159,8 @@ class ChildProcess:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             if self.returncode is None:  # the process has moved to another group
-                os.kill(self.pid, number)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
                 return True
             self._group_gone = True
             return False

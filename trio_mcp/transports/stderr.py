@@ -39,29 +39,23 @@ class StderrCopier:
         self.ended = trio.Event()
         self._stream = stream
         self._sink = sink
+        self._pending, self._taken = trio.open_memory_channel[bytes](PENDING)
         # Of its own: those who wait for a slow terminal must not take the threads that others need.
         self._limiter = trio.CapacityLimiter(1)
 
-    async def run(self) -> None:
-        """Copy until the end of the stream, which it closes."""
-        pending, taken = trio.open_memory_channel[bytes](PENDING)
-        async with self._stream, trio.open_nursery() as nursery:
-            nursery.start_soon(self._deliver, taken)
-            async with pending:
-                await self._read(pending)
-        self.ended.set()
-
-    async def _read(self, pending: trio.MemorySendChannel[bytes]) -> None:
+    async def read(self) -> None:
+        """One of the two tasks: cut what is read into lines, until the end of the stream, which it closes."""
         rest = b""
-        while chunk := await self._receive():
-            *lines, rest = (rest + chunk).split(b"\n")
-            lines = [piece for line in lines for piece in _pieces(line)]
-            if len(rest) > LONGEST_LINE:
-                *begun, rest = _pieces(rest)
-                lines += begun
-            await self._keep(lines, pending)
-        if rest:
-            await self._keep([rest], pending)
+        async with self._stream, self._pending:
+            while chunk := await self._receive():
+                *lines, rest = (rest + chunk).split(b"\n")
+                lines = [piece for line in lines for piece in _pieces(line)]
+                if len(rest) > LONGEST_LINE:
+                    *begun, rest = _pieces(rest)
+                    lines += begun
+                await self._keep(lines)
+            if rest:
+                await self._keep([rest])
 
     async def _receive(self) -> bytes | bytearray:
         try:
@@ -69,21 +63,23 @@ class StderrCopier:
         except trio.BrokenResourceError:
             return b""
 
-    async def _keep(self, lines: list[bytes], pending: trio.MemorySendChannel[bytes]) -> None:
+    async def _keep(self, lines: list[bytes]) -> None:
         self.tail.extend(map(_text, lines))
         if self._sink != "discard":
             for line in lines:
-                await pending.send(line)
+                await self._pending.send(line)
 
-    async def _deliver(self, taken: trio.MemoryReceiveChannel[bytes]) -> None:
-        async for line in taken:
+    async def deliver(self) -> None:
+        """The other task: hand the lines to the sink, however long it takes."""
+        async for line in self._taken:
             if self._sink == "inherit":
-                lines = [line, *_waiting(taken), b""]
+                lines = [line, *_waiting(self._taken), b""]
                 await trio.to_thread.run_sync(
                     _write_stderr, b"\n".join(lines), abandon_on_cancel=True, limiter=self._limiter
                 )
             else:
                 await self._call(_text(line))
+        self.ended.set()
 
     async def _call(self, line: str) -> None:
         assert not isinstance(self._sink, str)

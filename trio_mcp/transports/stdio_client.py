@@ -45,9 +45,11 @@ async def stdio_client(
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
     connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))
-    async with background_nursery(connection.end) as nursery:
-        nursery.start_soon(connection.run)
-        yield connection.link
+    with connection.inbound, connection.outbound:
+        async with background_nursery(connection.end) as nursery:
+            for task in connection.tasks:
+                nursery.start_soon(task)
+            yield connection.link
 
 
 class _Connection:
@@ -58,19 +60,20 @@ class _Connection:
         self._decoder = decoder
         self._child = child
         self._stderr = StderrCopier(child.stderr, params.stderr)
-        self._inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
-        write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         self.link = Link(read, write)
         self._read, self._write = read, write
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
-
-    async def run(self) -> None:
-        """Until the child and its streams have ended."""
-        with self._inbound, self._outbound:
-            async with trio.open_nursery() as nursery:
-                for task in (self._read_output, self._write_input, self._stderr.run, self._reap, self._tell_of_the_end):
-                    nursery.start_soon(task)
+        self.tasks = (
+            self._read_output,
+            self._write_input,
+            self._stderr.read,
+            self._stderr.deliver,
+            self._reap,
+            self._tell_of_the_end,
+        )
 
     async def end(self) -> None:
         """Take the child down while the tasks still run: it may have more to say than fits into a pipe."""
@@ -84,7 +87,7 @@ class _Connection:
     async def _read_output(self) -> None:
         async with self._child.stdout as stdout:
             try:
-                await read_lines(stdout, self._decoder, self._inbound)
+                await read_lines(stdout, self._decoder, self.inbound)
                 while await stdout.receive_some(65536):
                     pass  # nobody listens any more, but a server that can't write could not exit
             except trio.BrokenResourceError:
@@ -95,9 +98,9 @@ class _Connection:
     async def _write_input(self) -> None:
         async with self._child.stdin as stdin:
             try:
-                await write_lines(self._outbound, stdin, self._inbound)
+                await write_lines(self.outbound, stdin, self.inbound)
             except trio.BrokenResourceError:
-                self._outbound.close()
+                self.outbound.close()
                 self._something_ended.set()  # a server that takes no more requests is as good as gone
 
     async def _reap(self) -> None:
@@ -115,8 +118,8 @@ class _Connection:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # a slow callback for standard error
                 await self._stderr.ended.wait()
-        await hand_on(self._inbound, Failure(self._cause()))
-        self._inbound.close()
+        await hand_on(self.inbound, Failure(self._cause()))
+        self.inbound.close()
 
     def _cause(self) -> TransportError:
         command = shlex.join([self._params.command, *self._params.args])

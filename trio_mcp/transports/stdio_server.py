@@ -27,7 +27,10 @@ __all__ = ["stdio_server"]
 logger = logging.getLogger("trio_mcp")
 
 CLOSE_GRACE = 1.0
-"""Seconds that the last messages are given to leave; a client that does not read must not keep the process alive."""
+"""Seconds that the client may take for each `PIECE` of the last messages: one that does not read must not keep the
+process alive, one that reads slowly gets them all."""
+
+PIECE = 64 * 1024
 
 
 @contextlib.asynccontextmanager
@@ -56,6 +59,7 @@ async def stdio_server(
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
         reading = trio.CancelScope()
         written = trio.Event()
+        closing = trio.CancelScope()
 
         async def reader() -> None:
             try:
@@ -68,7 +72,7 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await write_lines(outbound, stdout, inbound)
+                await write_lines(outbound, _Pieces(stdout, closing), inbound)
             except trio.BrokenResourceError as exc:
                 outbound.close()
                 reading.cancel("nobody reads the answers")
@@ -82,7 +86,8 @@ async def stdio_server(
 
         async def close() -> None:
             write.close()
-            with trio.move_on_after(CLOSE_GRACE):
+            closing.deadline = trio.current_time() + CLOSE_GRACE
+            with closing:
                 await written.wait()
 
         with inbound, outbound, read, write:
@@ -90,6 +95,27 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, write)
+
+
+class _Pieces(trio.abc.SendStream):
+    """Writes piece by piece, and moves a deadline with each: as long as there is progress it does not pass."""
+
+    def __init__(self, stream: trio.abc.SendStream, limited: trio.CancelScope) -> None:
+        self._stream = stream
+        self._limited = limited
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with memoryview(data) as view:
+            for start in range(0, len(view), PIECE):
+                with view[start : start + PIECE] as piece:
+                    await self._stream.send_all(piece)
+                self._limited.deadline = trio.current_time() + CLOSE_GRACE
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 @contextlib.contextmanager
