@@ -81,12 +81,13 @@ class CostModel:
                 raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")
         return work
 
-    def echo(self, value: Any) -> int:
-        """Count the bytes that messages about what is wrong with a value could quote, of the value and of paths."""
-        echo = 0
+    def errors(self, value: Any) -> tuple[int, int]:
+        """Count how many errors a value could have, and the bytes that they could quote, of the value and of paths."""
+        count = echo = 0
         pending = [(value, self._start, 0, 0, 0)]
         while pending:
             current, state, looks, hops, path = pending.pop()
+            count += state.looks
             looks += state.looks
             hops += state.hops
             echo += looks * (len(current) if isinstance(current, str) else 8) + state.looks * (path + 32 * hops)
@@ -94,7 +95,7 @@ class CostModel:
                 pending += [(child, state.member(key), looks, hops, path + len(key)) for key, child in current.items()]
             elif isinstance(current, (list, tuple)):
                 pending += [(child, below, looks, hops, path + 8) for child, below in state.items(current)]
-        return echo
+        return count, echo
 
     def state(self, lookers: _Lookers) -> _State:
         """The state of a place that these look at."""
