@@ -14,11 +14,11 @@ from trio_mcp.session.server import ServerSession
 
 if TYPE_CHECKING:
     from trio_mcp.link import Link
-    from trio_mcp.server.server import Server
+    from trio_mcp.server.core import ServerCore
 
 __all__ = ["Connection", "Handler", "Middleware"]
 
-Handler: TypeAlias = Callable[["Server", Context[Any]], Awaitable[dict[str, Any]]]
+Handler: TypeAlias = Callable[["ServerCore", Context[Any]], Awaitable[dict[str, Any]]]
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
 
@@ -26,7 +26,7 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 class Connection(ServerSession):
     """A session of a `Server`."""
 
-    def __init__(self, server: Server, link: Link, state: Any) -> None:
+    def __init__(self, server: ServerCore, link: Link, state: Any) -> None:
         read, write = link
         super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
         self._server = server

@@ -25,7 +25,7 @@ from trio_mcp.types.tools import Tool, ToolAnnotations
 from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
-    from trio_mcp.server.server import Server
+    from trio_mcp.server.core import ServerCore
 
 __all__ = ["RegisteredTool", "call_tool", "make_tool"]
 
@@ -116,7 +116,7 @@ def make_tool(
     return RegisteredTool(definition, signature, output, arguments)
 
 
-async def call_tool(server: Server, context: Context[Any]) -> dict[str, Any]:
+async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
     """Handle ``tools/call``."""
     params = context.params
     name, arguments = params.get("name"), params.get("arguments")
@@ -150,7 +150,7 @@ async def _in_thread(bound: Callable[[], Any], limiter: trio.CapacityLimiter) ->
     return await value if inspect.isawaitable(value) else value
 
 
-def _failure(server: Server, name: str, exc: Exception) -> dict[str, Any]:
+def _failure(server: ServerCore, name: str, exc: Exception) -> dict[str, Any]:
     if isinstance(exc, McpError):
         raise exc
     if isinstance(exc, ToolError):

@@ -1,0 +1,163 @@
+"""What every server is made of: what it says of itself, its clients, and serving them. Features build on it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.link import Link
+from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.server.connection import Connection, Handler, Middleware
+from trio_mcp.server.pagination import Registry
+from trio_mcp.server.tools import RegisteredTool
+from trio_mcp.session.options import SessionOptions
+from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["Lifespan", "ServerCore"]
+
+Lifespan = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
+
+
+class ServerCore:
+    """The part of `Server` that knows no feature. The arguments are those of `Server`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[Icon] | None = None,
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[Middleware] = (),
+        revisions: Sequence[str] = REVISIONS,
+        expose_errors: bool = False,
+        page_size: int = 250,
+        max_sync_tools: int = 40,
+        options: SessionOptions | None = None,
+        on_error: Callable[[RemoteProtocolError], object] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
+        unknown = [revision for revision in revisions if revision not in REVISIONS]
+        if unknown or not revisions or isinstance(revisions, str):
+            raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
+        for argument, count in (("page_size", page_size), ("max_sync_tools", max_sync_tools)):
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise TypeError(f"{argument} must be an integer, got {count!r}")
+            if count < 1:
+                raise ValueError(f"{argument} must be at least 1, got {count}")
+        if inspect.isasyncgenfunction(lifespan):
+            raise TypeError("lifespan must give an async context manager: decorate it with @asynccontextmanager")
+        self.info: Final = Implementation(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=None if icons is None else list(icons),
+        )
+        self.identity: Final = ServerIdentity(
+            info=self.info.to_wire(),
+            capabilities=self._capabilities,
+            instructions=instructions,
+            revisions=tuple(revisions),
+        )
+        self.lifespan = lifespan
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self.expose_errors = expose_errors
+        self.page_size = page_size
+        self.options = options or SessionOptions()
+        self.on_error = on_error
+        self._tools: Registry[RegisteredTool] = Registry("tool")
+        self._max_sync_tools = max_sync_tools
+        # One for each run of Trio: the token of a thread that outlives its run never comes back.
+        self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
+        self._methods = self._handlers()
+        self._connections: set[Connection] = set()
+
+    @property
+    def sync_limiter(self) -> trio.CapacityLimiter:
+        """What limits the threads of sync tools in this run of Trio."""
+        try:
+            return self._sync_limiter.get()
+        except LookupError:
+            limiter = trio.CapacityLimiter(self._max_sync_tools)
+            self._sync_limiter.set(limiter)
+            return limiter
+
+    def _capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared to a client of a revision; each feature adds its own."""
+        return {}
+
+    def _handlers(self) -> dict[str, Handler]:
+        """The handler of each method; each feature adds its own."""
+        return {}
+
+    def _announce(self, method: str) -> None:
+        for connection in tuple(self._connections):
+            connection.announce(method)
+
+    # --- serving -------------------------------------------------------------------------------------------------
+
+    async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve one link until the client closes it. When cancelled, so are all handlers, and the link is closed."""
+        async with self._running() as state:
+            task_status.started()
+            await self._serve_link(link, state)
+
+    async def serve_stdio(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve this process's standard input and output until the client closes them.
+
+        Meanwhile ``print`` and child processes write to standard error. When cancelled, it ends at once.
+        """
+        from trio_mcp.transports.stdio_server import stdio_server
+
+        async with self._running() as state, stdio_server() as link:
+            task_status.started()
+            await self._serve_link(link, state)
+
+    def run(self, transport: str = "stdio") -> None:
+        """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
+
+        Args:
+            transport: ``"stdio"``.
+
+        Raises:
+            ValueError: There is no such transport.
+        """
+        if transport != "stdio":
+            raise ValueError(f"unknown transport {transport!r}; there is 'stdio'")
+        try:
+            trio.run(self.serve_stdio)
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[Any]:
+        if self.lifespan is None:
+            yield None
+            return
+        async with self.lifespan(self) as state:
+            yield state
+
+    async def _serve_link(self, link: Link, state: Any) -> None:
+        connection = Connection(self, link, state)
+        self._connections.add(connection)
+        try:
+            async with connection, background_nursery() as nursery:
+                nursery.start_soon(connection.send_announcements)
+                await connection.wait_closed()
+        finally:
+            self._connections.discard(connection)

@@ -1,0 +1,135 @@
+"""The part of `Server` that offers tools."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+from trio_mcp.server.connection import Handler
+from trio_mcp.server.context import Context
+from trio_mcp.server.core import ServerCore
+from trio_mcp.server.pagination import page_of
+from trio_mcp.server.tools import call_tool, make_tool
+from trio_mcp.types.common import Icon
+from trio_mcp.types.tools import ToolAnnotations
+from trio_mcp.types.versions import LATEST_LEGACY, at_least
+
+__all__ = ["ToolMethods"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class ToolMethods(ServerCore):
+    """Registering, listing and calling tools."""
+
+    def _capabilities(self, revision: str) -> dict[str, Any]:
+        # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
+        tools = {"listChanged": True} if at_least(LATEST_LEGACY, revision) else {}
+        return {**super()._capabilities(revision), "tools": tools}
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {**super()._handlers(), "tools/list": _list_tools, "tools/call": call_tool}
+
+    @overload
+    def tool(self, function: FunctionT, /) -> FunctionT: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = ...,
+        title: str | None = ...,
+        description: str | None = ...,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = ...,
+        icons: Iterable[Icon] | None = ...,
+        meta: Mapping[str, Any] | None = ...,
+        input_schema: dict[str, Any] | None = ...,
+        output_schema: dict[str, Any] | None = ...,
+    ) -> Callable[[FunctionT], FunctionT]: ...
+
+    def tool(self, function: Any = None, /, **details: Any) -> Any:  # type: ignore[misc]
+        """Offer a function as a tool; the function itself stays as it is.
+
+        ``@server.tool`` or ``@server.tool(title=…)``; the arguments are those of `add_tool`.
+        """
+        if function is None:
+            return lambda given: self.tool(given, **details)
+        if isinstance(function, str):
+            raise TypeError(f"write @server.tool(name={function!r})")
+        self.add_tool(function, **details)
+        return function
+
+    def add_tool(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> None:
+        """Offer a function as a tool, also from a tool or another thread. Clients are told that the list has changed.
+
+        Its type hints become the schema of its arguments and of its result, its docstring the description, without
+        what it says of parameters (that goes into the schema) and of exceptions. Arguments are validated as pydantic
+        does it in its lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop,
+        any other in a thread. When a call is cancelled, the former is, too, but a thread can't be: it is left to
+        finish, and counts among ``max_sync_tools`` until then.
+
+        Args:
+            function: The function, sync or async. A parameter annotated with `Context` is filled by the server.
+            name: The tool's name; the function's own by default.
+            title: Its name for people.
+            description: What it does, for the model; the docstring by default.
+            annotations: Hints about its behaviour.
+            icons: Pictures of it.
+            meta: Its ``_meta``.
+            input_schema: A JSON Schema for the arguments instead of one made from the hints. Arguments are checked
+                against both.
+            output_schema: A JSON Schema for the result instead of one made from the return type.
+
+        Raises:
+            TypeError: The signature can't be offered.
+            ValueError: The name is invalid or taken, or a schema can't be used.
+        """
+        self._tools.add(
+            make_tool(
+                function,
+                name=name,
+                title=title,
+                description=description,
+                annotations=annotations,
+                icons=icons,
+                meta=meta,
+                input_schema=input_schema,
+                output_schema=output_schema,
+            )
+        )
+        self._announce("notifications/tools/list_changed")
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering a tool. Clients are told that the list has changed; calls that are running go on.
+
+        Raises:
+            KeyError: There is no such tool.
+        """
+        self._tools.remove(name)
+        self._announce("notifications/tools/list_changed")
+
+
+async def _list_tools(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+    tools, next_cursor = page_of(server._tools, context.params.get("cursor"), server.page_size)
+    revision = context.protocol_version
+    definitions = [tool.for_revision(revision) for tool in tools]
+    # A middleware may change what it gets, but not what the next client sees.
+    result: dict[str, Any] = {"tools": copy.deepcopy(definitions) if server.middleware else definitions}
+    if next_cursor is not None:
+        result["nextCursor"] = next_cursor
+    if not at_least(LATEST_LEGACY, revision):
+        result |= {"ttlMs": 0, "cacheScope": "private"}  # `server/utilities/caching`: required, and honest
+    return result
