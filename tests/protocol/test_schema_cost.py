@@ -91,6 +91,20 @@ def test_the_estimate_is_an_upper_bound_for_recursive_schemas(below: list[str], 
     assert work(schema, [value, value]) >= counted_looks(schema, [value, value])
 
 
+def test_true_and_false_are_not_taken_for_another_subschema() -> None:
+    """Going to a place where anything goes first changes nothing for the places that cost something."""
+    again = {"allOf": [{"$ref": "#"}], "enum": [n / 7 for n in range(100)]}
+    schema = {"properties": {"free": True, "x": again}}
+    costly = work(schema, {"x": {"x": 1}})
+    assert work(schema, {"free": {"x": {"x": 1}}, "x": {"x": 1}}) > costly
+    assert work(schema, {"free": {"x": {"x": 1}}}) < costly
+
+
+def test_alternatives_that_are_true_or_false_count() -> None:
+    """Each is looked at."""
+    assert work({"items": {"oneOf": [False] * 1000}}, [1] * 100) > 100_000
+
+
 # --- what is refused ---------------------------------------------------------------------------------------------
 
 

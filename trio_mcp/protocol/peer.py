@@ -185,7 +185,7 @@ class Peer:
         if not incoming.running:
             return None
         incoming.running = False
-        if incoming.open:
+        if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
         if incoming.priority:
             self._priority_running -= 1
@@ -226,7 +226,7 @@ class Peer:
     def _receive_request(
         self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
     ) -> tuple[Event, ...]:
-        if self._mute:
+        if self.revision in MODERN_REVISIONS:  # `_mute`, without the call
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return (Fault(RemoteProtocolError(text)),)
         if request.id in self._incoming:

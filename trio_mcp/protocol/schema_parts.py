@@ -75,7 +75,7 @@ class Part:
     items: list[Part] = attrs.Factory(list)
 
 
-_NOTHING = Part()  # `true` and `false`
+_NOTHING = Part(rank=-1)  # `true` and `false`, which are no part of any one schema
 
 
 def take_apart(schema: dict[str, Any]) -> Part:
@@ -115,9 +115,12 @@ class _Dismantling:
         return self._parts[id(schema)][0]
 
     def _enter(self, schema: dict[str, Any], depth: int) -> None:
-        part = Part(cost=_own_cost(schema), patterns=isinstance(schema.get("pattern"), str))
-        part.key_patterns = len(schema["patternProperties"]) if isinstance(schema.get("patternProperties"), dict) else 0
-        part.factor = _UNEVALUATED_FACTOR if any(key in schema for key in _UNEVALUATED) else 1
+        part = Part(
+            cost=_own_cost(schema),
+            patterns=int(isinstance(schema.get("pattern"), str)),
+            key_patterns=len(_map(schema, "patternProperties")),
+            factor=_UNEVALUATED_FACTOR if any(key in schema for key in _UNEVALUATED) else 1,
+        )
         self._parts[id(schema)] = part, schema
         self._size += 1 + _PATTERN_SIZE * (part.patterns + part.key_patterns)
         if self._size > MAX_SUBSCHEMAS:
@@ -202,6 +205,7 @@ class _Dismantling:
 def _own_cost(schema: dict[str, Any]) -> int:
     """What a look costs apart from the subschemas: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
+    cost += sum(len(_list(schema, key)) for key in _LISTS)
     for values in _map(schema, "dependentRequired").values():
         cost += len(values) if isinstance(values, list) else 1
     for values in _map(schema, "dependencies").values():
