@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import importlib.metadata
 import os
 import platform
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from ._measure import Spread
+from ._processes import ROOT
 
 if TYPE_CHECKING:
     from ._measure import Group, Target
     from ._options import Options
 
-_VERSIONS = ("trio-mcp", "mcp", "trio", "pydantic", "pydantic-core", "anyio")
+_VERSIONS = ("mcp", "trio", "pydantic", "pydantic-core", "anyio")
 
 
 def load_average() -> float:
@@ -22,14 +25,24 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
+def _measured_version() -> str:
+    """The version of the package that the contenders import, and the commit where it is a checkout."""
+    version: str = importlib.import_module("trio_mcp").__version__
+    if not (ROOT / ".git").exists():
+        return version
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"{version} (commit {done.stdout.strip()})" if done.returncode == 0 else version
+
+
 def surroundings(options: Options) -> dict[str, Any]:
     """What someone needs to know to compare these figures with their own."""
-    versions: dict[str, str] = {}
+    versions = {"trio-mcp": _measured_version()}
     for name in _VERSIONS:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            versions[name] = "from the checkout" if name == "trio-mcp" else "not installed"
+            versions[name] = "not installed"
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "python": platform.python_version(),
@@ -39,6 +52,7 @@ def surroundings(options: Options) -> dict[str, Any]:
         "versions": versions,
         "seconds": options.seconds,
         "rounds": options.rounds,
+        "short_rounds": options.short_rounds,
     }
 
 
@@ -102,9 +116,13 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
         f"and {around['load_at_end']} at the end, this run's own processes included",
         f"- Machine: {around['cpus']} CPUs, {around['platform']}, Python {around['python']}",
         f"- Versions: {versions}",
-        f"- Samples: {around['rounds']} interleaved rounds of {around['seconds']:g} s "
-        "(three times as many for start-up and import)",
+        f"- Interleaved rounds: {around['rounds']} of {around['seconds']:g} s; {around['short_rounds']} single events for "
+        "start-up and import",
     ]
+    if around["load"] > around["cpus"]:
+        lines.append(
+            "- Other programs kept the CPUs busy: read the ratios, whose samples suffered alike, not the values"
+        )
     for group in groups:
         lines += ["", f"## {group.scenario}: {group.case}"]
         for table in map(_without_empty_column, _tables(group)):
