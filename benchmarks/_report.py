@@ -116,8 +116,8 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
         f"and {around['load_at_end']} at the end, this run's own processes included",
         f"- Machine: {around['cpus']} CPUs, {around['platform']}, Python {around['python']}",
         f"- Versions: {versions}",
-        f"- Interleaved rounds: {around['rounds']} of {around['seconds']:g} s; {around['short_rounds']} single events for "
-        "start-up and import",
+        f"- Interleaved rounds: {around['rounds']} of {around['seconds']:g} s; "
+        f"{around['short_rounds']} single events for start-up and import",
     ]
     if around["load"] > around["cpus"]:
         lines.append(
