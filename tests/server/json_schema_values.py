@@ -48,9 +48,9 @@ def conforming(schema: dict[str, Any], root: dict[str, Any] | None = None, depth
 
 def _string(schema: dict[str, Any], root: dict[str, Any], depth: int) -> st.SearchStrategy[Any]:
     if "pattern" in schema:
-        texts = st.from_regex(schema["pattern"], fullmatch=True, alphabet=st.characters(codec="ascii"))
+        matching = st.from_regex(schema["pattern"], fullmatch=True, alphabet=st.characters(codec="ascii"))
         # Pydantic's pattern for a Decimal allows exponents that no Decimal can have.
-        return texts.filter(lambda text: not _HUGE_EXPONENT.search(text))
+        return matching.filter(lambda text: not _HUGE_EXPONENT.search(text))
     if "format" in schema:
         return _FORMATS[schema["format"]]
     return texts(schema.get("maxLength", 10)).filter(lambda text: len(text) >= schema.get("minLength", 0))

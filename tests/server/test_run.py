@@ -105,3 +105,36 @@ async def test_a_client_uses_it() -> None:
 def test_an_unknown_transport_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown transport 'smoke'"):
         Server("test").run("smoke")
+
+
+def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process_for_ever() -> None:
+    program = """
+import trio
+import trio_mcp.server.core
+from trio_mcp import Server
+
+trio_mcp.server.core.EXIT_GRACE = 0.3
+server = Server("test")
+
+@server.tool
+async def shielded() -> None:
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
+
+server.run()
+"""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shielded"}},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "still runs" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -23,6 +23,9 @@ from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["Lifespan", "ServerCore"]
 
+EXIT_GRACE = 5.0
+"""Seconds after the end of the link that code which can't be cancelled may keep the process."""
+
 Lifespan = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 
 
@@ -122,14 +125,20 @@ class ServerCore:
 
         Meanwhile ``print`` and child processes write to standard error. When cancelled, it ends at once.
         """
+        await self._serve_stdio(None, task_status)
+
+    async def _serve_stdio(self, exit_grace: float | None, task_status: trio.TaskStatus[None]) -> None:
         from trio_mcp.transports.stdio_server import stdio_server
 
-        async with self._running() as state, stdio_server() as link:
+        async with self._running() as state, stdio_server(exit_grace=exit_grace) as link:
             task_status.started()
             await self._serve_link(link, state)
 
     def run(self, transport: str = "stdio") -> None:
         """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
+
+        After the client has closed its end, running tools are cancelled (see `SessionOptions`), and the process exits;
+        one that can't be cancelled is given five seconds, then the process ends with status 1.
 
         Args:
             transport: ``"stdio"``.
@@ -140,7 +149,7 @@ class ServerCore:
         if transport != "stdio":
             raise ValueError(f"unknown transport {transport!r}; there is 'stdio'")
         try:
-            trio.run(self.serve_stdio)
+            trio.run(self._serve_stdio, EXIT_GRACE, trio.TASK_STATUS_IGNORED)
         except KeyboardInterrupt:
             sys.exit(130)
 
