@@ -84,19 +84,22 @@ class ModernClientEra:
     log_level: str | None = None
     result_types: frozenset[str] = RESULT_TYPES
 
-    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
+    _stamp: dict[str, Any] = attrs.field(init=False, repr=False, eq=False)
+
+    @_stamp.default
+    def _make_stamp(self) -> dict[str, Any]:
         stamp: dict[str, Any] = {
             meta.PROTOCOL_VERSION: self.revision,
             meta.CLIENT_INFO: self.client_info,
             meta.CLIENT_CAPABILITIES: self.capabilities,
         }
-        if self.log_level is not None:
-            stamp[meta.LOG_LEVEL] = self.log_level
+        return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
+
+    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
         if not params:
-            return {"_meta": stamp}
-        if given := params.get("_meta"):
-            stamp = {**stamp, **given}
-        return {**params, "_meta": stamp}
+            return {"_meta": self._stamp}
+        given = params.get("_meta")
+        return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
 
     def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
         # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).

@@ -91,21 +91,21 @@ class BatchInProgress:
 # --- what can happen ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@attrs.define
 class RequestStarted:
     """Run the handler now, and call `Peer.finished` when its task has ended."""
 
     incoming: IncomingRequest
 
 
-@attrs.frozen
+@attrs.define
 class NotificationReceived:
     """A notification that the bookkeeping has no interest in."""
 
     notification: Notification
 
 
-@attrs.frozen
+@attrs.define
 class Settled:
     """A request of ours has its outcome: a result, the peer's error, or an exception that says why there is neither."""
 
@@ -113,7 +113,7 @@ class Settled:
     outcome: dict[str, Any] | ErrorData | Exception
 
 
-@attrs.frozen
+@attrs.define
 class ProgressReceived:
     """Progress on a request of ours that asked for it; the parameters are checked."""
 
@@ -121,7 +121,7 @@ class ProgressReceived:
     params: dict[str, Any]
 
 
-@attrs.frozen
+@attrs.define
 class CancelRequested:
     """The peer has cancelled a running request of its own: cancel the handler's scope."""
 
@@ -129,14 +129,14 @@ class CancelRequested:
     reason: str | None
 
 
-@attrs.frozen
+@attrs.define
 class Reply:
     """Send this now."""
 
     message: Message
 
 
-@attrs.frozen
+@attrs.define
 class Fault:
     """Something arrived that belongs to no request, for the protocol-level ``on_error``."""
 

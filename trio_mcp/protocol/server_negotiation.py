@@ -40,7 +40,7 @@ class ServerIdentity:
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
 
 
-@attrs.frozen
+@attrs.define
 class ClientDeclaration:
     """What the client of one request has declared: once in the handshake, or in the request itself.
 

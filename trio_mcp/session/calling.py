@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -62,6 +63,13 @@ class CallOptions:
             TypeError: A limit is not a number.
             ValueError: A limit is not positive.
         """
+        if (
+            on_progress is None
+            and timeout is USE_SESSION
+            and total_timeout is USE_SESSION
+            and reset_on_progress is None
+        ):
+            return _default_options(defaults)
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")
         if timeout is USE_SESSION and total_timeout is USE_SESSION:
@@ -83,6 +91,12 @@ class CallOptions:
         """The clock time at which a call that started then, and last heard now, is over."""
         deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
+
+
+@lru_cache(maxsize=16)
+def _default_options(defaults: Timeouts) -> CallOptions:
+    """What most calls use, made once for each setting of a session."""
+    return CallOptions(defaults.timeout, defaults.total_timeout, defaults.reset_on_progress, None)
 
 
 async def call(

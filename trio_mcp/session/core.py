@@ -197,10 +197,10 @@ class SessionCore(abc.ABC):
 
     def _handle_event(self, event: Event) -> None:
         match event:
-            case RequestStarted():
-                self._start(event.incoming)
             case Settled():
                 event.outgoing.waiter.settle(event.outcome)
+            case RequestStarted():
+                self._start(event.incoming)
             case NotificationReceived():
                 self._note(event.notification)
                 self._queue_notice(event.notification)

@@ -83,7 +83,8 @@ class Responder:
 
     async def _answer(self, outcome: dict[str, Any] | ErrorData, kind: str) -> None:
         session = self.session
-        await session._outbox.room()
+        if not session._outbox.has_room:
+            await session._outbox.room()
         message = session._peer.answer(self._incoming, outcome)
         self.outcome = kind
         if message is not None:
