@@ -124,7 +124,7 @@ Incoming: TypeAlias = Message | Malformed | Failure
 """What a transport may deliver."""
 
 
-@attrs.define
+@attrs.frozen
 class SessionMessage:
     """What travels through the memory channels between a session and its transport.
 
