@@ -61,7 +61,7 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
         ended = trio.Event()
 
-        async def serve(task_status: trio.TaskStatus[None]) -> None:
+        async def serve(task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - the server calls it
             try:
                 await server.serve(theirs, task_status=task_status)
             finally:

@@ -120,18 +120,20 @@ class ServerCore:
             task_status.started()
             await self._serve_link(link, state)
 
-    async def serve_stdio(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def serve_stdio(  # noqa: ASYNC128 - it hands `started` on
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Serve this process's standard input and output until the client closes them.
 
         Meanwhile ``print`` and child processes write to standard error. When cancelled, it ends at once.
         """
-        await self._serve_stdio(None, task_status)
+        await self._serve_stdio(None, task_status.started)
 
-    async def _serve_stdio(self, exit_grace: float | None, task_status: trio.TaskStatus[None]) -> None:
+    async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
         from trio_mcp.transports.stdio_server import stdio_server
 
         async with self._running() as state, stdio_server(exit_grace=exit_grace) as link:
-            task_status.started()
+            started()
             await self._serve_link(link, state)
 
     def run(self, transport: str = "stdio") -> None:
@@ -149,7 +151,7 @@ class ServerCore:
         if transport != "stdio":
             raise ValueError(f"unknown transport {transport!r}; there is 'stdio'")
         try:
-            trio.run(self._serve_stdio, EXIT_GRACE, trio.TASK_STATUS_IGNORED)
+            trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
         except KeyboardInterrupt:
             sys.exit(130)
 

@@ -55,7 +55,7 @@ class PipeReader(trio.abc.ReceiveStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         _check_size(max_bytes)
-        while True:
+        while True:  # noqa: ASYNC913 - the thread is one
             await trio.lowlevel.wait_readable(self._fd())
             try:
                 return self.receive_nowait(max_bytes)
@@ -101,7 +101,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         _check_size(max_bytes)
-        while True:
+        while True:  # noqa: ASYNC913 - the thread is one
             self._check_open()
             if self._waits:
                 await trio.lowlevel.wait_readable(self._fd)
