@@ -182,6 +182,13 @@ async def test_closing_is_bounded_when_nobody_reads(autojump_clock: trio.testing
         assert trio.current_time() - started == pytest.approx(2)
 
 
+async def test_closing_a_session_that_was_never_entered_is_a_no_op() -> None:
+    async with memory_link_pair() as (ours, _):
+        session = BaseSession(*ours)
+        with trio.fail_after(1):
+            await session.aclose()
+
+
 async def test_a_session_is_entered_once() -> None:
     async with memory_link_pair() as (ours, _):
         async with BaseSession(*ours) as session:

@@ -117,6 +117,8 @@ class SessionCore(abc.ABC):
         Every pending call raises `SessionClosed`, running handlers are cancelled, messages handed over before are
         given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
         """
+        if self._lifetime_manager is None:
+            return  # never entered, so nothing runs
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
