@@ -178,7 +178,7 @@ async def test_a_schema_that_cant_be_used_fails_the_call_not_the_client(schema: 
 
 
 async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.client.tools.MAX_PAGES", 5)
+    monkeypatch.setattr("trio_mcp.client.listing.MAX_PAGES", 5)
     pages = 0
 
     async def endless(context: Any, call_next: Any) -> Any:

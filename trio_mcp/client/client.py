@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from trio_mcp.client.completion import CompletionMethods
+from trio_mcp.client.logging import LoggingMethods
+from trio_mcp.client.prompts import PromptMethods
+from trio_mcp.client.resources import ResourceMethods
 from trio_mcp.client.tools import ToolMethods
 
 __all__ = ["Client"]
 
 
-class Client(ToolMethods):
+class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, LoggingMethods):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
     Entering connects and negotiates. What is raised in the block leaves it as it is; the loss of the server ends the
@@ -22,6 +26,9 @@ class Client(ToolMethods):
         options: Limits, timeouts and hooks of the session.
         connect_timeout: Seconds for starting, connecting and negotiating together.
         probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.
+        log_level: The least severe level of log messages that the server shall send; see `Client.set_log_level`. A
+            server that sends none is not asked. None leaves it to a server of the handshake era what it sends;
+            one of the modern era then sends nothing.
         on_log: Called, sync or async, with each `LoggingMessageNotificationParams` of the server.
         on_error: Called, sync or async, with what arrived and belongs to no request.
         on_message: Called, sync or async, with every `Notification` of the server.

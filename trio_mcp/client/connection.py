@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
+import attrs
 import trio
 from pydantic import ValidationError
 
@@ -14,18 +15,20 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.targets import Target, link_factory
-from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.errors import CapabilityError, LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.client_negotiation import ServerDeclaration
+from trio_mcp.protocol.eras import ModernClientEra
 from trio_mcp.protocol.messages import Notification
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.capabilities import declares
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.convert import brief
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.capabilities import ServerCapabilities
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.logging import LoggingMessageNotificationParams
+from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["ClientConnection"]
@@ -45,6 +48,7 @@ class ClientConnection:
         options: SessionOptions | None = None,
         connect_timeout: float = 30.0,
         probe_timeout: float = 5.0,
+        log_level: LoggingLevel | None = None,
         on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None = None,
         on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None,
         on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
@@ -55,12 +59,15 @@ class ClientConnection:
         for name, seconds in (("connect_timeout", connect_timeout), ("probe_timeout", probe_timeout)):
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
                 raise ValueError(f"{name} must be a number of seconds above 0, got {seconds!r}")
+        if log_level is not None:
+            check_log_level(log_level)
         self._open_link = link_factory(target)
         self._mode = mode
         self._client_info = client_info
         self._options = options
         self._connect_timeout = connect_timeout
         self._probe_timeout = probe_timeout
+        self._log_level = log_level
         self._on_log, self._on_error, self._on_message = on_log, on_error, on_message
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas()
@@ -103,6 +110,7 @@ class ClientConnection:
                             client_info=self._client_info,
                             options=self._options,
                             on_error=self._on_error,
+                            log_level=self._log_level,
                             on_notification=self._received,
                         )
                         async with session:
@@ -128,6 +136,8 @@ class ClientConnection:
                 raise NegotiationError(text, (server.revision,))
         else:
             await session.discover(self._mode)
+        if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
+            await session.send_request("logging/setLevel", {"level": self._log_level})
 
     def _no_answer(self, session: ConnectedSession | None) -> str:
         text = f"the server did not complete the connection within connect_timeout={self._connect_timeout:g} seconds"
@@ -271,11 +281,36 @@ class ConnectedSession(ClientSession):
     """The session of a `Client`."""
 
     def __init__(
-        self, link: Link, *, on_notification: Callable[[Notification], Awaitable[None]], **options: Any
+        self,
+        link: Link,
+        *,
+        on_notification: Callable[[Notification], Awaitable[None]],
+        log_level: LoggingLevel | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(*link, **options)
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
+        self._log_level = log_level
+
+    @property
+    def modern(self) -> bool:
+        """Whether the session has been opened in the modern era."""
+        return isinstance(self._era, ModernClientEra)
+
+    def set_log_level(self, level: LoggingLevel | None) -> None:
+        """Have every later request ask for log messages (modern era only).
+
+        Raises:
+            CapabilityError: The server sends none.
+        """
+        if not declares(self.server.capabilities, "logging"):
+            raise CapabilityError("notifications/message", "logging", "server")
+        self._log_level = level
+        self._era = self._modern_era(self.server.revision)
+
+    def _modern_era(self, revision: str) -> ModernClientEra:
+        return attrs.evolve(super()._modern_era(revision), log_level=self._log_level)
 
     async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
         if isinstance(incoming, RemoteProtocolError):
@@ -284,3 +319,14 @@ class ConnectedSession(ClientSession):
 
     async def received_notification(self, notification: Notification) -> None:
         await self._on_notification(notification)
+
+
+def check_log_level(level: object) -> None:
+    """Refuse what is no level of `LoggingLevel`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    levels = get_args(LoggingLevel)
+    if level not in levels:
+        raise ValueError(f"a log level must be one of {', '.join(levels)}; got {level!r}")

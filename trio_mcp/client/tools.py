@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.listing import Listing, every, validated
 from trio_mcp.client.results import ToolResult
-from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError
+from trio_mcp.errors import CapabilityError, McpError
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
-from trio_mcp.session.convert import brief
-from trio_mcp.types._base import WireModel
 from trio_mcp.types.tools import ListToolsResult, Tool
 
 __all__ = ["ToolMethods"]
 
-ModelT = TypeVar("ModelT", bound=WireModel)
 
-MAX_PAGES = 1000
-
-
-class ToolMethods(ClientConnection):
+class ToolMethods(Listing):
     """The part of `Client` that lists and calls tools."""
 
     async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
@@ -39,25 +32,20 @@ class ToolMethods(ClientConnection):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        params = None if cursor is None else {"cursor": cursor}
-        page = validated(ListToolsResult, "tools/list", await self.request("tools/list", params, timeout=timeout))
+        page = await self._one_page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page.tools)
         return page
 
-    async def iter_tools(self) -> AsyncIterator[Tool]:
+    def iter_tools(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Tool]:
         """Every tool, page after page: ``async for tool in client.iter_tools()``.
 
-        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`.
+        Args:
+            timeout: Seconds to wait for each page.
+
+        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`; errors otherwise as
+        in `list_tools`.
         """
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await self.list_tools(cursor)
-            for tool in page.tools:
-                yield tool
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-        raise RemoteProtocolError(f"the server's list of tools has no end: {MAX_PAGES} pages, and there is another")
+        return every(lambda cursor: self.list_tools(cursor, timeout=timeout), lambda page: page.tools, "tools")
 
     async def call_tool(
         self,
@@ -124,18 +112,6 @@ class ToolMethods(ClientConnection):
         except (McpError, CapabilityError):
             pass  # a server that calls tools without listing them: there is nothing to check against
         self._output_schemas.all_known = True
-
-
-def validated(model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:
-    """A result as a model.
-
-    Raises:
-        RemoteProtocolError: It is none.
-    """
-    try:
-        return model.from_wire(result)
-    except ValidationError as exc:
-        raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
 
 
 def _params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""Prompts, from the client's side (`server/prompts`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from trio_mcp.client.listing import Listing, every, validated
+from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
+
+__all__ = ["PromptMethods", "strings"]
+
+
+class PromptMethods(Listing):
+    """The part of `Client` that lists and fills in prompts."""
+
+    async def list_prompts(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListPromptsResult:
+        """One page of the server's prompts.
+
+        Args:
+            cursor: The ``next_cursor`` of the page before; None for the first page.
+            timeout: Seconds to wait.
+
+        Raises:
+            CapabilityError: The server offers no prompts.
+            McpError: The server refused, for example an invalid cursor.
+
+        Further errors and cancellation as in `BaseSession.send_request`.
+        """
+        return await self._one_page(ListPromptsResult, "prompts/list", cursor, timeout)
+
+    def iter_prompts(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Prompt]:
+        """Every prompt, page after page: ``async for prompt in client.iter_prompts()``.
+
+        Args:
+            timeout: Seconds to wait for each page.
+
+        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`; errors otherwise as
+        in `list_prompts`.
+        """
+        return every(lambda cursor: self.list_prompts(cursor, timeout=timeout), lambda page: page.prompts, "prompts")
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: Limit = USE_SESSION,
+        total_timeout: Limit = USE_SESSION,
+    ) -> GetPromptResult:
+        """Fill in a prompt.
+
+        Args:
+            name: The prompt's name.
+            arguments: Its arguments. They are strings, in every revision.
+            timeout: Seconds without an answer.
+            total_timeout: Seconds whatever happens.
+
+        Returns:
+            The ``messages``, and perhaps a ``description``.
+
+        Raises:
+            TypeError: The name is no string, or the arguments are no mapping of strings.
+            CapabilityError: The server offers no prompts.
+            McpError: The server refused, for example because there is no such prompt or an argument is missing.
+            RemoteProtocolError: The result is malformed.
+
+        Further errors and cancellation as in `BaseSession.send_request`.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"a prompt's name must be a string, got {name!r}")
+        params: dict[str, Any] = {"name": name}
+        if arguments is not None:
+            params["arguments"] = strings(arguments, "arguments")
+        result = await self.request("prompts/get", params, timeout=timeout, total_timeout=total_timeout)
+        return validated(GetPromptResult, "prompts/get", result)
+
+
+def strings(given: Mapping[str, str], what: str) -> dict[str, str]:
+    """A mapping of strings as it travels.
+
+    Args:
+        given: The mapping.
+        what: What it is, for the error message.
+
+    Raises:
+        TypeError: It is no mapping, or not of strings.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} must be a mapping of strings, got {type(given).__name__}")
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"{what} must be a mapping of strings, got {key!r}: {value!r}")
+    return dict(given)
