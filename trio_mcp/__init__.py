@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
-    from trio_mcp.server import Context, Server
+    from trio_mcp.server import Context, McpLogHandler, Server
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -71,7 +71,7 @@ _HOMES = {
     ),
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
-    "trio_mcp.server": ("Context", "Server"),
+    "trio_mcp.server": ("Context", "McpLogHandler", "Server"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -99,6 +99,7 @@ __all__ = [  # noqa: RUF022
     "Link",
     "LocalProtocolError",
     "McpError",
+    "McpLogHandler",
     "MessageTooLarge",
     "NegotiationError",
     "ProcessExited",

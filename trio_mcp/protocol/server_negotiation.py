@@ -7,7 +7,7 @@ the legacy session (`basic/versioning`, section Backward Compatibility with Init
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 
@@ -16,9 +16,13 @@ from trio_mcp.protocol.eras import LegacyEra, ModernServerEra, ServerEra
 from trio_mcp.protocol.messages import Request
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+from trio_mcp.types.logging import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 __all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation"]
+
+LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
+"""The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
 
 
 @attrs.frozen
@@ -48,7 +52,8 @@ class ClientDeclaration:
         era: The rules that the answer follows.
         client_info: The client's `Implementation` as plain data; None if it did not say.
         capabilities: The client's `ClientCapabilities` as plain data.
-        log_level: The lowest level of log messages that this request wants (modern era); None for none.
+        log_level: The lowest level of log messages that this request wants (modern era; None for none), or that the
+            session wants (legacy era; None if the client has not said).
     """
 
     era: ServerEra
@@ -124,8 +129,10 @@ class ServerNegotiation:
         if info is not None and type(info) is not dict:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
         level = given.get(meta.LOG_LEVEL)
-        if level is not None and type(level) is not str:
-            raise McpError(INVALID_PARAMS, f"params._meta[{meta.LOG_LEVEL!r}] must be a string")
+        if level is not None and level not in LOG_LEVELS:
+            # `server/utilities/logging`, Error Handling
+            text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
+            raise McpError(INVALID_PARAMS, text)
         return ClientDeclaration(era, info, capabilities, level)
 
     def initialize(self, request: Request) -> dict[str, Any]:

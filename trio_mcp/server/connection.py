@@ -9,6 +9,7 @@ import trio
 
 from trio_mcp.errors import TransportError, TrioMcpError
 from trio_mcp.server.context import Context
+from trio_mcp.server.logging import CURRENT
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
 
@@ -41,6 +42,7 @@ class Connection(ServerSession):
         if handler is None:
             await super().received_request(responder)
             return
+        CURRENT.set((responder, self._trio_token))
         context: Context[Any] = Context(responder, self._state)
         if server.middleware:
             result = await _through(server.middleware, 0, context, lambda: handler(server, context))

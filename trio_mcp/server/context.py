@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.errors import McpError
+from trio_mcp.server.logging import send_log
 from trio_mcp.session.capabilities import declares
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from trio_mcp.protocol.messages import RequestId
     from trio_mcp.protocol.server_negotiation import ClientDeclaration
     from trio_mcp.session.responder import Responder
+    from trio_mcp.types.logging import LoggingLevel
 
 __all__ = ["Context"]
 
@@ -115,3 +117,25 @@ class Context(Generic[StateT]):
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """
         await self._responder.report_progress(progress, total, message)
+
+    async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).
+
+        A client of the handshake era gets what is at or above the level that it has set; ``"info"`` and above if it has
+        set none. In the modern era the request itself has to ask. After the answer nothing is sent.
+
+        From a sync tool: ``trio.from_thread.run(ctx.log, "info", "half done")``.
+
+        Args:
+            level: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``, ``"error"``, ``"critical"``, ``"alert"`` or
+                ``"emergency"``.
+            data: What to say: a string, or anything else that pydantic turns into JSON. No secrets: clients show it.
+            logger: The name of what says it.
+
+        Raises:
+            ValueError: There is no such level.
+            TypeError: The data can't be turned into JSON, or ``logger`` is no string.
+
+        Waits while the client is slow to read. When cancelled before that, nothing is sent.
+        """
+        await send_log(self._responder, level, data, logger)

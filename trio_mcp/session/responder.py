@@ -100,6 +100,17 @@ class Responder:
         if self._incoming.open:
             self.session._outbox.put(SessionMessage(Notification(method, params), self.id), self._incoming)
 
+    def notify_nowait(self, method: str, params: dict[str, Any] | None = None) -> bool:
+        """As `notify`, without waiting.
+
+        Returns:
+            Whether it was taken: not if too much is queued for the link, or the request is answered or cancelled.
+        """
+        if not self._incoming.open or not self.session._outbox.has_room:
+            return False
+        self.session._outbox.put(SessionMessage(Notification(method, params), self.id), self._incoming)
+        return True
+
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the peer asked for progress (`basic/patterns/progress`); as `notify`."""
         token = self.meta.get("progressToken")
