@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-import trio
-
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, memory_link_pair
+from trio_mcp._nursery import background_nursery
 from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Request, Response
 
 ALL: dict[str, Any] = {
@@ -48,11 +47,10 @@ async def scripted(
 
     @contextlib.asynccontextmanager
     async def target() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
             wires.append(Wire(theirs))
             nursery.start_soon(serve, wires[0])
             yield ours
-            nursery.cancel_scope.cancel()
 
     async def serve(wire: Wire) -> None:
         async for item in wire.read:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import trio
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.protocol.server_negotiation import LOG_LEVELS
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
@@ -53,7 +53,7 @@ async def send_log(responder: Responder, level: str, data: Any, logger: str | No
         return
     try:
         # JSON has no infinity and no NaN: as text they can at least be read.
-        plain = to_jsonable_python(data, by_alias=True, inf_nan_mode="strings")
+        plain = from_json(to_json(data, by_alias=True, inf_nan_mode="strings"))
     except PydanticSerializationError as exc:
         raise TypeError(f"the data of a log message can't be turned into JSON: {exc}") from None
     await responder.notify("notifications/message", _params(level, plain, logger))
@@ -140,7 +140,8 @@ class McpLogHandler(logging.Handler):
         self._hand_over(responder, params)
 
     def _hand_over(self, responder: Responder, params: dict[str, Any]) -> None:
-        if not responder.notify_nowait("notifications/message", params) and not responder.answered:
+        taken = responder.notify_nowait("notifications/message", params)
+        if not taken and not responder.answered and not responder.cancel_scope.cancel_called:
             self._drop()
 
     def _drop(self) -> None:

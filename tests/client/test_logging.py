@@ -1,0 +1,121 @@
+"""Which log messages a client asks for (`server/utilities/logging`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.scripted import scripted
+from trio_mcp import CapabilityError, Client, McpError, RequestTimeout, Server
+from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.types import meta
+
+LEVEL = meta.LOG_LEVEL
+
+
+def levels(asked: list[Any]) -> list[Any]:
+    """The level that each request carried in its `_meta`; None where it carried none."""
+    return [(request.params or {}).get("_meta", {}).get(LEVEL) for request in asked]
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
+async def test_a_legacy_server_is_told_at_once_and_requests_carry_nothing(revision: str) -> None:
+    answers = {"logging/setLevel": {}, "prompts/list": {"prompts": []}}
+    async with scripted(answers, revision=revision) as (client, asked, _):
+        await client.set_log_level("warning")
+        await client.list_prompts()
+    assert [(request.method, request.params) for request in asked] == [
+        ("logging/setLevel", {"level": "warning"}),
+        ("prompts/list", None),
+    ]
+
+
+async def test_every_later_modern_request_carries_the_level() -> None:
+    async with scripted({"prompts/list": {"prompts": []}}, revision="2026-07-28") as (client, asked, _):
+        await client.list_prompts()
+        await client.set_log_level("warning")
+        await client.list_prompts()
+        await client.list_prompts()
+        await client.set_log_level("debug")
+        await client.list_prompts()
+        await client.set_log_level(None)
+        await client.list_prompts()
+    assert [request.method for request in asked] == ["prompts/list"] * 5
+    assert levels(asked) == [None, "warning", "warning", "debug", None]
+    stamps = [{name: value for name, value in request.params["_meta"].items() if name != LEVEL} for request in asked]
+    assert stamps == [stamps[0]] * 5  # nothing else changes
+    assert stamps[0][meta.PROTOCOL_VERSION] == "2026-07-28"
+
+
+async def test_the_meta_of_a_call_goes_before_the_level_of_the_client() -> None:
+    results = {"tools/call": {"content": []}}
+    capabilities: dict[str, Any] = {"tools": {}, "logging": {}}
+    async with scripted(results, revision="2026-07-28", capabilities=capabilities, log_level="info") as (
+        client,
+        asked,
+        _,
+    ):
+        await client.call_tool("x", meta={LEVEL: "debug"})
+        await client.call_tool("x")
+    assert levels(asked) == ["debug", "info"]
+
+
+async def test_the_initial_level_in_both_eras() -> None:
+    answers = {"logging/setLevel": {}, "prompts/list": {"prompts": []}}
+    async with scripted(answers, log_level="error") as (client, asked, _):
+        await client.list_prompts()
+    assert [request.method for request in asked] == ["logging/setLevel", "prompts/list"]
+    assert asked[0].params == {"level": "error"}
+    async with scripted(answers, revision="2026-07-28", log_level="error") as (client, asked, _):
+        await client.list_prompts()
+    assert levels(asked) == ["error"]
+
+
+async def test_a_server_that_sends_no_messages_is_not_asked_at_the_start() -> None:
+    async with scripted({}, capabilities={}, log_level="error") as (_, asked, _wire):
+        pass
+    assert asked == []
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_asking_a_server_that_sends_no_messages_is_an_error(revision: str) -> None:
+    answers = {"prompts/list": {"prompts": []}}
+    async with scripted(answers, revision=revision, capabilities={"prompts": {}}) as (client, asked, _):
+        with pytest.raises(CapabilityError, match="server capability 'logging'"):
+            await client.set_log_level("info")
+        await client.list_prompts()
+    assert levels(asked) == [None]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("level", ["verbose", "INFO", 7, ["info"]])
+async def test_a_level_that_does_not_exist(revision: str, level: Any) -> None:
+    async with scripted({}, revision=revision) as (client, asked, _):
+        with pytest.raises(
+            ValueError, match="must be one of debug, info, notice, warning, error, critical, alert, eme"
+        ):
+            await client.set_log_level(level)
+    assert asked == []
+    with pytest.raises(ValueError, match="a log level must be one of debug"):
+        Client(Server("x"), log_level=level)
+
+
+async def test_the_handshake_era_has_no_word_for_no_messages() -> None:
+    async with scripted({}) as (client, asked, _):
+        with pytest.raises(ValueError, match="can't be asked for no messages at all"):
+            await client.set_log_level(None)
+    assert asked == []
+
+
+async def test_a_refusal_and_a_timeout(autojump_clock: Any) -> None:
+    refusal = ErrorData(-32603, "not now")
+    answers: Any = iter([refusal])
+    async with scripted({"logging/setLevel": lambda _: next(answers, None)}) as (client, _, _wire):
+        with pytest.raises(McpError, match="not now"):
+            await client.set_log_level("info")
+        with pytest.raises(RequestTimeout):
+            await client.set_log_level("info", timeout=3)
+    with pytest.raises(McpError, match="not now"):
+        async with scripted({"logging/setLevel": refusal}, log_level="info"):
+            pytest.fail("the refusal of the level was not told")
