@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -16,10 +16,14 @@ from trio_mcp.link import Link
 from trio_mcp.protocol.server_negotiation import ServerIdentity
 from trio_mcp.server.connection import Connection, Handler, Middleware
 from trio_mcp.server.pagination import Registry
+from trio_mcp.server.prompts import RegisteredPrompt
 from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:
+    from trio_mcp.server.completion import Completer
 
 __all__ = ["Lifespan", "ServerCore"]
 
@@ -84,6 +88,8 @@ class ServerCore:
         self.options = options or SessionOptions()
         self.on_error = on_error
         self._tools: Registry[RegisteredTool] = Registry("tool")
+        self._prompts: Registry[RegisteredPrompt] = Registry("prompt")
+        self._completers: dict[tuple[str, str, str], Completer] = {}
         self._max_sync_tools = max_sync_tools
         # One for each run of Trio: the token of a thread that outlives its run never comes back.
         self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")

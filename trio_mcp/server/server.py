@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from trio_mcp.server.completion import CompletionMethods
 from trio_mcp.server.logging_methods import LoggingMethods
 from trio_mcp.server.tool_methods import ToolMethods
 
 __all__ = ["Server"]
 
 
-class Server(LoggingMethods, ToolMethods):
+class Server(CompletionMethods, LoggingMethods, ToolMethods):
     """A server that offers tools.
 
     Args:

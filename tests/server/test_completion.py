@@ -1,0 +1,417 @@
+"""Completion of arguments of prompts and of resource templates (`server/utilities/completion`)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
+from trio_mcp import CapabilityError, Client, Context, McpError, Server
+from trio_mcp.types import CompleteResult, Completion
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from trio_mcp.types.versions import at_least
+
+FILES = "files://{+path}"
+LANGUAGES = ["python", "pyret", "perl"]
+
+
+def review(code: str, language: str, framework: str = "", urgent: bool = False) -> str:
+    return f"{code} {language} {framework} {urgent}"
+
+
+def languages(value: str) -> list[str]:
+    return [language for language in LANGUAGES if language.startswith(value)]
+
+
+def server_with(completer: Callable[..., Any], **options: Any) -> Server:
+    """A server whose prompt `review` has a completion for `language`."""
+    server = Server("test", **options)
+    server.add_prompt(review)
+    server.add_completion(completer, prompt="review", argument="language")
+    return server
+
+
+def prompt_params(argument: str, value: str = "", prompt: str = "review", **extra: Any) -> dict[str, Any]:
+    return {"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": argument, "value": value}, **extra}
+
+
+def resource_params(argument: str, value: str = "", uri: str = FILES, **extra: Any) -> dict[str, Any]:
+    return {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": argument, "value": value}, **extra}
+
+
+async def complete(client: Client, params: dict[str, Any]) -> dict[str, Any]:
+    result = await client.request("completion/complete", params)
+    assert CompleteResult.from_wire(result).completion.values == result["completion"]["values"]
+    found: dict[str, Any] = result["completion"]
+    return found
+
+
+async def refused(client: Client, params: dict[str, Any]) -> McpError:
+    with pytest.raises(McpError) as caught:
+        await client.request("completion/complete", params)
+    return caught.value
+
+
+async def completed(completer: Callable[..., Any], value: str = "", **options: Any) -> dict[str, Any]:
+    """What a function's suggestions look like on the wire."""
+    async with client_of(server_with(completer, **options)) as client:
+        return await complete(client, prompt_params("language", value))
+
+
+# --- functions -----------------------------------------------------------------------------------------------------
+
+
+@every_revision
+async def test_a_function_completes_an_argument_of_a_prompt(revision: str) -> None:
+    server = Server("test")
+    server.add_prompt(review)
+
+    @server.completion(prompt="review", argument="language")
+    async def known(value: str) -> list[str]:
+        return languages(value)
+
+    assert await known("pe") == ["perl"]
+    async with client_of(server, revision) as client:
+        assert await complete(client, prompt_params("language", "py")) == {
+            "values": ["python", "pyret"],
+            "total": 2,
+            "hasMore": False,
+        }
+
+
+@every_revision
+async def test_a_function_completes_a_variable_of_a_template(revision: str) -> None:
+    server = Server("test")
+
+    @server.completion(resource=FILES, argument="path")
+    def paths(value: str) -> tuple[str, ...]:
+        return (value + "/a", value + "/b")
+
+    async with client_of(server, revision) as client:
+        assert (await complete(client, resource_params("path", "x")))["values"] == ["x/a", "x/b"]
+
+
+@every_revision
+async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> None:
+    """Where `context` came with that revision; to older ones it is an unknown field, which is let be."""
+    seen: list[Any] = []
+
+    def frameworks(value: str, arguments: Mapping[str, str], ctx: Context) -> list[str]:
+        seen.append((value, arguments, ctx.method))
+        return []
+
+    server = server_with(languages)
+    server.add_completion(frameworks, prompt="review", argument="framework")
+    async with client_of(server, revision) as client:
+        for context in ({"arguments": {"language": "python"}}, {}, {"arguments": None}, None):
+            await complete(client, prompt_params("framework", "fla", context=context))
+        await complete(client, prompt_params("framework", "fla"))
+    told = {"language": "python"} if at_least(revision, "2025-06-18") else {}
+    assert seen == [("fla", arguments, "completion/complete") for arguments in (told, {}, {}, {}, {})]
+
+
+async def test_a_sync_function_runs_in_a_thread() -> None:
+    """It may block: the event loop goes on, and reaches it."""
+
+    def slow(value: str) -> list[str]:
+        return trio.from_thread.run(ask, value)
+
+    async def ask(value: str) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        return [value * 2]
+
+    assert (await completed(slow, "ab"))["values"] == ["abab"]
+
+
+@given(count=st.integers(0, 250))
+async def test_at_most_100_values(count: int) -> None:
+    """`server/utilities/completion`, Completion Results; `total` and `hasMore` tell of the rest."""
+    every = [f"value {number}" for number in range(count)]
+    assert await completed(lambda value: every) == {
+        "values": every[:100],
+        "total": count,
+        "hasMore": count > 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given_", "wire"),
+    [
+        (Completion(values=["a"]), {"values": ["a"]}),
+        (Completion(values=["a"], total=7, has_more=True), {"values": ["a"], "total": 7, "hasMore": True}),
+        (Completion(values=["a"] * 101), {"values": ["a"] * 100, "total": 101, "hasMore": True}),
+        (
+            Completion(values=["a"] * 101, total=500, has_more=False),
+            {"values": ["a"] * 100, "total": 500, "hasMore": True},
+        ),
+        (Completion(values=["a"] * 101, total=3), {"values": ["a"] * 100, "total": 101, "hasMore": True}),
+        (Completion(values=["a"] * 101, has_more=True), {"values": ["a"] * 100, "hasMore": True}),
+    ],
+)
+async def test_a_completion_says_more_than_a_list(given_: Completion, wire: dict[str, Any]) -> None:
+    """What it says is kept; where it is cut, that can't be the end of the values."""
+    assert await completed(lambda value: given_) == wire
+
+
+@both_eras
+async def test_an_exception_is_an_internal_error(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    """-32603 that names only what was to be completed; the log has the traceback."""
+
+    async def fail(value: str) -> list[str]:
+        raise LookupError("the secret")
+
+    async with client_of(server_with(fail), revision) as client:
+        error = await refused(client, prompt_params("language"))
+    assert (error.code, error.message) == (INTERNAL_ERROR, "the completion of 'language' for 'review' failed")
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], LookupError)
+    async with client_of(server_with(fail, expose_errors=True), revision) as client:
+        assert (await refused(client, prompt_params("language"))).message.endswith("failed: LookupError: the secret")
+
+
+@pytest.mark.parametrize("value", ["python", None, [1], {"a": "b"}, ["a", None]], ids=repr)
+async def test_what_is_no_list_of_strings_is_the_servers_fault(value: Any) -> None:
+    async with client_of(server_with(lambda typed: value)) as client:
+        assert (await refused(client, prompt_params("language"))).code == INTERNAL_ERROR
+
+
+async def test_an_mcp_error_passes_through() -> None:
+    def fail(value: str) -> list[str]:
+        raise McpError(-32042, "too often", {"wait": 1})
+
+    async with client_of(server_with(fail)) as client:
+        error = await refused(client, prompt_params("language"))
+    assert (error.code, error.message, error.data) == (-32042, "too often", {"wait": 1})
+
+
+# --- without a function --------------------------------------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+    DARK_RED = "dark red"
+    BLUE = "Blue"
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+    LARGE = 12
+
+
+def paint(
+    color: Color,
+    size: Size | None = None,
+    mode: Literal["fast", 2] | None = None,
+    wet: bool = False,
+    note: str = "",
+    layers: list[Literal["a"]] | None = None,
+) -> str:
+    return repr((color, size, mode, wet))
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("argument", "typed", "values"),
+    [
+        ("color", "", ["red", "dark red", "Blue"]),
+        ("color", "RE", ["red", "dark red"]),
+        ("color", "b", ["Blue"]),
+        ("color", "x", []),
+        ("size", "", ["1", "12"]),
+        ("size", "2", ["12"]),
+        ("mode", "", ["fast", "2"]),
+        ("wet", "", ["true", "false"]),
+        ("wet", "t", ["true"]),
+        ("note", "", []),
+        ("layers", "", []),
+    ],
+)
+async def test_types_that_tell_their_values_complete_by_themselves(
+    argument: str, typed: str, values: list[str], revision: str
+) -> None:
+    """First what begins with the text, then what contains it. Arguments of other types have no suggestions."""
+    server = Server("test")
+    server.add_prompt(paint)
+    async with client_of(server, revision) as client:
+        found = await complete(client, prompt_params(argument, typed, "paint"))
+    assert found == {"values": values, "total": len(values), "hasMore": False}
+
+
+@given(
+    values=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.booleans(),
+        min_size=1,
+        max_size=6,
+        unique_by=str,
+    )
+)
+async def test_what_is_suggested_is_taken(values: list[Any]) -> None:
+    """Each suggestion is a valid value of the argument, and every value is suggested."""
+
+    def prompt(value: Any) -> str:
+        seen.append(value)
+        return ""
+
+    seen: list[Any] = []
+    prompt.__annotations__["value"] = Literal[tuple(values)]
+    server = Server("test")
+    server.add_prompt(prompt)
+    async with client_of(server) as client:
+        suggested = (await complete(client, prompt_params("value", "", "prompt")))["values"]
+        for each in suggested:
+            await client.request("prompts/get", {"name": "prompt", "arguments": {"value": each}})
+    as_text = [value if isinstance(value, str) else str(value).lower() for value in values]
+    assert sorted(suggested) == sorted(set(as_text))
+    assert [value if isinstance(value, str) else str(value).lower() for value in seen] == suggested
+
+
+async def test_a_function_goes_before_the_type() -> None:
+    server = Server("test")
+    server.add_prompt(paint)
+    server.add_completion(lambda value: ["red"], prompt="paint", argument="color")
+    async with client_of(server) as client:
+        assert (await complete(client, prompt_params("color", "", "paint")))["values"] == ["red"]
+
+
+# --- requests that can't be answered -------------------------------------------------------------------------------
+
+
+@both_eras
+async def test_what_is_unknown_is_refused(revision: str) -> None:
+    """-32602: an unknown prompt, template, argument or variable. A known one without suggestions has an empty list."""
+    server = server_with(languages)
+    server.add_completion(languages, resource="repo://{owner}/{name*}{?page,size:3}", argument="page")
+    uri = "repo://{owner}/{name*}{?page,size:3}"
+    async with client_of(server, revision) as client:
+        for params, message in [
+            (prompt_params("language", prompt="nothing"), "unknown prompt: 'nothing'"),
+            (prompt_params("nothing"), "the prompt 'review' has no argument 'nothing'"),
+            (resource_params("path"), "unknown resource template: 'files://{+path}'"),
+            (resource_params("path", uri=uri), f"the template {uri!r} has no variable 'path'"),
+        ]:
+            error = await refused(client, params)
+            assert (error.code, error.message) == (INVALID_PARAMS, message)
+        for params in (prompt_params("code"), *(resource_params(each, uri=uri) for each in ("owner", "name", "size"))):
+            assert await complete(client, params) == {"values": [], "total": 0, "hasMore": False}
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LEGACY, MODERN])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ref": None},
+        {"ref": "review"},
+        {"ref": {}},
+        {"ref": {"type": "ref/tool", "name": "review"}},
+        {"ref": {"type": ["ref/prompt"], "name": "review"}},
+        {"ref": {"type": "ref/prompt", "uri": "review"}},
+        {"ref": {"type": "ref/prompt", "name": 1}},
+        {"ref": {"type": "ref/resource", "name": FILES}},
+        {"argument": None},
+        {"argument": "language"},
+        {"argument": {"name": "language"}},
+        {"argument": {"name": "language", "value": 1}},
+        {"argument": {"name": 1, "value": ""}},
+        {"context": "python"},
+        {"context": {"arguments": ["python"]}},
+        {"context": {"arguments": {"language": 1}}},
+    ],
+    ids=str,
+)
+async def test_malformed_parameters_are_refused(change: dict[str, Any], revision: str) -> None:
+    async with client_of(server_with(languages), revision) as client:
+        error = await refused(client, {**prompt_params("language"), **change})
+        assert error.code == INVALID_PARAMS
+        assert (await complete(client, prompt_params("language", "pe")))["values"] == ["perl"]
+
+
+# --- the capability ------------------------------------------------------------------------------------------------
+
+
+def only_text(word: str) -> str:
+    return word
+
+
+@every_revision
+@pytest.mark.parametrize("by", ["function", "type"])
+async def test_the_capability_is_declared_where_there_is_something_to_complete(by: str, revision: str) -> None:
+    """It came with 2025-03-26. Before, the method is there without one; with nothing to complete, it is not."""
+    server = Server("test")
+    server.add_prompt(only_text)
+    async with client_of(server, revision) as client:
+        assert "completions" not in client.capabilities.to_wire()
+        with pytest.raises((CapabilityError, McpError)) as caught:
+            await client.request("completion/complete", prompt_params("word", "", "only_text"))
+        if isinstance(caught.value, McpError):
+            assert caught.value.code == METHOD_NOT_FOUND
+    if by == "function":
+        server.add_completion(languages, prompt="only_text", argument="word")
+    else:
+        server.add_prompt(paint)
+    async with client_of(server, revision) as client:
+        assert client.capabilities.to_wire().get("completions") == ({} if at_least(revision, "2025-03-26") else None)
+        assert (await complete(client, prompt_params("word", "x", "only_text")))["values"] == []
+
+
+async def test_the_capability_stays_when_its_reason_goes() -> None:
+    """Clients that have seen it may ask, and are told that there is no such prompt."""
+    server = Server("test")
+    server.add_prompt(paint)
+    async with client_of(server, LEGACY) as client:
+        await complete(client, prompt_params("wet", "", "paint"))
+        server.remove_prompt("paint")
+        assert (await refused(client, prompt_params("wet", "", "paint"))).code == INVALID_PARAMS
+    async with client_of(server, LEGACY) as client:
+        assert "completions" in client.capabilities.to_wire()
+
+
+# --- registration --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_refused_at_registration() -> None:
+    server = server_with(languages)
+    add = server.add_completion
+    for wrong in ({}, {"prompt": "review", "resource": FILES}):
+        with pytest.raises(TypeError, match=r"pass prompt=… or resource=…"):
+            add(languages, argument="code", **wrong)
+    with pytest.raises(TypeError, match="a completion must be a function"):
+        add(None, prompt="review", argument="code")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the prompt 'review' has no such argument"):
+        add(languages, prompt="review", argument="nothing")
+    with pytest.raises(ValueError, match=r"the template 'files://\{\+path\}' has no such variable"):
+        add(languages, resource=FILES, argument="+path")
+    with pytest.raises(ValueError, match="the completion of 'language' of 'review' is there already"):
+        add(languages, prompt="review", argument="language")
+
+    def needs_an_int(value: int) -> list[str]:
+        return []
+
+    def needs_three(value: str, arguments: dict[str, str], more: str) -> list[str]:
+        return []
+
+    def takes_nothing() -> list[str]:
+        return []
+
+    for function in (takes_nothing, needs_an_int, needs_three):
+        with pytest.raises(TypeError, match="the function must take the text so far, a str"):
+            add(function, prompt="review", argument="code")
+    assert len(server._completers) == 1
+
+
+async def test_the_completions_of_a_prompt_go_with_it() -> None:
+    """It may be added again, with others; and a completion may be there before its prompt."""
+    server = server_with(languages)
+    server.remove_prompt("review")
+    server.add_completion(lambda value: ["new"], prompt="review", argument="language")
+    server.add_prompt(review)
+    async with client_of(server) as client:
+        assert (await complete(client, prompt_params("language")))["values"] == ["new"]
