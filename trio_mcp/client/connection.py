@@ -15,7 +15,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.targets import Target, link_factory
-from trio_mcp.errors import CapabilityError, LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
+from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.client_negotiation import ServerDeclaration
 from trio_mcp.protocol.eras import ModernClientEra
@@ -299,13 +299,7 @@ class ConnectedSession(ClientSession):
         return isinstance(self._era, ModernClientEra)
 
     def set_log_level(self, level: LoggingLevel | None) -> None:
-        """Have every later request ask for log messages (modern era only).
-
-        Raises:
-            CapabilityError: The server sends none.
-        """
-        if not declares(self.server.capabilities, "logging"):
-            raise CapabilityError("notifications/message", "logging", "server")
+        """Have every later request ask for log messages (modern era only)."""
         self._log_level = level
         self._era = self._modern_era(self.server.revision)
 

@@ -24,7 +24,8 @@ class LoggingMethods(ClientConnection):
 
         Raises:
             ValueError: There is no such level; or it is None in the legacy era, which has no word for that.
-            CapabilityError: The server sends no log messages.
+            CapabilityError: A server of the legacy era has not declared that it logs. (In the modern era there are
+                servers that log all the same, so they are asked.)
             McpError: The server refused.
 
         Further errors and cancellation as in `BaseSession.send_request`.
