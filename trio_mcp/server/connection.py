@@ -25,14 +25,19 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 
 
 class Connection(ServerSession):
-    """A session of a `Server`."""
+    """A session of a `Server`.
+
+    Attributes:
+        subscriptions: The URIs of the resources whose changes the client wants to hear of (legacy era).
+    """
 
     def __init__(self, server: ServerCore, link: Link, state: Any) -> None:
         read, write = link
         super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
         self._server = server
         self._state = state
-        self._changed: set[str] = set()
+        self._changed: dict[tuple[str, str | None], None] = {}  # in order: what came first is told first
+        self.subscriptions: set[str] = set()
         self._change = trio.Event()
         self._trio_token = trio.lowlevel.current_trio_token()
 
@@ -52,16 +57,21 @@ class Connection(ServerSession):
             result = await handler(server, context)
         await responder.respond(result)
 
-    def announce(self, method: str) -> None:
-        """Send a notification without parameters soon, from any thread; several of one kind become one."""
+    def announce(self, method: str, uri: str | None = None) -> None:
+        """Send a notification soon, from any thread; several of one kind become one.
+
+        Args:
+            method: The notification's.
+            uri: Its only parameter, of a resource that the client must have subscribed to; None for no parameters.
+        """
         try:
-            self._trio_token.run_sync_soon(self._note_change, method, idempotent=True)
+            self._trio_token.run_sync_soon(self._note_change, method, uri, idempotent=True)
         except trio.RunFinishedError:
             pass  # with everyone who could be told
 
-    def _note_change(self, method: str) -> None:
-        if self.initialized:
-            self._changed.add(method)
+    def _note_change(self, method: str, uri: str | None) -> None:
+        if self.initialized and (uri is None or uri in self.subscriptions):
+            self._changed[method, uri] = None
             self._change.set()
 
     async def send_announcements(self) -> None:
@@ -70,8 +80,12 @@ class Connection(ServerSession):
             await self._change.wait()
             self._change = trio.Event()
             while self._changed:
+                method, uri = next(iter(self._changed))
+                del self._changed[method, uri]
+                if uri is not None and uri not in self.subscriptions:
+                    continue
                 try:
-                    await self.send_notification(self._changed.pop())
+                    await self.send_notification(method, None if uri is None else {"uri": uri})
                 except TransportError:
                     return
                 except TrioMcpError:

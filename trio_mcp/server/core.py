@@ -17,6 +17,7 @@ from trio_mcp.protocol.server_negotiation import ServerIdentity
 from trio_mcp.server.connection import Connection, Handler, Middleware
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.prompts import RegisteredPrompt
+from trio_mcp.server.resources import RegisteredResource
 from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
@@ -88,6 +89,8 @@ class ServerCore:
         self.options = options or SessionOptions()
         self.on_error = on_error
         self._tools: Registry[RegisteredTool] = Registry("tool")
+        self._resources: Registry[RegisteredResource] = Registry("resource")
+        self._resource_templates: Registry[RegisteredResource] = Registry("resource template")
         self._prompts: Registry[RegisteredPrompt] = Registry("prompt")
         self._completers: dict[tuple[str, str, str], Completer] = {}
         self._max_sync_tools = max_sync_tools

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from trio_mcp.server.completion import CompletionMethods
 from trio_mcp.server.logging_methods import LoggingMethods
+from trio_mcp.server.resource_methods import ResourceMethods
 from trio_mcp.server.tool_methods import ToolMethods
 
 __all__ = ["Server"]
 
 
-class Server(CompletionMethods, LoggingMethods, ToolMethods):
+class Server(CompletionMethods, LoggingMethods, ResourceMethods, ToolMethods):
     """A server that offers tools.
 
     Args:

@@ -1,0 +1,148 @@
+"""What can't be read, and what can't be offered (`server/resources`, Error Handling)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.server.harness import MODERN, both_eras, client_of, every_revision
+from tests.server.test_resources import config, contents_of, refused, serving
+from trio_mcp import McpError, Server
+from trio_mcp.server.resources import ResourceNotFound
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+@every_revision
+@pytest.mark.parametrize(
+    "uri", ["config://other", "", "no uri", "x" * 9000, "files://%2F", "files://..", "files://\x00"]
+)
+async def test_not_found_is_said_as_the_revision_says_it(revision: str, uri: str) -> None:
+    """`server/resources`, Error Handling: -32002 until 2026-07-28, -32602 since."""
+    server = serving("config://app", config)
+    server.add_resource("files://{name}", lambda name: name, name="files")
+    async with client_of(server, revision) as client:
+        error = await refused(client, uri)
+    assert error.code == (-32602 if revision == MODERN else -32002)
+    assert error.data == {"uri": uri[:8192]}
+
+
+@both_eras
+async def test_a_function_may_say_that_there_is_nothing(revision: str) -> None:
+    def find(name: str) -> str:
+        raise ResourceNotFound(f"secret {name}")
+
+    async with client_of(serving("x://{name}", find), revision) as client:
+        error = await refused(client, "x://a")
+    assert (error.code, error.message) == (-32602 if revision == MODERN else -32002, "Resource not found")
+    assert error.data == {"uri": "x://a"}
+
+
+@both_eras
+@pytest.mark.parametrize("uri", [None, 5, ["config://app"], True])
+async def test_a_uri_must_be_a_string(revision: str, uri: Any) -> None:
+    async with client_of(serving("config://app", config), revision) as client:
+        assert (await refused(client, uri)).code == -32602
+        with pytest.raises(McpError, match="needs a uri") as caught:
+            await client.request("resources/read", {})
+        assert caught.value.code == -32602
+
+
+@both_eras
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_failure_names_the_resource_and_nothing_else(
+    revision: str, grouped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(name: str) -> str:
+        error = ValueError("the password is 1234")
+        raise ExceptionGroup("", [error]) if grouped else error
+
+    server = serving("x://{name}", fail)
+    async with client_of(server, revision) as client:
+        with caplog.at_level(logging.ERROR, "trio_mcp"):
+            error = await refused(client, "x://a")
+        assert (error.code, error.message) == (-32603, "the resource 'x://{name}' failed")
+        assert error.data is None
+        assert "the password is 1234" in caplog.text
+        server.expose_errors = True
+        assert "ValueError: the password is 1234" in (await refused(client, "x://a")).message
+
+
+@pytest.mark.parametrize("value", [None, object(), {"a": {1, object()}}, [lambda: 1]])
+async def test_what_can_not_be_contents_is_a_failure(value: Any) -> None:
+    with pytest.raises(McpError, match="failed") as caught:
+        await contents_of(value)
+    assert caught.value.code == -32603
+
+
+@both_eras
+async def test_an_mcp_error_of_the_function_goes_to_the_client(revision: str) -> None:
+    def fail() -> str:
+        raise McpError(-32099, "come back later", {"after": 5})
+
+    async with client_of(serving("x://y", fail), revision) as client:
+        error = await refused(client, "x://y")
+    assert (error.code, error.message, error.data) == (-32099, "come back later", {"after": 5})
+
+
+# --- registration --------------------------------------------------------------------------------------------------
+
+
+def no_parameter() -> str:
+    return ""
+
+
+def one_parameter(a: str) -> str:
+    return a
+
+
+def with_default(a: str = "") -> str:
+    return a
+
+
+@pytest.mark.parametrize(
+    ("uri", "function", "problem"),
+    [
+        ("x://{a}", no_parameter, "no parameter for the variable 'a'"),
+        ("x://{a}{?b,c}", one_parameter, "no parameter for the variable 'b', 'c'"),
+        ("x://y", one_parameter, "no variable for the parameter 'a'"),
+        ("x://{b}", lambda a, b: a, "no variable for the parameter 'a'"),
+        ("x://y", with_default, "no variable for the parameter 'a'"),
+        ("x://{a}", with_default, "take the default from the parameter 'a'"),
+        ("x://y{?a}", one_parameter, "give a default to the parameter 'a'"),
+        ("x://{a}", lambda **a: "", "variadic"),
+        ("x://y", "text", "must be a function"),
+        (5, config, "must be a string"),
+    ],
+)
+def test_the_function_must_agree_with_the_template(uri: Any, function: Any, problem: str) -> None:
+    server = Server("test")
+    with pytest.raises(TypeError, match=problem):
+        server.add_resource(uri, function, name="n")
+    assert not server._capabilities(MODERN).get("resources")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"uri": "no-scheme"}, "begin with a scheme"),
+        ({"uri": "x://{a}{b}"}, "nothing stands between"),
+        ({"uri": "x://a b"}, "no URI may hold"),
+        ({"uri": "x://" + "y" * 8192}, "longer than"),
+        ({"name": ""}, "no valid name"),
+        ({"function": lambda: ""}, "pass name"),
+        ({"size": -1}, "size"),
+        ({"size": True}, "size"),
+        ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "only a single resource"),
+    ],
+)
+def test_what_is_no_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Server("test").add_resource(**{"uri": "x://y", "function": config, **arguments})
+
+
+def test_the_decorator_needs_a_uri() -> None:
+    with pytest.raises(TypeError, match=r"@server\.resource\(\"config://app\"\)"):
+        Server("test").resource(config)  # type: ignore[arg-type]

@@ -1,0 +1,291 @@
+"""URI templates: what RFC 6570 says of expansion, and that matching is its inverse, safe and linear."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trio_mcp.server import uri_templates
+from trio_mcp.server.uri_templates import MAX_URI, UriTemplate
+
+VALUES: dict[str, Any] = {"var": "value", "hello": "Hello World!", "path": "/foo/bar", "x": "1024", "y": "768", "e": ""}
+
+
+@pytest.mark.parametrize(
+    ("template", "expansion"),
+    [
+        ("{var}", "value"),
+        ("{hello}", "Hello%20World%21"),
+        ("{+hello}", "Hello%20World!"),
+        ("{+path}/here", "/foo/bar/here"),
+        ("X{#hello}", "X#Hello%20World!"),
+        ("map?{x,y}", "map?1024,768"),
+        ("{x,hello,y}", "1024,Hello%20World%21,768"),
+        ("{+x,hello,y}", "1024,Hello%20World!,768"),
+        ("{+path,x}/here", "/foo/bar,1024/here"),
+        ("X{.x,y}", "X.1024.768"),
+        ("{/var,x}/here", "/value/1024/here"),
+        ("{;x,y,e}", ";x=1024;y=768;e"),
+        ("{?x,y,e}", "?x=1024&y=768&e="),
+        ("?fixed=yes{&x,y}", "?fixed=yes&x=1024&y=768"),
+        ("{?x,missing}", "?x=1024"),
+    ],
+)
+def test_expansion_is_that_of_the_rfc(template: str, expansion: str) -> None:
+    """RFC 6570, sections 1.2 and 3.2: its own examples."""
+    assert UriTemplate(f"a:{template}").expand(VALUES) == f"a:{expansion}"
+
+
+def test_an_exploded_query_takes_the_pairs_of_a_dict() -> None:
+    """RFC 6570, section 3.2.8."""
+    template = UriTemplate("a:b{?x,keys*}")
+    uri = template.expand({"x": "1", "keys": {"semi": ";", "dot": "."}})
+    assert uri == "a:b?x=1&semi=%3B&dot=."
+    assert template.match(uri) == {"x": "1", "keys": {"semi": ";", "dot": "."}}
+    assert template.match("a:b") == {"keys": {}}
+
+
+# --- the inverse ---------------------------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+names_in_a_path = texts.filter(lambda text: text not in (".", "..") and not set(text) & set("/\\\0"))
+# What would end such a variable, and what an expansion keeps although matching decodes it.
+paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="%?#"), min_size=1, max_size=12)
+# Literals that an expansion of a simple variable never holds.
+letters = st.text(string.ascii_letters + string.digits, min_size=1, max_size=4)
+
+
+@st.composite
+def templates_with_values(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    template, values = draw(st.sampled_from(["a:", "files://", "x+y://h:80/é/"])), {}
+    count = 0
+
+    def variables(strategy: st.SearchStrategy[str], most: int = 3) -> str:
+        nonlocal count
+        fresh = [f"v{count + number}" for number in range(draw(st.integers(1, most)))]
+        count += len(fresh)
+        values.update({name: draw(strategy) for name in fresh})
+        return ",".join(fresh)
+
+    for operator in draw(st.lists(st.sampled_from(["", "/", ";"]), max_size=3)):
+        template += f"{draw(letters)}/{{{operator}{variables(names_in_a_path)}}}/{draw(letters)}"
+    if draw(st.booleans()):
+        template += f"!{{+{variables(paths, most=1)}}}"
+    kind = draw(st.sampled_from(["", "?", "?*", "&"]))
+    if kind:
+        template += "?fixed=1" if kind == "&" else ""
+        names = variables(st.one_of(texts, st.just("")))
+        for name in draw(st.sets(st.sampled_from(names.split(",")))):
+            del values[name]
+        if kind == "?*":
+            names += ",rest*"
+            values["rest"] = draw(st.dictionaries(texts.filter(lambda text: text not in names.split(",")), texts))
+        template += f"{{{kind[0]}{names}}}"
+    return template, values
+
+
+@given(templates_with_values())
+def test_matching_an_expansion_gives_the_values_back(case: tuple[str, dict[str, Any]]) -> None:
+    template = UriTemplate(case[0])
+    uri = template.expand(case[1])
+    assert uri.isascii()
+    assert template.match(uri) == case[1]
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("a:{n}.{e}", "a:x.tar.gz", {"n": "x.tar", "e": "gz"}),
+        ("a:{+p}/{n}", "a:b/c/d", {"p": "b/c", "n": "d"}),
+        ("a:{+p}-{n}", "a:p/x-q/r-s", {"p": "p/x-q/r", "n": "s"}),
+        ("a:{n}", "a:ann@example.org", {"n": "ann@example.org"}),
+        ("a:{n}", "a:%c3%bc", {"n": "ü"}),
+        ("a:{n}", "a:ü", {"n": "ü"}),
+        ("a:ü{n}", "a:%c3%BCx", {"n": "x"}),
+        ("a:{n}", "a:%2541", {"n": "%41"}),
+        ("a:{+u}", "a:http://x/y?z=1#f", {"u": "http://x/y?z=1#f"}),
+        ("a:{+p}{?q}", "a:b/c?q=1", {"p": "b/c", "q": "1"}),
+        ("a:{+p}{#f}", "a:b/c#1/2", {"p": "b/c", "f": "1/2"}),
+        ("a:{+p}{?q,r}", "a:b?r=/../&q", {"p": "b", "r": "/../", "q": ""}),
+        ("a:{?q}", "a:?q=1+2", {"q": "1+2"}),
+        ("a:?k={n}&z=1{&q}", "a:?k=2&z=1&q=3", {"n": "2", "q": "3"}),
+    ],
+)
+def test_what_matches(template: str, uri: str, values: dict[str, str]) -> None:
+    """Earlier variables are as long as they can be; everything is decoded once."""
+    assert UriTemplate(template).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        ("a:{n}", "a:"),
+        ("a:{+n}", "a:"),
+        ("a:{n}", "b:x"),
+        ("a:{n}", "A:x"),
+        ("a:{n}", "a:x/y"),
+        ("a:{n}", "a:x?y"),
+        ("a:{n}", "a:x#y"),
+        ("a:{n}", "a:%2F"),
+        ("a:{n}", "a:..%2fetc"),
+        ("a:{n}", "a:..%5Cetc"),
+        ("a:{n}", "a:.."),
+        ("a:{n}", "a:%2e%2E"),
+        ("a:{n}", "a:%2E"),
+        ("a:{n}", "a:x%00"),
+        ("a:x{/n}", "a:x/.."),
+        ("a:x{/n,m}", "a:x/y/%2e."),
+        ("a:x{;n}", "a:x;n=.."),
+        ("a:{n}", "a:%ff"),
+        ("a:{n}", "a:%"),
+        ("a:{n}", "a:%4"),
+        ("a:{n}", "a:%zz"),
+        ("a:{n}", "a:x y"),
+        ("a:{n}", "a:x\n"),
+        ("a:{n}", "a:\ud800"),
+        ("a:{n}", "a:" + "x" * MAX_URI),
+        ("a:{?q}", "a:?"),
+        ("a:{?q}", "a:?q=1&q=2"),
+        ("a:{?q}", "a:?z=1"),
+        ("a:{?q}", "a:?q=1&"),
+        ("a:{?q}", "a:?q=1#f"),
+        ("a:{?q}", "a:?q=%ff"),
+        ("a:{?q*}", "a:?x=1&x=2"),
+        ("a:{?q*}", "a:?q=1&q=2"),
+        ("a:?k=1{&q}", "a:?k=1?q=1"),
+        ("a:?k=1{&q}", "a:&q=1"),
+    ],
+)
+def test_what_does_not_match(template: str, uri: str) -> None:
+    """A simple variable is one name in a path: never a slash, however it is written, and no dot segment."""
+    assert UriTemplate(template).match(uri) is None
+
+
+def test_a_query_parameter_may_have_the_name_of_the_exploded_variable() -> None:
+    assert UriTemplate("a:{?q*}").match("a:?q=1") == {"q": {"q": "1"}}
+
+
+def test_a_query_parameter_does_not_replace_a_variable_of_the_path() -> None:
+    assert UriTemplate("a:{n}{?q*}").match("a:x?n=y") == {"n": "x", "q": {"n": "y"}}
+    assert UriTemplate("a:{n}{?q}").match("a:x?n=y") is None
+
+
+# --- hostile URIs --------------------------------------------------------------------------------------------------
+
+HOSTILE = ["files://{+p}", "u://{a}-{b}-{c}/{d}.{e}", "u://{+a}/{+b}/{+c}{?q,r*}", "u://x?a={a}&b={b}{&c*}"]
+
+
+@given(
+    st.sampled_from([UriTemplate(text) for text in HOSTILE]),
+    st.one_of(st.text(), st.text("files:/ux?&=-.%2Ff#a").map("u://".__add__)),
+)
+def test_no_uri_raises_anything(template: UriTemplate, uri: str) -> None:
+    values = template.match(uri)
+    if values is not None:
+        assert set(template.variables) <= set(values)
+
+
+class CountingSlot(uri_templates._Slot):
+    """A slot that counts how often it is asked."""
+
+    asked = 0
+
+    def admits(self, unit: str) -> bool:
+        CountingSlot.asked += 1
+        return super().admits(unit)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("filling", ["a", "-", "/", "/a", "-a/", "&", "&b=", "?", "%2F", "%41-", "ü"])
+def test_the_steps_grow_no_faster_than_the_uri(text: str, filling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each variable looks at each character twice at most."""
+    monkeypatch.setattr(uri_templates, "_Slot", CountingSlot)
+    template = UriTemplate(text)
+    for length in (100, 4000):
+        uri = (text.partition("{")[0] + filling * length)[:MAX_URI]
+        for end in ("", "\\", "?", "x"):
+            CountingSlot.asked = 0
+            hostile = uri[: MAX_URI - 1] + end
+            template.match(hostile)
+            assert CountingSlot.asked <= 2 * len(template.variables) * len(hostile) * 6  # %C3%BC for one ü
+
+
+def test_a_long_uri_is_counted() -> None:
+    """The count of the test above does count."""
+    CountingSlot.asked = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uri_templates, "_Slot", CountingSlot)
+        assert UriTemplate("a:{n}/{m}").match("a:" + "x" * 50 + "/y") is not None
+    assert CountingSlot.asked >= 50
+
+
+# --- refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("a:{x}{y}", "nothing stands between the variables 'x' and 'y'"),
+        ("a:{+x}{y}", "nothing stands between"),
+        ("a:{x}/{x}", "'x' occurs twice"),
+        ("a:{x}{?x}", "'x' occurs twice"),
+        ("a:{x}{?x*}", "'x' occurs twice"),
+        ("a:{x,x}", "'x' occurs twice"),
+        ("a:{|x}", "no operator"),
+        ("a:{=x}", "no operator"),
+        ("a:{x:3}", "prefixes"),
+        ("a:{x*}", "at the end of a query"),
+        ("a:{/x*}", "at the end of a query"),
+        ("a:{?x*,y}", "at the end of a query"),
+        ("a:{?x*}{&y}", "the end of the query"),
+        ("a:{}", "can't be a variable"),
+        ("a:{?}", "can't be a variable"),
+        ("a:{x.y}", "can't be a variable"),
+        ("a:{%41}", "can't be a variable"),
+        ("a:{class}", "can't be a variable"),
+        ("a:{1x}", "can't be a variable"),
+        ("a:{x", "no URI may hold"),
+        ("a:x}", "no URI may hold"),
+        ("a:{{x}}", "no URI may hold"),
+        ("{scheme}:x", "begin with a scheme"),
+        ("no/scheme/{x}", "begin with a scheme"),
+        ("a:b c/{x}", "no URI may hold"),
+        ("a:%zz/{x}", "no URI may hold"),
+        ("a:{?x}/y", "the end of the template"),
+        ("a:{?x}{#y}", "the end of the template"),
+        ("a:{?x}{?y}", "two"),
+        ("a:?k=1{?x}", "go on with a query"),
+        ("a:{&x}", "no '\\?' before it"),
+        ("a:" + "x" * MAX_URI + "{x}", "longer than"),
+    ],
+)
+def test_what_can_not_be_matched_is_refused(template: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        UriTemplate(template)
+
+
+@given(st.one_of(st.text(), st.text("{}?&+#/;.,*:ab").map("a:".__add__)))
+@example("a:{")
+def test_a_template_is_good_or_refused_with_a_value_error(text: str) -> None:
+    try:
+        template = UriTemplate(text)
+    except ValueError:
+        return
+    names = [*template.variables, *template.query_variables]
+    expanded = template.expand(dict.fromkeys(names, "v"))
+    matched = template.match(expanded)
+    assert matched is not None
+    assert {name: matched[name] for name in names} == dict.fromkeys(names, "v")
+
+
+def test_values_must_be_strings() -> None:
+    with pytest.raises(TypeError, match="'n' needs a string, got int"):
+        UriTemplate("a:{n}").expand({"n": 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="'q' needs a dict"):
+        UriTemplate("a:{?q*}").expand({"q": "x"})
+    with pytest.raises(TypeError, match="must be a string"):
+        UriTemplate(1)  # type: ignore[arg-type]

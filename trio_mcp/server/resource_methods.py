@@ -1,0 +1,269 @@
+"""The part of `Server` that offers resources."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from trio_mcp.errors import McpError
+from trio_mcp.server.connection import Connection, Handler
+from trio_mcp.server.context import Context
+from trio_mcp.server.core import ServerCore
+from trio_mcp.server.pagination import Registry, page_of
+from trio_mcp.server.resources import (
+    ContentsError,
+    RegisteredResource,
+    ResourceNotFound,
+    make_resource,
+    read_result,
+)
+from trio_mcp.server.tools import _in_thread, _single
+from trio_mcp.server.uri_templates import MAX_URI
+from trio_mcp.types.common import Annotations, Icon
+from trio_mcp.types.error_codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    OVERLOADED,
+    RESOURCE_NOT_FOUND_LEGACY,
+)
+from trio_mcp.types.versions import LATEST_LEGACY, at_least
+
+__all__ = ["ResourceMethods"]
+
+logger = logging.getLogger("trio_mcp")
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+MAX_SUBSCRIPTIONS = 1000
+"""Of one client: more than a person looks after, and a bound to what a client can make a server keep."""
+
+UPDATED = "notifications/resources/updated"
+LIST_CHANGED = "notifications/resources/list_changed"
+
+# `server/utilities/caching`: required since 2026-07-28, and honest.
+NO_CACHING = {"ttlMs": 0, "cacheScope": "private"}
+
+
+class ResourceMethods(ServerCore):
+    """Registering, listing, reading and watching resources."""
+
+    _offers_resources = False
+
+    def _capabilities(self, revision: str) -> dict[str, Any]:
+        capabilities = super()._capabilities(revision)
+        if not self._offers_resources:
+            return capabilities
+        # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
+        flags = {"listChanged": True, "subscribe": True} if at_least(LATEST_LEGACY, revision) else {}
+        return {**capabilities, "resources": flags}
+
+    def _handlers(self) -> dict[str, Handler]:
+        own = {
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        return {**super()._handlers(), **own}
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Offer what a function returns as a resource; the function itself stays as it is.
+
+        ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``; the arguments are those of
+        `add_resource`.
+        """
+        if not isinstance(uri, str):
+            raise TypeError('a resource needs a URI: write @server.resource("config://app")')
+
+        def decorate(function: FunctionT) -> FunctionT:
+            self.add_resource(
+                uri,
+                function,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                size=size,
+                annotations=annotations,
+                icons=icons,
+                meta=meta,
+            )
+            return function
+
+        return decorate
+
+    def add_resource(
+        self,
+        uri: str,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Offer what a function returns as a resource, or as a family of resources if the URI is a template.
+
+        Reading a URI calls the function of the resource of that very URI, else of the first template that matches it.
+        The variables of the template become arguments; what the type hints don't allow is no resource of this template.
+        An async function runs in the event loop, any other in a thread; cancellation is as with `add_tool`. May be
+        called from any thread. Clients are told that the list has changed.
+
+        Args:
+            uri: An absolute URI, or a URI template (RFC 6570): see `UriTemplate`.
+            function: It takes the variables of the template, those of a query with defaults, and maybe a `Context`.
+                Strings are text, bytes a blob; `types.TextResourceContents`, `types.BlobResourceContents`, lists with
+                one in it, and `types.ReadResourceResult` are as they are; anything else becomes JSON text.
+            name: The resource's name; the function's by default.
+            title: Its name for people.
+            description: What it is; the docstring by default.
+            mime_type: The type of its contents; ``application/json`` by default for what becomes JSON.
+            size: Of the contents, in bytes; not for templates.
+            annotations: Hints about whom it is for.
+            icons: Pictures of it.
+            meta: Its ``_meta``.
+
+        Raises:
+            TypeError: The function can't be offered, or does not agree with the template.
+            ValueError: The URI is taken, or can't be one; or the template can't be matched.
+        """
+        resource = make_resource(
+            uri,
+            function,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            size=size,
+            annotations=annotations,
+            icons=icons,
+            meta=meta,
+        )
+        (self._resources if resource.template is None else self._resource_templates).add(resource)
+        self._offers_resources = True
+        self._announce(LIST_CHANGED)
+
+    def remove_resource(self, uri: str) -> None:
+        """Stop offering a resource, or a template. Clients are told that the list has changed; reading goes on.
+
+        Raises:
+            KeyError: There is no such resource.
+        """
+        (self._resource_templates if uri in self._resource_templates else self._resources).remove(uri)
+        self._announce(LIST_CHANGED)
+
+    def notify_resource_updated(self, uri: str) -> None:
+        """Tell the clients of the handshake era that have subscribed to this very URI that the resource has changed.
+
+        Returns at once, from any thread; several changes in one go may become one notification.
+        """
+        if not isinstance(uri, str):
+            raise TypeError(f"uri must be a string, got {type(uri).__name__}")
+        for connection in tuple(self._connections):
+            connection.announce(UPDATED, uri)
+
+    # --- methods -------------------------------------------------------------------------------------------------
+
+    async def _list_resources(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+        return self._page(self._resources, "resources", context)
+
+    async def _list_templates(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+        return self._page(self._resource_templates, "resourceTemplates", context)
+
+    def _page(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
+        self._check_offered(context)
+        page, next_cursor = page_of(registry, context.params.get("cursor"), self.page_size)
+        revision = context.protocol_version
+        definitions = [each.for_revision(revision) for each in page]
+        # A middleware may change what it gets, but not what the next client sees.
+        result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
+        if next_cursor is not None:
+            result["nextCursor"] = next_cursor
+        return result if at_least(LATEST_LEGACY, revision) else result | NO_CACHING
+
+    async def _read_resource(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+        uri = self._uri(context)
+        resource, bound = self._find(uri, context)
+        revision = context.protocol_version
+        try:
+            value = await (bound() if resource.signature.is_async else _in_thread(bound, self.sync_limiter))
+            result = read_result(value, uri, resource.definition.mime_type, revision)
+        except Exception as exc:
+            raise self._failure(resource, uri, revision, _single(exc)) from None
+        return result if at_least(LATEST_LEGACY, revision) else NO_CACHING | result
+
+    def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Callable[[], Any]]:
+        if len(uri) <= MAX_URI:
+            single = self._resources.get(uri)
+            templates = (template for _, template in self._resource_templates.numbered())
+            for resource in templates if single is None else (single,):
+                if (bound := resource.bind(uri, context)) is not None:
+                    return resource, bound
+        raise _not_found(uri, context.protocol_version)
+
+    def _failure(self, resource: RegisteredResource, uri: str, revision: str, exc: Exception) -> McpError:
+        if isinstance(exc, McpError):
+            return exc
+        if isinstance(exc, ResourceNotFound):
+            return _not_found(uri, revision)
+        logger.error("the resource %r failed", resource.name, exc_info=exc)
+        text = f"the resource {resource.name!r} failed"
+        if self.expose_errors:
+            text += f": {exc}" if isinstance(exc, ContentsError) else f": {type(exc).__name__}: {exc}"
+        return McpError(INTERNAL_ERROR, text)
+
+    async def _subscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+        uri = self._uri(context)
+        self._find(uri, context)
+        subscriptions = _connection(context).subscriptions
+        if len(subscriptions) >= MAX_SUBSCRIPTIONS and uri not in subscriptions:
+            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
+        subscriptions.add(uri)
+        return {}
+
+    async def _unsubscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+        _connection(context).subscriptions.discard(self._uri(context))
+        return {}
+
+    def _uri(self, context: Context[Any]) -> str:
+        self._check_offered(context)
+        uri = context.params.get("uri")
+        if type(uri) is not str:
+            raise McpError(INVALID_PARAMS, f"{context.method} needs a uri, which must be a string")
+        return uri
+
+    def _check_offered(self, context: Context[Any]) -> None:
+        if not self._offers_resources:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no resources")
+
+
+def _connection(context: Context[Any]) -> Connection:
+    session = context._responder.session
+    assert isinstance(session, Connection)
+    return session
+
+
+def _not_found(uri: str, revision: str) -> McpError:
+    """`server/resources`, section Error Handling: the code was another one until 2026-07-28."""
+    code = RESOURCE_NOT_FOUND_LEGACY if at_least(LATEST_LEGACY, revision) else INVALID_PARAMS
+    return McpError(code, "Resource not found", {"uri": uri[:MAX_URI]})

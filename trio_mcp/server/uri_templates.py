@@ -1,0 +1,396 @@
+"""URI templates (RFC 6570), expanded and matched: levels 1 to 3, and ``{?name*}``.
+
+Matching takes time linear in the length of the URI: there is no regular expression and no backtracking. A URI is cut
+into characters and percent triplets; literals and variables are laid over them from the end, then the values are read
+from the beginning, earlier variables as long as they can be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import re
+import string
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+from urllib.parse import quote, unquote_to_bytes
+
+import attrs
+
+__all__ = ["MAX_URI", "UriTemplate", "check_uri"]
+
+MAX_URI = 8192
+"""Characters. RFC 9110, section 4.1, asks of HTTP that it takes 8000 octets."""
+
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
+_RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
+_SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: what a path segment may hold beside the unreserved
+_TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Value: TypeAlias = "str | dict[str, str]"
+
+
+@attrs.frozen
+class _Operator:
+    """RFC 6570, appendix A: how an expression is written."""
+
+    first: str = ""
+    separator: str = ","
+    named: bool = False
+    keeps_reserved: bool = False
+
+
+_OPERATORS = {
+    "": _Operator(),
+    "+": _Operator(keeps_reserved=True),
+    "#": _Operator("#", keeps_reserved=True),
+    ".": _Operator(".", "."),
+    "/": _Operator("/", "/"),
+    ";": _Operator(";", ";", named=True),
+    "?": _Operator("?", "&", named=True),
+    "&": _Operator("&", "&", named=True),
+}
+
+
+@attrs.frozen
+class _Literal:
+    units: tuple[str, ...]
+
+
+@attrs.frozen
+class _Slot:
+    """Where one variable stands, and which characters may stand there."""
+
+    name: str
+    allowed: frozenset[str]
+    keeps_reserved: bool
+
+    def admits(self, unit: str) -> bool:
+        return len(unit) == 3 or unit in self.allowed
+
+
+def check_uri(uri: object, what: str) -> str:
+    """Check that something can be the URI of a resource: absolute (RFC 3986), and not too long.
+
+    Raises:
+        TypeError: It is no string.
+        ValueError: It is no such URI.
+    """
+    if not isinstance(uri, str):
+        raise TypeError(f"{what} must be a string, got {type(uri).__name__}")
+    if len(uri) > MAX_URI:
+        raise ValueError(f"{what} is longer than {MAX_URI} characters")
+    if not _SCHEME.match(uri):
+        raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
+    if _units(_EXPRESSION.sub("", uri)) is None:
+        raise ValueError(f"{what} holds characters that no URI may hold (RFC 3986): {uri!r}")
+    return uri
+
+
+class UriTemplate:
+    """A URI template whose expansions can be matched.
+
+    Refused, because no URI would tell the values: two variables without anything between, a variable twice, a query
+    that is not at the end, ``{name:3}``, and ``*`` outside a query.
+
+    Args:
+        template: The template; it begins with a scheme.
+
+    Raises:
+        TypeError, ValueError: It can't be used; the message says why.
+
+    Attributes:
+        text: The template as it was given.
+        variables: The names of the variables that every URI has a value for, in order.
+        query_variables: The names of those that a URI may lack.
+        exploded: The name of the variable of ``{?name*}``, which takes every query parameter of another name.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.text = check_uri(template, "a URI template")
+        self.query_variables: tuple[str, ...] = ()
+        self.exploded: str | None = None
+        self._expressions = list(_parse(template))
+        self._query_start = ""
+        self._query_at = 0
+        parts = self._compile()
+        names = [part.name for part in parts if isinstance(part, _Slot)]
+        self.variables = tuple(names)
+        for name, repeated in itertools.groupby(
+            sorted([*names, *self.query_variables, *filter(None, [self.exploded])])
+        ):
+            if len(list(repeated)) > 1:
+                raise ValueError(f"{template!r}: the variable {name!r} occurs twice")
+        for one, other in itertools.pairwise(parts):
+            if isinstance(one, _Slot) and isinstance(other, _Slot):
+                raise ValueError(
+                    f"{template!r}: nothing stands between the variables {one.name!r} and {other.name!r}, "
+                    "so no URI tells where one ends"
+                )
+        self._parts = parts
+
+    def _compile(self) -> list[_Literal | _Slot]:
+        parts: list[_Literal | _Slot] = []
+        for index, expression in enumerate(self._expressions):
+            if isinstance(expression, str):
+                parts.append(_Literal(_literal_units(expression, self.text)))
+                continue
+            operator, names, exploded = expression
+            if operator in ("?", "&"):
+                self._add_query(index, operator, names, exploded)
+                continue
+            if self._query_start:
+                raise ValueError(f"{self.text!r}: the query must be the end of the template")
+            rules = _OPERATORS[operator]
+            for position, name in enumerate(names):
+                text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
+                if text:
+                    parts.append(_Literal(tuple(text)))
+                allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
+                allowed -= self._marks_after(index)
+                if len(names) > 1:
+                    allowed -= {rules.separator} - _UNRESERVED
+                parts.append(_Slot(name, allowed, rules.keeps_reserved))
+        if self._query_start == "?" and any(isinstance(part, _Literal) and "?" in part.units for part in parts):
+            raise ValueError(f"{self.text!r}: there is a '?' before the '{{?…}}'; use '{{&…}}' to go on with a query")
+        return _joined(parts)
+
+    def _add_query(self, index: int, operator: str, names: list[str], exploded: str | None) -> None:
+        before = [each for each in self._expressions[:index] if isinstance(each, str)]
+        if any(isinstance(each, str) for each in self._expressions[index:]) or self.exploded:
+            raise ValueError(f"{self.text!r}: the query must be the end of the template, and '*' the end of the query")
+        if not self._query_start:
+            self._query_start = operator
+            self._query_at = sum(text.count("&") for text in before)
+            if operator == "&" and not any("?" in text for text in before):
+                raise ValueError(f"{self.text!r}: '{{&…}}' goes on with a query, but there is no '?' before it")
+        elif operator == "?":
+            raise ValueError(f"{self.text!r}: there are two '{{?…}}'; go on with '{{&…}}'")
+        self.query_variables += tuple(names)
+        self.exploded = exploded
+
+    def _marks_after(self, index: int) -> frozenset[str]:
+        """What ends a variable for certain: ``{+path}`` may hold a ``?``, but not where the template has a query."""
+        rest = self._expressions[index + 1 :]
+        marks = {each[0] for each in rest if not isinstance(each, str)} & {"?", "&", "#"}
+        for each in rest:
+            if isinstance(each, str):
+                marks |= set(each) & {"?", "#"}
+        return frozenset(marks)
+
+    def expand(self, values: Mapping[str, Value]) -> str:
+        """Fill in values (RFC 6570, section 3.2).
+
+        Args:
+            values: A string for each variable, and a dict of strings for that of ``{?name*}``. What is missing, or
+                an empty dict, is left out, as the RFC has it.
+        """
+        return "".join(
+            _keep_reserved(each) if isinstance(each, str) else _expand(each, values) for each in self._expressions
+        )
+
+    def match(self, uri: str) -> dict[str, Value] | None:
+        """The values of the variables in a URI, decoded; None if it is no expansion of this template.
+
+        A variable matches at least one character, except in a query. It matches characters that an expansion would have
+        encoded, as long as a path segment may hold them. Only ``{+name}`` and ``{#name}`` match a ``/``; the others
+        outside the query don't match one that is percent-encoded either, nor a backslash or NUL, and are never
+        ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
+        """
+        units = _units(uri) if len(uri) <= MAX_URI else None
+        if units is None:
+            return None
+        values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
+        if self._query_start:
+            start = _index(units, self._query_start, self._query_at if self._query_start == "&" else 0)
+            if start is not None:
+                if not self._read_query(units[start + 1 :], values):
+                    return None
+                units = units[:start]
+        return values if self._read_path(units, values) else None
+
+    def _read_path(self, units: list[str], values: dict[str, Value]) -> bool:
+        # reach[i][p]: the parts from i on can cover the units from p on.
+        last = [False] * len(units) + [True]
+        reach = [last]
+        for part in reversed(self._parts):
+            last = (
+                _literal_reach(part.units, units, last)
+                if isinstance(part, _Literal)
+                else _slot_reach(part, units, last)
+            )
+            reach.append(last)
+        reach.reverse()
+        if not reach[0][0]:
+            return False
+        position = 0
+        for part, following in zip(self._parts, reach[1:], strict=True):
+            if isinstance(part, _Literal):
+                position += len(part.units)
+                continue
+            end = longest = position
+            while end < len(units) and part.admits(units[end]):
+                end += 1
+                if following[end]:
+                    longest = end
+            value = _decoded(units[position:longest])
+            if value is None or not (part.keeps_reserved or _is_plain(value)):
+                return False
+            values[part.name] = value
+            position = longest
+        return True
+
+    def _read_query(self, units: list[str], values: dict[str, Value]) -> bool:
+        if "#" in units:
+            return False
+        found: dict[str, str] = {}
+        for pair in "".join(units).split("&"):
+            raw_name, _, raw_value = pair.partition("=")
+            name, value = _decoded([raw_name]), _decoded([raw_value])
+            if not name or value is None or name in found:
+                return False
+            found[name] = value
+        values.update({name: found.pop(name) for name in self.query_variables if name in found})
+        if self.exploded is None:
+            return not found
+        values[self.exploded] = found
+        return True
+
+
+_Expression: TypeAlias = "tuple[str, list[str], str | None]"
+
+
+def _parse(template: str) -> Iterator[str | _Expression]:
+    """Literals, and expressions as their operator, variables and exploded variable."""
+    for number, piece in enumerate(_EXPRESSION.split(template)):
+        if number % 2:
+            yield _parse_expression(piece, template)
+        elif "{" in piece or "}" in piece:
+            raise ValueError(f"{template!r}: a brace has no partner")
+        elif piece:
+            yield piece
+
+
+def _parse_expression(piece: str, template: str) -> _Expression:
+    operator = piece[:1] if piece[:1] and not (piece[0].isalnum() or piece[0] in "_%") else ""
+    if operator not in _OPERATORS:
+        raise ValueError(f"{template!r}: {operator!r} is no operator that can be matched; there are + # . / ; ? &")
+    names = piece[len(operator) :].split(",")
+    exploded: str | None = None
+    if names[-1].endswith("*") and operator in ("?", "&"):
+        exploded = names.pop()[:-1]
+    for name in [*names, *([] if exploded is None else [exploded])]:
+        if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+            raise ValueError(
+                f"{template!r}: {name!r} can't be a variable here: it must be a name that a parameter can have; "
+                "prefixes ('{x:3}') are not supported, '*' only at the end of a query ('{?x*}')"
+            )
+    return operator, names, exploded
+
+
+def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
+    """The same with neighbouring literals made one."""
+    joined: list[_Literal | _Slot] = []
+    for part in parts:
+        if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
+            part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
+        joined.append(part)
+    return joined
+
+
+def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
+    operator, names, exploded = expression
+    rules = _OPERATORS[operator]
+    pairs = [(name, values[name]) for name in names if name in values]
+    if exploded is not None:
+        others = values.get(exploded, {})
+        if not isinstance(others, Mapping):
+            raise TypeError(f"the variable {exploded!r} needs a dict of strings")
+        pairs += others.items()
+    written = []
+    for name, value in pairs:
+        if not isinstance(value, str):
+            raise TypeError(f"the variable {name!r} needs a string, got {type(value).__name__}")
+        text = _keep_reserved(value) if rules.keeps_reserved else quote(value, safe="~")
+        if rules.named:
+            name = quote(name, safe="~")
+            text = name if operator == ";" and not value else f"{name}={text}"
+        written.append(text)
+    return rules.first + rules.separator.join(written) if written else ""
+
+
+def _keep_reserved(value: str) -> str:
+    """RFC 6570, section 3.2.3: percent triplets stay as well."""
+    pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
+    return "".join(
+        piece if number % 2 else quote(piece, safe="~:/?#[]@!$&'()*+,;=") for number, piece in enumerate(pieces)
+    )
+
+
+def _units(uri: str) -> list[str] | None:
+    """The characters and percent triplets of a URI; None if it holds anything else.
+
+    Characters beyond ASCII are encoded first (RFC 3987, section 3.1); the digits of triplets get one case.
+    """
+    if not uri.isascii():
+        try:
+            uri = "".join(each if each.isascii() else quote(each, safe="") for each in uri)
+        except UnicodeEncodeError:
+            return None
+    units: list[str] = []
+    position = 0
+    while position < len(uri):
+        unit = uri[position]
+        if unit == "%":
+            unit = uri[position : position + 3].upper()
+            if not _TRIPLET.fullmatch(unit):
+                return None
+        elif unit not in _UNRESERVED and unit not in _RESERVED:
+            return None
+        units.append(unit)
+        position += len(unit)
+    return units
+
+
+def _literal_units(text: str, template: str) -> tuple[str, ...]:
+    units = _units(text)
+    if units is None:
+        raise ValueError(f"{template!r}: {text!r} holds characters that no URI may hold (RFC 3986)")
+    return tuple(units)
+
+
+def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
+    size = len(literal)
+    reach = [False] * (len(units) + 1)
+    for position in range(len(units) - size + 1):
+        if following[position + size] and tuple(units[position : position + size]) == literal:
+            reach[position] = True
+    return reach
+
+
+def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
+    reach = [False] * (len(units) + 1)
+    for position in range(len(units) - 1, -1, -1):
+        reach[position] = slot.admits(units[position]) and (following[position + 1] or reach[position + 1])
+    return reach
+
+
+def _index(units: list[str], unit: str, skip: int) -> int | None:
+    found = (position for position, each in enumerate(units) if each == unit)
+    return next(itertools.islice(found, skip, None), None)
+
+
+def _decoded(units: list[str]) -> str | None:
+    """Percent-decoded, once; None if that is no UTF-8."""
+    try:
+        return unquote_to_bytes("".join(units)).decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_plain(value: str) -> bool:
+    """Whether a value is one name in a path, for whoever joins it to one."""
+    return value not in (".", "..") and not any(mark in value for mark in "/\\\0")
