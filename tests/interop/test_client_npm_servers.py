@@ -143,6 +143,108 @@ async def test_everything_errors(everything_server: Launch) -> None:
     assert text(after) == "The sum of 1 and 1 is 2."
 
 
+async def test_everything_resources(everything_server: Launch) -> None:
+    """Resources are listed and read, as text and as Base64; templates name those that no list has."""
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            resources = [found async for found in client.iter_resources()]
+            templates = {found.uri_template: found async for found in client.iter_resource_templates()}
+            page = next(found for found in resources if found.name == "features.md")
+            (document,) = (await client.read_resource(page.uri)).contents
+            (plain,) = (await client.read_resource("demo://resource/dynamic/text/7")).contents
+            (blob,) = (await client.read_resource("demo://resource/dynamic/blob/8")).contents
+            with pytest.raises(McpError, match="no/such"):
+                await client.read_resource("demo://no/such")
+            after = await client.list_resources()
+    assert page.mime_type == "text/markdown"
+    assert isinstance(document, types.TextResourceContents)
+    assert (document.uri, document.mime_type) == (page.uri, "text/markdown")
+    assert document.text.startswith("# ")
+    assert set(templates) == {"demo://resource/dynamic/text/{resourceId}", "demo://resource/dynamic/blob/{resourceId}"}
+    assert isinstance(plain, types.TextResourceContents)
+    assert plain.text.startswith("Resource 7: ")
+    assert isinstance(blob, types.BlobResourceContents)
+    assert base64.b64decode(blob.blob, validate=True).startswith(b"Resource 8: ")
+    assert after.resources == resources
+
+
+async def test_everything_subscriptions(everything_server: Launch) -> None:
+    """Updates come of the resource that was subscribed to, and no more of one that was unsubscribed from."""
+    one, other = "demo://resource/dynamic/text/1", "demo://resource/dynamic/text/2"
+    updated: list[Any] = []
+    told = trio.Event()
+
+    def see(notification: Any) -> None:
+        if notification.method == "notifications/resources/updated":
+            updated.append(notification.params)
+            told.set()
+
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us(), on_message=see) as client:
+            await client.subscribe_resource(one)
+            await client.subscribe_resource(other)
+            await client.unsubscribe_resource(one)
+            await client.call_tool("toggle-subscriber-updates", {})  # sends the first at once
+            await told.wait()
+            await client.call_tool("toggle-subscriber-updates", {})
+    assert updated == [{"uri": other}]
+
+
+async def test_everything_prompts(everything_server: Launch) -> None:
+    """Prompts are listed with their arguments and filled in; a missing argument is refused."""
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            prompts = {found.name: found async for found in client.iter_prompts()}
+            simple = await client.get_prompt("simple-prompt")
+            filled = await client.get_prompt("args-prompt", {"city": "Bern", "state": "BE"})
+            embedding = await client.get_prompt("resource-prompt", {"resourceType": "Text", "resourceId": "3"})
+            with pytest.raises(McpError, match="city") as refused:
+                await client.get_prompt("args-prompt", {})
+    assert set(prompts) == {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"}
+    arguments = prompts["args-prompt"].arguments
+    assert arguments is not None
+    assert [(argument.name, bool(argument.required)) for argument in arguments] == [("city", True), ("state", False)]
+    assert [message.role for message in simple.messages] == ["user"]
+    (question,) = filled.messages
+    assert isinstance(question.content, types.TextContent)
+    assert question.content.text == "What's weather in Bern, BE?"
+    resource = embedding.messages[1].content
+    assert isinstance(resource, types.EmbeddedResource)
+    assert resource.resource.uri == "demo://resource/dynamic/text/3"
+    assert refused.value.code == -32602
+
+
+async def test_everything_completion(everything_server: Launch) -> None:
+    """Arguments of prompts, with what is known of others, and variables of templates are completed."""
+    team = types.PromptReference(name="completable-prompt")
+    text_resource = types.ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            every = await client.complete(team, "department")
+            some = await client.complete(team, "department", "S")
+            names = await client.complete(team, "name", "", context={"department": "Sales"})
+            nobody = await client.complete(team, "name")
+            number = await client.complete(text_resource, "resourceId", "12")
+    assert every.completion.values == ["Engineering", "Sales", "Marketing", "Support"]
+    assert some.completion.values == ["Sales", "Support"]
+    assert names.completion.values == ["David", "Eve", "Frank"]
+    assert nobody.completion.values == []
+    assert number.completion.values == ["12"]
+
+
+async def test_everything_takes_a_log_level(everything_server: Launch) -> None:
+    """This server logs each subscription at level info: it is sent under debug, and withheld under warning."""
+    heard: list[Any] = []
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us(), on_log=heard.append, log_level="warning") as client:
+            await client.subscribe_resource("demo://resource/dynamic/text/1")
+            await client.set_log_level("debug")
+            await client.subscribe_resource("demo://resource/dynamic/text/2")
+            await client.list_prompts()
+            await trio.testing.wait_all_tasks_blocked()
+    assert [(message.level, "text/2" in str(message.data)) for message in heard] == [("info", True)]
+
+
 async def test_everything_log_messages(everything_server: Launch) -> None:
     """What the server logs of its own accord reaches `on_log`."""
     logged = trio.Event()

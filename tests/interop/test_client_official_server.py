@@ -8,7 +8,7 @@ import psutil
 import pytest
 import trio
 
-from trio_mcp import Client, RequestTimeout, TransportError, types
+from trio_mcp import CapabilityError, Client, RequestTimeout, TransportError, types
 
 from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, TOOLS, Launch
 
@@ -195,6 +195,28 @@ async def test_log_messages_reach_the_client(connect: Callable[..., Client]) -> 
             await client.call_tool("chatty", {"words": ["one", "two"]}, meta=LOG_OPT_IN)
             await both.wait()
     assert logs == [("info", "chatty", "one"), ("info", "chatty", "two")]
+
+
+async def test_the_level_of_the_client_decides_what_it_gets(connect: Callable[..., Client], mode: str) -> None:
+    """`log_level` and `set_log_level` go with each request of the stateless era; this server declares no logging."""
+    logs: list[object] = []
+    with trio.fail_after(DEADLINE):
+        async with connect(on_log=lambda params: logs.append(params.data), log_level="info") as client:
+            assert client.capabilities.logging is None
+            if NEGOTIATED[mode] == "2025-11-25":
+                with pytest.raises(CapabilityError):
+                    await client.set_log_level("error")
+                return
+            await client.call_tool("chatty", {"words": ["wanted"]})
+            await client.set_log_level("error")
+            await client.call_tool("chatty", {"words": ["too mild"]})
+            await client.set_log_level("debug")
+            await client.call_tool("chatty", {"words": ["wanted again"]})
+            await client.set_log_level(None)
+            await client.call_tool("chatty", {"words": ["unwanted"]})
+            await client.call_tool("echo", {"text": ""})
+            await trio.testing.wait_all_tasks_blocked()
+    assert logs == ["wanted", "wanted again"]
 
 
 async def test_many_calls_at_once_each_get_their_own_answer(connect: Callable[..., Client]) -> None:

@@ -91,5 +91,13 @@ async def picture() -> types.ImageContent:
     return types.ImageContent(data=base64.b64encode(PIXEL).decode(), mime_type="image/png")
 
 
+@server.tool
+async def chatty(words: list[str], ctx: Context) -> str:
+    """Log each word at level info."""
+    for word in words:
+        await ctx.log("info", word, logger="chatty")
+    return "logged"
+
+
 if __name__ == "__main__":
     server.run()
