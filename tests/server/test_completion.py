@@ -25,6 +25,10 @@ def review(code: str, language: str, framework: str = "", urgent: bool = False) 
     return f"{code} {language} {framework} {urgent}"
 
 
+def read(path: str) -> str:
+    return path
+
+
 def languages(value: str) -> list[str]:
     return [language for language in LANGUAGES if language.startswith(value)]
 
@@ -88,6 +92,7 @@ async def test_a_function_completes_an_argument_of_a_prompt(revision: str) -> No
 @every_revision
 async def test_a_function_completes_a_variable_of_a_template(revision: str) -> None:
     server = Server("test")
+    server.add_resource(FILES, read)
 
     @server.completion(resource=FILES, argument="path")
     def paths(value: str) -> tuple[str, ...]:
@@ -289,8 +294,9 @@ async def test_a_function_goes_before_the_type() -> None:
 async def test_what_is_unknown_is_refused(revision: str) -> None:
     """-32602: an unknown prompt, template, argument or variable. A known one without suggestions has an empty list."""
     server = server_with(languages)
-    server.add_completion(languages, resource="repo://{owner}/{name*}{?page,size:3}", argument="page")
-    uri = "repo://{owner}/{name*}{?page,size:3}"
+    server.add_resource("repo://{owner}/{name}{?page,size}", lambda owner, name, page="1", size="2": "", name="repo")
+    server.add_completion(languages, resource="repo://{owner}/{name}{?page,size}", argument="page")
+    uri = "repo://{owner}/{name}{?page,size}"
     async with client_of(server, revision) as client:
         for params, message in [
             (prompt_params("language", prompt="nothing"), "unknown prompt: 'nothing'"),
@@ -415,3 +421,19 @@ async def test_the_completions_of_a_prompt_go_with_it() -> None:
     server.add_prompt(review)
     async with client_of(server) as client:
         assert (await complete(client, prompt_params("language")))["values"] == ["new"]
+
+
+async def test_the_completions_of_a_template_go_with_it() -> None:
+    """A completion may be there before its template; without the template, there is nothing to complete (-32602)."""
+    server = Server("test")
+    server.add_completion(lambda value: ["old"], resource=FILES, argument="path")
+    async with client_of(server) as client:
+        assert (await refused(client, resource_params("path"))).code == INVALID_PARAMS
+        server.add_resource(FILES, read)
+        assert (await complete(client, resource_params("path")))["values"] == ["old"]
+        server.remove_resource(FILES)
+        assert (await refused(client, resource_params("path"))).code == INVALID_PARAMS
+        server.add_resource(FILES, read)
+        assert (await complete(client, resource_params("path")))["values"] == []
+    with pytest.raises(ValueError, match="nothing stands between"):
+        server.add_completion(languages, resource="files://{a}{b}", argument="a")

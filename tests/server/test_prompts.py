@@ -11,7 +11,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, Strict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
 from tests.strategies import json_values
@@ -199,6 +199,9 @@ def test_what_is_refused_at_registration() -> None:
         (list[Point] | None, '[{"x": "1"}]', [Point(x=1)]),
         (Any, "[1]", "[1]"),
         (str | int, "5", "5"),
+        (Annotated[int, Strict()], "5", 5),
+        (Annotated[bool, Strict()], "true", True),
+        (bool | Point, '{"x": 1}', Point(x=1)),
     ],
     ids=str,
 )
@@ -225,6 +228,10 @@ async def test_lists_are_read_from_json(value: list[Any]) -> None:
     [
         (int, "five"),
         (int, "[1]"),
+        (int, "true"),
+        (float, "false"),
+        (list[int], "true"),
+        (int | None, "true"),
         (int, ""),
         (bool, "2"),
         (Color, "green"),
@@ -267,7 +274,8 @@ async def test_missing_arguments_are_named(revision: str) -> None:
 @both_eras
 async def test_arguments_that_are_unknown_or_no_strings_are_refused(revision: str) -> None:
     assert "other: there is no such argument" in await refusal(review, {"code": "x", "other": "y"}, revision)
-    for value in (1, True, None, ["x"], {}):
+    others: list[Any] = [1, True, None, ["x"], {}]
+    for value in others:
         assert "code: must be a string" in await refusal(review, {"code": value}, revision)
     assert "must be an object" in await refusal(review, ["x"], revision)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -14,13 +13,15 @@ from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
 from trio_mcp.server.prompt_methods import PromptMethods, failure
+from trio_mcp.server.resource_methods import ResourceMethods
 from trio_mcp.server.signature import Signature, read_signature
 from trio_mcp.server.tools import _in_thread
+from trio_mcp.server.uri_templates import UriTemplate
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import at_least
 
-__all__ = ["Completer", "CompletionMethods", "variables_of"]
+__all__ = ["Completer", "CompletionMethods"]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -29,8 +30,6 @@ MAX_VALUES = 100
 
 CAPABILITY_SINCE = "2025-03-26"
 CONTEXT_SINCE = "2025-06-18"
-
-_EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]*)\}")  # RFC 6570, section 2.2
 
 
 @attrs.frozen
@@ -45,7 +44,7 @@ class Completer:
         return self.signature.bind(given, context)
 
 
-class CompletionMethods(PromptMethods):
+class CompletionMethods(PromptMethods, ResourceMethods):
     """Registering completions, and answering with them."""
 
     # As with prompts: what clients have been told once stays true.
@@ -88,17 +87,17 @@ class CompletionMethods(PromptMethods):
         it raises than `McpError` is logged, and the client gets -32603.
 
         An argument of a prompt whose type hint tells its values (an Enum, a Literal, a bool) needs no such function; if
-        it has one, the function is asked. The completions of a prompt go when the prompt is removed.
+        it has one, the function is asked. Completions go when their prompt or their template is removed.
 
         Args:
             function: The function, sync or async. A parameter annotated with `Context` is filled by the server.
             argument: The argument's name.
             prompt: The name of the prompt; it may be added later.
-            resource: The URI template of the resource.
+            resource: The URI template of the resource; it may be added later.
 
         Raises:
             TypeError: The function can't be called like that, or there is not exactly one of prompt and resource.
-            ValueError: There is no such argument, or its completion is there already.
+            ValueError: There is no such argument, its completion is there already, or the template can't be used.
         """
         if (prompt is None) == (resource is None):
             raise TypeError("a completion is for an argument of a prompt or of a resource: pass prompt=… or resource=…")
@@ -113,7 +112,7 @@ class CompletionMethods(PromptMethods):
         else:
             assert resource is not None
             key = ("ref/resource", resource, argument)
-            if argument not in variables_of(resource):
+            if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = _make_completer(function, what)
         if self._completers.setdefault(key, completer) is not completer:
@@ -129,8 +128,23 @@ class CompletionMethods(PromptMethods):
             KeyError: There is no such prompt.
         """
         super().remove_prompt(name)
-        for key in [key for key in self._completers if key[:2] == ("ref/prompt", name)]:
-            self._completers.pop(key, None)
+        self._forget("ref/prompt", name)
+
+    def remove_resource(self, uri: str) -> None:
+        """Stop offering a resource, or a template and completing its variables. Clients are told.
+
+        Reads that are running go on.
+
+        Raises:
+            KeyError: There is no such resource.
+        """
+        super().remove_resource(uri)
+        self._forget("ref/resource", uri)
+
+    def _forget(self, kind: str, name: str) -> None:
+        for key in list(self._completers):
+            if key[:2] == (kind, name):
+                self._completers.pop(key, None)
 
     def _can_complete(self) -> bool:
         if not self._offers_completions and any(prompt.choices for _, prompt in self._prompts.numbered()):
@@ -166,21 +180,16 @@ class CompletionMethods(PromptMethods):
             if not prompt.takes(argument):
                 raise McpError(INVALID_PARAMS, f"the prompt {name!r} has no argument {argument[:100]!r}")
             return prompt.choices.get(argument, [])
-        if not self._is_template(name):
+        resource = self._resource_templates.get(name)
+        if resource is None or resource.template is None:
             raise McpError(INVALID_PARAMS, f"unknown resource template: {name[:200]!r}")
-        if argument not in variables_of(name):
+        if argument not in _variables(resource.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")
         return []
 
-    def _is_template(self, uri: str) -> bool:
-        """Whether a URI template is known here: something of it can be completed."""
-        return any(key[:2] == ("ref/resource", uri) for key in list(self._completers))
 
-
-def variables_of(template: str) -> list[str]:
-    """The names of the variables of a URI template (RFC 6570, section 2.3), without their modifiers."""
-    found = [name for expression in _EXPRESSION.findall(template) for name in expression.split(",")]
-    return [name.partition(":")[0].rstrip("*") for name in found]
+def _variables(template: UriTemplate) -> tuple[str | None, ...]:
+    return (*template.variables, *template.query_variables, template.exploded)
 
 
 def _make_completer(function: Callable[..., Any], what: str) -> Completer:

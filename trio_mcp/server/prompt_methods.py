@@ -82,9 +82,10 @@ class PromptMethods(ServerCore):
 
         Its parameters become the prompt's arguments, required unless they have a default; its docstring describes both.
         Clients send strings. Each is validated against the parameter's type hint in pydantic's lax mode (``"5"`` is
-        an int, ``"true"`` a bool); one that does not fit as it is is read as JSON, unless the hint is a string.
-        Extra arguments are refused. An async function runs in the event loop, any other in a thread, which counts
-        among ``max_sync_tools``. When a request is cancelled, the former is, too, but a thread is left to finish.
+        an int, ``"true"`` a bool); one that does not fit as it is is read as JSON, if the hint asks for what
+        that gives. Extra arguments are refused. An async function runs in the event loop, any other in a thread, which
+        counts among ``max_sync_tools``. When a request is cancelled, the former is, too, but a thread is left to
+        finish.
 
         The function returns a string or a content block (one message of the user's), a `types.PromptMessage`, a list
         of these, or a `types.GetPromptResult`. What else it raises than `McpError` is logged, and the client gets

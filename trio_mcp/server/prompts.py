@@ -23,6 +23,18 @@ __all__ = ["PromptOutputError", "RegisteredPrompt", "make_prompt", "prompt_resul
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
+# The names that JSON Schema has for the types of values; a boolean comes before the integer that Python takes it for.
+_NAMES: dict[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    str: frozenset({"string"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+    type(None): frozenset({"null"}),
+}
+_JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
+
 
 class PromptOutputError(Exception):
     """The prompt returned what is no message: a fault of the server's, not of the caller's."""
@@ -42,7 +54,7 @@ class RegisteredPrompt:
     signature: Signature
     choices: dict[str, list[str]]
     _arguments: ArgumentsValidator
-    _from_json: frozenset[str]
+    _types: dict[str, frozenset[str]]
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -64,7 +76,7 @@ class RegisteredPrompt:
     def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Callable[[], Any]:
         """Validate arguments and bind them to the function.
 
-        A string that an argument does not take as it is is read as JSON, unless the argument is a string.
+        A string that an argument does not take as it is is read as JSON, if the argument is of a type that has it.
 
         Raises:
             InvalidArguments: They don't fit.
@@ -74,11 +86,14 @@ class RegisteredPrompt:
             return self.signature.bind(values, context)
         except ValidationError as exc:
             refused = {str(error["loc"][0]) for error in exc.errors(include_url=False) if error["loc"]}
-        for name in refused & self._from_json & values.keys():
+        for name in refused & values.keys() & self._types.keys():
             try:
-                values[name] = from_json(values[name])
+                value = from_json(values[name])
             except ValueError:
-                pass  # what is wrong with the string is said below
+                continue  # what is wrong with the string is said below
+            # Only what the type asks for: in pydantic's lax mode true would pass for the number 1.
+            if _json_types(value) & self._types[name]:
+                values[name] = value
         return self._arguments.bind(values, context)
 
 
@@ -119,7 +134,7 @@ def make_prompt(
         signature,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
         ArgumentsValidator(signature, None),
-        frozenset(each for each, parts in options.items() if not all(map(_is_string, parts))),
+        {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
     )
 
 
@@ -180,10 +195,20 @@ def _values(option: dict[str, Any]) -> list[Any] | None:
     return option.get("enum")
 
 
-def _is_string(option: dict[str, Any]) -> bool:
-    """Whether it is nothing but strings: then no string has to be read as anything else."""
+def _types(option: dict[str, Any]) -> frozenset[str]:
+    """The types of JSON that a schema without alternatives allows."""
     values = _values(option)
-    return option.get("type") == "string" if values is None else all(isinstance(value, str) for value in values)
+    if values is not None:
+        return frozenset().union(*map(_json_types, values))
+    named = option.get("type", _JSON_TYPES)
+    return frozenset([named] if isinstance(named, str) else named)
+
+
+def _json_types(value: Any) -> frozenset[str]:
+    for kind, names in _NAMES.items():
+        if isinstance(value, kind):
+            return names
+    return frozenset()
 
 
 def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
