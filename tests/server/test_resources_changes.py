@@ -107,6 +107,21 @@ async def test_an_update_may_come_from_another_thread() -> None:
     assert len(seen) == 1
 
 
+async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> None:
+    """After the answer to ``resources/unsubscribe`` nothing comes, however long the link was congested before."""
+    seen: list[Notification] = []
+    server = with_resources()
+    async with client_of(server, LEGACY, on_message=seen.append) as client:
+        for uri in ("x://a", "x://t/b"):
+            await subscribe(client, uri)
+        (connection,) = server._connections
+        for uri in ("x://a", "x://t/b"):
+            connection._note_change(UPDATED, uri)
+        connection.subscriptions.discard("x://a")
+        await settled()
+    assert seen == [Notification(UPDATED, {"uri": "x://t/b"})]
+
+
 async def test_only_what_is_there_can_be_subscribed_to() -> None:
     """2025-11-25 `server/resources`, Error Handling."""
     async with client_of(with_resources(), LEGACY) as client:

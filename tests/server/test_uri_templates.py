@@ -199,6 +199,15 @@ class CountingSlot(uri_templates._Slot):
         return super().admits(unit)
 
 
+def test_another_scheme_is_told_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with many templates asks each: the others must cost next to nothing."""
+    template = UriTemplate("files://{+p}")
+    monkeypatch.setattr(uri_templates, "_units", None)
+    assert template.match("x://" + "a" * 8000) is None
+    with pytest.raises(TypeError):
+        template.match("files://a")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("filling", ["a", "-", "/", "/a", "-a/", "&", "&b=", "?", "%2F", "%41-", "ü"])
 def test_the_steps_grow_no_faster_than_the_uri(text: str, filling: str, monkeypatch: pytest.MonkeyPatch) -> None:

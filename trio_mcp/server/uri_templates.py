@@ -131,6 +131,8 @@ class UriTemplate:
                     "so no URI tells where one ends"
                 )
         self._parts = parts
+        # Tells most URIs of other resources apart before anything is looked at one by one.
+        self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
         parts: list[_Literal | _Slot] = []
@@ -200,7 +202,7 @@ class UriTemplate:
         outside the query don't match one that is percent-encoded either, nor a backslash or NUL, and are never
         ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
         """
-        units = _units(uri) if len(uri) <= MAX_URI else None
+        units = _units(uri) if uri.startswith(self._prefix) and len(uri) <= MAX_URI else None
         if units is None:
             return None
         values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
