@@ -64,7 +64,16 @@ nitpick_ignore_regex = [
 ]
 
 # Internals that some signatures name.
-INTERNAL = ("ConnectedSession", "IncomingRequest", "Middleware", "RequestId", "ServerEra", "SessionCore", "Target")
+INTERNAL = (
+    "ConnectedSession",
+    "IncomingRequest",
+    "LoggingLevel",
+    "Middleware",
+    "RequestId",
+    "ServerEra",
+    "SessionCore",
+    "Target",
+)
 
 
 def resolve(
