@@ -160,6 +160,7 @@ class Model(BaseModel):
         (["a", "b"], {"mimeType": "application/json", "text": '["a","b"]'}),
         ([], {"mimeType": "application/json", "text": "[]"}),
         (5, {"mimeType": "application/json", "text": "5"}),
+        ({"ü": "\ud800"}, {"mimeType": "application/json", "text": '{"ü":"\\ud800"}'}),
         (Model(when="2026-07-28"), {"mimeType": "application/json", "text": '{"when":"2026-07-28"}'}),  # type: ignore[arg-type]
     ],
 )

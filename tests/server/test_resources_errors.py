@@ -70,7 +70,9 @@ async def test_a_failure_names_the_resource_and_nothing_else(
         assert "ValueError: the password is 1234" in (await refused(client, "x://a")).message
 
 
-@pytest.mark.parametrize("value", [None, object(), {"a": {1, object()}}, [lambda: 1]])
+@pytest.mark.parametrize(
+    "value", [None, object(), {"a": {1, object()}}, [lambda: 1], float("nan"), {"x": float("inf")}]
+)
 async def test_what_can_not_be_contents_is_a_failure(value: Any) -> None:
     with pytest.raises(McpError, match="failed") as caught:
         await contents_of(value)

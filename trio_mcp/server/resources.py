@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 from pydantic import ValidationError
-from pydantic_core import to_json
+from pydantic_core import to_jsonable_python
 
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.server.context import Context
@@ -163,7 +164,8 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
     if not isinstance(value, str):
         mime_type = mime_type or "application/json"
         try:
-            value = to_json(value.to_wire() if isinstance(value, WireModel) else value, by_alias=True).decode()
+            plain = value.to_wire() if isinstance(value, WireModel) else to_jsonable_python(value, by_alias=True)
+            value = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         except ValueError as exc:
             raise ContentsError(f"what it returned has no JSON form: {exc}") from exc
     # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
