@@ -1,4 +1,4 @@
-"""`Server`: what people build. It offers tools, and serves them over any link, in both eras."""
+"""`Server`: what people build. It offers tools, resources and prompts, and serves them over any link, in both eras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Server"]
 
 
 class Server(CompletionMethods, LoggingMethods, ResourceMethods, ToolMethods):
-    """A server that offers tools.
+    """A server that offers tools, resources and prompts.
 
     Args:
         name: Its name, for programs.
@@ -29,7 +29,8 @@ class Server(CompletionMethods, LoggingMethods, ResourceMethods, ToolMethods):
         revisions: The protocol revisions to serve.
         expose_errors: Show clients the text of unexpected exceptions. For development: it may hold secrets.
         page_size: How many entries a page of a list has.
-        max_sync_tools: How many synchronous tools run at once, each in a thread; further calls wait.
+        max_sync_tools: How many synchronous functions (tools, resources, prompts, completions) run at once, each in a
+            thread; further calls wait.
         options: Limits, timeouts and hooks of each session.
         on_error: Called, sync or async, with what a client sent that belongs to no request.
 
