@@ -1,13 +1,18 @@
-"""A nursery for the background tasks of an async context manager."""
+"""The lifetime of whatever has background tasks: a nursery for them, and a block that surrounds them."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Self
 
 import trio
 
-__all__ = ["background_nursery"]
+from trio_mcp.errors import LocalProtocolError
+
+__all__ = ["EnteredOnce", "background_nursery"]
 
 
 @contextlib.asynccontextmanager
@@ -66,3 +71,26 @@ def _without_cancellation(exc: BaseException) -> BaseException | None:
 def _is_cancellation(exc: BaseException) -> bool:
     """Whether there is a `Cancelled` in it."""
     return _without_cancellation(exc) is not exc
+
+
+class EnteredOnce(abc.ABC):
+    """An object that is its own async context manager, once; its lifetime is written as one function."""
+
+    _lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
+
+    @abc.abstractmethod
+    def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """The block: what happens before it, and after it."""
+
+    async def __aenter__(self) -> Self:
+        if self._lifetime_manager is not None:
+            raise LocalProtocolError(f"a {type(self).__name__} can be entered only once; make another one")
+        self._lifetime_manager = self._lifetime()
+        await self._lifetime_manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._lifetime_manager is not None
+        return await self._lifetime_manager.__aexit__(kind, exc, traceback)

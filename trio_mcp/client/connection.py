@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import attrs
 import trio
 from pydantic import ValidationError
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.targets import Target, link_factory
@@ -36,7 +35,7 @@ __all__ = ["ClientConnection"]
 MODES = ("auto", "legacy", *REVISIONS)
 
 
-class ClientConnection:
+class ClientConnection(EnteredOnce):
     """The lifetime of a `Client`, and its requests of any method. The arguments are those of `Client`."""
 
     def __init__(
@@ -72,25 +71,11 @@ class ClientConnection:
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas()
         self._session: ConnectedSession | None = None
-        self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
         self._ended = trio.Event()
 
     # --- lifetime ------------------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        if self._lifetime_manager is not None:
-            raise LocalProtocolError("a client can be entered only once; make another one")
-        self._lifetime_manager = self._lifetime()
-        await self._lifetime_manager.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        assert self._lifetime_manager is not None
-        return await self._lifetime_manager.__aexit__(kind, exc, traceback)
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:

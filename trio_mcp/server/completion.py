@@ -12,10 +12,11 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
-from trio_mcp.server.prompt_methods import PromptMethods, failure
+from trio_mcp.server.handling import failure, run
+from trio_mcp.server.prompt_methods import PromptMethods
+from trio_mcp.server.prompts import PromptOutputError
 from trio_mcp.server.resource_methods import ResourceMethods
 from trio_mcp.server.signature import Signature, read_signature
-from trio_mcp.server.tools import _in_thread
 from trio_mcp.server.uri_templates import UriTemplate
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -162,10 +163,12 @@ class CompletionMethods(PromptMethods, ResourceMethods):
             return {"completion": _completion(_matching(choices, value))}
         try:
             bound = completer.bind(value, settled, context)
-            values = await (bound() if completer.signature.is_async else _in_thread(bound, self.sync_limiter))
+            values = await run(bound, completer.signature.is_async, self)
             return {"completion": _completion(values)}
         except Exception as exc:
-            raise failure(self, f"the completion of {argument[:100]!r} for {name[:200]!r} failed", exc) from None
+            raise failure(
+                self, f"the completion of {argument[:100]!r} for {name[:200]!r} failed", exc, PromptOutputError
+            ) from None
 
     def _choices(self, kind: str, name: str, argument: str) -> list[str]:
         """What the argument's type tells of its values.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
@@ -12,16 +10,13 @@ from trio_mcp.server.arguments import InvalidArguments
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
-from trio_mcp.server.pagination import page_of
+from trio_mcp.server.handling import failure, list_page, run
 from trio_mcp.server.prompts import PromptOutputError, make_prompt, prompt_result
-from trio_mcp.server.tools import _in_thread, _single
 from trio_mcp.types.common import Icon
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
-__all__ = ["PromptMethods", "failure"]
-
-logger = logging.getLogger("trio_mcp")
+__all__ = ["PromptMethods"]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -119,16 +114,7 @@ class PromptMethods(ServerCore):
 
     async def _list_prompts(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         self._require_prompts(context)
-        prompts, next_cursor = page_of(self._prompts, context.params.get("cursor"), self.page_size)
-        revision = context.protocol_version
-        definitions = [prompt.for_revision(revision) for prompt in prompts]
-        # A middleware may change what it gets, but not what the next client sees.
-        result: dict[str, Any] = {"prompts": copy.deepcopy(definitions) if self.middleware else definitions}
-        if next_cursor is not None:
-            result["nextCursor"] = next_cursor
-        if not at_least(LATEST_LEGACY, revision):
-            result |= {"ttlMs": 0, "cacheScope": "private"}  # `server/utilities/caching`: required, and honest
-        return result
+        return list_page(server, self._prompts, "prompts", context)
 
     async def _get_prompt(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         self._require_prompts(context)
@@ -149,24 +135,13 @@ class PromptMethods(ServerCore):
                 )
         try:
             bound = prompt.bind(arguments, context)
-            value = await (bound() if prompt.signature.is_async else _in_thread(bound, self.sync_limiter))
+            value = await run(bound, prompt.signature.is_async, self)
             return prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
         except Exception as exc:
-            raise failure(self, f"the prompt {name!r} failed", exc) from None
+            raise failure(self, f"the prompt {name!r} failed", exc, PromptOutputError) from None
 
     def _require_prompts(self, context: Context[Any]) -> None:
         if not self._offers_prompts:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no prompts")
-
-
-def failure(server: ServerCore, text: str, exc: Exception) -> McpError:
-    """What the client gets for an exception; the log gets the exception, unless it is meant for the client."""
-    exc = _single(exc)
-    if isinstance(exc, McpError):
-        return exc
-    logger.error(text, exc_info=exc)
-    if server.expose_errors:
-        text += f": {exc}" if isinstance(exc, PromptOutputError) else f": {type(exc).__name__}: {exc}"
-    return McpError(INTERNAL_ERROR, text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -11,7 +9,8 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
-from trio_mcp.server.pagination import Registry, page_of
+from trio_mcp.server.handling import NO_CACHING, failure, list_page, run, single
+from trio_mcp.server.pagination import Registry
 from trio_mcp.server.resources import (
     ContentsError,
     RegisteredResource,
@@ -19,11 +18,9 @@ from trio_mcp.server.resources import (
     make_resource,
     read_result,
 )
-from trio_mcp.server.tools import _in_thread, _single
 from trio_mcp.server.uri_templates import MAX_URI
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     OVERLOADED,
@@ -33,8 +30,6 @@ from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["ResourceMethods"]
 
-logger = logging.getLogger("trio_mcp")
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 MAX_SUBSCRIPTIONS = 1000
@@ -42,9 +37,6 @@ MAX_SUBSCRIPTIONS = 1000
 
 UPDATED = "notifications/resources/updated"
 LIST_CHANGED = "notifications/resources/list_changed"
-
-# `server/utilities/caching`: required since 2026-07-28, and honest.
-NO_CACHING = {"ttlMs": 0, "cacheScope": "private"}
 
 
 class ResourceMethods(ServerCore):
@@ -192,24 +184,20 @@ class ResourceMethods(ServerCore):
 
     def _page(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
         self._check_offered(context)
-        page, next_cursor = page_of(registry, context.params.get("cursor"), self.page_size)
-        revision = context.protocol_version
-        definitions = [each.for_revision(revision) for each in page]
-        # A middleware may change what it gets, but not what the next client sees.
-        result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
-        if next_cursor is not None:
-            result["nextCursor"] = next_cursor
-        return result if at_least(LATEST_LEGACY, revision) else result | NO_CACHING
+        return list_page(self, registry, key, context)
 
     async def _read_resource(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         resource, bound = self._find(uri, context)
         revision = context.protocol_version
         try:
-            value = await (bound() if resource.signature.is_async else _in_thread(bound, self.sync_limiter))
+            value = await run(bound, resource.signature.is_async, self)
             result = read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
-            raise self._failure(resource, uri, revision, _single(exc)) from None
+            exc = single(exc)
+            if isinstance(exc, ResourceNotFound):
+                raise _not_found(uri, revision) from None
+            raise failure(self, f"the resource {resource.name!r} failed", exc, ContentsError) from None
         return result if at_least(LATEST_LEGACY, revision) else NO_CACHING | result
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Callable[[], Any]]:
@@ -220,17 +208,6 @@ class ResourceMethods(ServerCore):
                 if (bound := resource.bind(uri, context)) is not None:
                     return resource, bound
         raise _not_found(uri, context.protocol_version)
-
-    def _failure(self, resource: RegisteredResource, uri: str, revision: str, exc: Exception) -> McpError:
-        if isinstance(exc, McpError):
-            return exc
-        if isinstance(exc, ResourceNotFound):
-            return _not_found(uri, revision)
-        logger.error("the resource %r failed", resource.name, exc_info=exc)
-        text = f"the resource {resource.name!r} failed"
-        if self.expose_errors:
-            text += f": {exc}" if isinstance(exc, ContentsError) else f": {type(exc).__name__}: {exc}"
-        return McpError(INTERNAL_ERROR, text)
 
     async def _subscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
-from trio_mcp.server.pagination import page_of
+from trio_mcp.server.handling import list_page
 from trio_mcp.server.tools import call_tool, make_tool
 from trio_mcp.types.common import Icon
 from trio_mcp.types.tools import ToolAnnotations
@@ -123,13 +122,4 @@ class ToolMethods(ServerCore):
 
 
 async def _list_tools(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
-    tools, next_cursor = page_of(server._tools, context.params.get("cursor"), server.page_size)
-    revision = context.protocol_version
-    definitions = [tool.for_revision(revision) for tool in tools]
-    # A middleware may change what it gets, but not what the next client sees.
-    result: dict[str, Any] = {"tools": copy.deepcopy(definitions) if server.middleware else definitions}
-    if next_cursor is not None:
-        result["nextCursor"] = next_cursor
-    if not at_least(LATEST_LEGACY, revision):
-        result |= {"ttlMs": 0, "cacheScope": "private"}  # `server/utilities/caching`: required, and honest
-    return result
+    return list_page(server, server._tools, "tools", context)

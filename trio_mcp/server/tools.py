@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import trio
 
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.arguments import ArgumentsValidator, InvalidArguments
 from trio_mcp.server.context import Context
+from trio_mcp.server.handling import describe_failure, run, single
 from trio_mcp.server.hints import bare
 from trio_mcp.server.output import Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
 
 __all__ = ["RegisteredTool", "call_tool", "make_tool"]
-
-logger = logging.getLogger("trio_mcp")
 
 # `server/tools`, section Tool Names (a SHOULD since 2025-11-25; other clients enforce it).
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -132,7 +128,7 @@ async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]
     revision = context.protocol_version
     try:
         bound = tool.bind(arguments, context)
-        value = await (bound() if tool.signature.is_async else _in_thread(bound, server.sync_limiter))
+        value = await run(bound, tool.signature.is_async, server)
         return tool.output.result(value, revision)
     except InvalidArguments as exc:
         text = f"invalid arguments for the tool {name!r}: {exc}"
@@ -140,14 +136,7 @@ async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]
             return text_result(text, is_error=True)
         raise McpError(INVALID_PARAMS, text) from None
     except Exception as exc:
-        return _failure(server, name, _single(exc))
-
-
-async def _in_thread(bound: Callable[[], Any], limiter: trio.CapacityLimiter) -> Any:
-    # Abandoned when cancelled: a thread can't be stopped, but nobody has to wait for it. In a tuple, because trio
-    # takes an awaitable for a mistake: here it comes from a sync decorator around an async function.
-    (value,) = await trio.to_thread.run_sync(lambda: (bound(),), abandon_on_cancel=True, limiter=limiter)
-    return await value if inspect.isawaitable(value) else value
+        return _failure(server, name, single(exc))
 
 
 def _failure(server: ServerCore, name: str, exc: Exception) -> dict[str, Any]:
@@ -155,15 +144,4 @@ def _failure(server: ServerCore, name: str, exc: Exception) -> dict[str, Any]:
         raise exc
     if isinstance(exc, ToolError):
         return text_result(str(exc), is_error=True)
-    logger.error("the tool %r failed", name, exc_info=exc)
-    text = f"the tool {name!r} failed"
-    if server.expose_errors:
-        text += f": {exc}" if isinstance(exc, OutputError) else f": {type(exc).__name__}: {exc}"
-    return text_result(text, is_error=True)
-
-
-def _single(exc: Exception) -> Exception:
-    """The one exception inside a group of one: a tool may well have a nursery of its own."""
-    while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
+    return text_result(describe_failure(server, f"the tool {name!r} failed", exc, OutputError), is_error=True)

@@ -6,12 +6,11 @@ import abc
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.protocol.events import (
     CancelRequested,
@@ -41,7 +40,7 @@ logger = logging.getLogger("trio_mcp")
 READ_BURST = 64
 
 
-class SessionCore(abc.ABC):
+class SessionCore(EnteredOnce):
     """What runs inside a `BaseSession`; the hooks it calls are defined there."""
 
     def __init__(
@@ -65,7 +64,6 @@ class SessionCore(abc.ABC):
         )
         self._deadlines = Deadlines(lambda request: request.waiter.settle(TIMED_OUT))
         self._nursery: trio.Nursery | None = None
-        self._lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
         self._lost: Exception | None = None
         self._closing = False
         self._dropping = False
@@ -74,19 +72,6 @@ class SessionCore(abc.ABC):
         self._handlers_idle = trio.lowlevel.ParkingLot()
 
     # --- lifetime ------------------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        if self._lifetime_manager is not None:
-            raise LocalProtocolError("a session can be entered only once")
-        self._lifetime_manager = self._lifetime()
-        await self._lifetime_manager.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        assert self._lifetime_manager is not None
-        return await self._lifetime_manager.__aexit__(kind, exc, traceback)
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
