@@ -317,3 +317,14 @@ async def test_identity_of_the_server_travels_in_every_modern_result() -> None:
     async with session_pair(mode="modern") as (client, _):
         result = await client.send_request("tools/call", {"name": "x"})
         assert result["_meta"][meta.SERVER_INFO] == identity().info
+
+
+async def test_a_client_is_told_of_nothing_that_its_handshake_did_not_declare() -> None:
+    declared: dict[str, Any] = {"tools": {}}
+    late = ServerIdentity({"name": "t", "version": "1"}, lambda revision: dict(declared))
+    async with server_on_wire(identity=late) as (server, wire):
+        declared["resources"] = {"listChanged": True}
+        with pytest.raises(CapabilityError, match="server capability"):
+            await server.send_notification("notifications/resources/list_changed")
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.received_nowait() == []

@@ -77,6 +77,7 @@ class ServerNegotiation:
 
     Attributes:
         session: What the handshake declared; None while there was none.
+        declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
         initialized: The client has confirmed the handshake with ``notifications/initialized``.
     """
 
@@ -89,6 +90,7 @@ class ServerNegotiation:
         self._modern_eras = {r: ModernServerEra(r, identity.info) for r in self._modern}
         self.session: ClientDeclaration | None = None
         self.initialized = False
+        self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
         """Say under which rules a request is served.
@@ -159,9 +161,10 @@ class ServerNegotiation:
             )
         revision = requested if requested in self._legacy else self._legacy[-1]
         self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
+        self.declared = self._identity.capabilities(revision)
         result: dict[str, Any] = {
             "protocolVersion": revision,
-            "capabilities": self._identity.capabilities(revision),
+            "capabilities": self.declared,
             "serverInfo": self._identity.info,
         }
         if self._identity.instructions is not None:

@@ -97,6 +97,6 @@ class ServerSession(BaseSession):
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
-        own = self.identity.capabilities(client.revision)
+        own = self._negotiation.declared
         if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
             raise CapabilityError(method, spec.server_capability, "server")
