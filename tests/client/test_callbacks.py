@@ -61,6 +61,15 @@ async def test_log_messages_and_all_notifications(kind: str) -> None:
     assert seen[-1] == "acme/news"
 
 
+async def test_a_malformed_log_message_goes_to_on_error_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    faults: list[Exception] = []
+    async with connected(on_log=lambda message: None, on_error=faults.append) as (_, wire):
+        await wire.send(Notification("notifications/message", {"level": "whatever"}))
+        await trio.testing.wait_all_tasks_blocked()
+    assert ["malformed log message" in str(fault) for fault in faults] == [True]
+    assert "Traceback" not in caplog.text
+
+
 async def test_garbage_goes_to_on_error() -> None:
     faults: list[Exception] = []
     async with connected(on_error=faults.append) as (_, wire):

@@ -317,6 +317,12 @@ class SessionCore(EnteredOnce):
         async for notice in self._notices_in:
             try:
                 await self.handle_incoming(notice)
+            except RemoteProtocolError as exc:
+                # A handler found the peer at fault: that is for `on_error`, unless it is `on_error` that says so.
+                if isinstance(notice, Notification):
+                    self._queue_notice(exc)
+                else:
+                    logger.exception("on_error failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
 
