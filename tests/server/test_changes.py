@@ -75,7 +75,7 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         await settled(first)
         assert sorted(seen) == ["a", "a", "b"]
     server.add_tool(one)
-    assert not server._connections
+    assert not server._servings
 
 
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
@@ -192,7 +192,7 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
 
     async def main() -> None:
         async with client_of(server, LEGACY):
-            kept.extend(server._connections)
+            kept.extend(connection for run in server._servings for connection in run.connections)
 
     trio.run(main)
     (connection,) = kept

@@ -114,7 +114,8 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> 
     async with client_of(server, LEGACY, on_message=seen.append) as client:
         for uri in ("x://a", "x://t/b"):
             await subscribe(client, uri)
-        (connection,) = server._connections
+        (run,) = server._servings
+        (connection,) = run.connections
         for uri in ("x://a", "x://t/b"):
             connection._note_change(UPDATED, uri)
         connection.subscriptions.discard("x://a")

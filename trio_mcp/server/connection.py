@@ -16,6 +16,7 @@ from trio_mcp.session.server import ServerSession
 if TYPE_CHECKING:
     from trio_mcp.link import Link
     from trio_mcp.server.core import ServerCore
+    from trio_mcp.server.serving import Serving
 
 __all__ = ["Connection", "Handler", "Middleware"]
 
@@ -28,14 +29,17 @@ class Connection(ServerSession):
     """A session of a `Server`.
 
     Attributes:
+        serving: The run of the server that it belongs to.
         subscriptions: The URIs of the resources whose changes the client wants to hear of (legacy era).
     """
 
-    def __init__(self, server: ServerCore, link: Link, state: Any) -> None:
+    def __init__(self, serving: Serving, link: Link) -> None:
         read, write = link
+        server = serving.server
         super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
+        self.serving = serving
         self._server = server
-        self._state = state
+        self._state = serving.state
         self._changed: dict[tuple[str, str | None], None] = {}  # in order: what came first is told first
         self.subscriptions: set[str] = set()
         self._change = trio.Event()

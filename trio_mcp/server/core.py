@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
 from trio_mcp.protocol.server_negotiation import ServerIdentity
-from trio_mcp.server.connection import Connection, Handler, Middleware
+from trio_mcp.server.connection import Handler, Middleware
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.prompts import RegisteredPrompt
 from trio_mcp.server.resources import RegisteredResource
+from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
@@ -97,7 +97,7 @@ class ServerCore:
         # One for each run of Trio: the token of a thread that outlives its run never comes back.
         self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
         self._methods = self._handlers()
-        self._connections: set[Connection] = set()
+        self._servings: set[Serving] = set()
 
     @property
     def sync_limiter(self) -> trio.CapacityLimiter:
@@ -117,17 +117,17 @@ class ServerCore:
         """The handler of each method; each feature adds its own."""
         return {}
 
-    def _announce(self, method: str) -> None:
-        for connection in tuple(self._connections):
-            connection.announce(method)
+    def _announce(self, method: str, uri: str | None = None) -> None:
+        for each in tuple(self._servings):
+            each.announce(method, uri)
 
     # --- serving -------------------------------------------------------------------------------------------------
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve one link until the client closes it. When cancelled, so are all handlers, and the link is closed."""
-        async with self._running() as state:
+        async with serving(self) as run:
             task_status.started()
-            await self._serve_link(link, state)
+            await run.serve_link(link)
 
     async def serve_stdio(  # noqa: ASYNC128 - it hands `started` on
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -141,9 +141,9 @@ class ServerCore:
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
         from trio_mcp.transports.stdio_server import stdio_server
 
-        async with self._running() as state, stdio_server(exit_grace=exit_grace) as link:
+        async with serving(self) as run, stdio_server(exit_grace=exit_grace) as link:
             started()
-            await self._serve_link(link, state)
+            await run.serve_link(link)
 
     def run(self, transport: str = "stdio") -> None:
         """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
@@ -163,21 +163,3 @@ class ServerCore:
             trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
         except KeyboardInterrupt:
             sys.exit(130)
-
-    @contextlib.asynccontextmanager
-    async def _running(self) -> AsyncIterator[Any]:
-        if self.lifespan is None:
-            yield None
-            return
-        async with self.lifespan(self) as state:
-            yield state
-
-    async def _serve_link(self, link: Link, state: Any) -> None:
-        connection = Connection(self, link, state)
-        self._connections.add(connection)
-        try:
-            async with connection, background_nursery() as nursery:
-                nursery.start_soon(connection.send_announcements)
-                await connection.wait_closed()
-        finally:
-            self._connections.discard(connection)

@@ -171,8 +171,7 @@ class ResourceMethods(ServerCore):
         """
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
-        for connection in tuple(self._connections):
-            connection.announce(UPDATED, uri)
+        self._announce(UPDATED, uri)
 
     # --- methods -------------------------------------------------------------------------------------------------
 
