@@ -34,6 +34,7 @@ extensions = [
     "sphinxcontrib_trio",
     "myst_parser",
     "types_overview",
+    "requirements_table",
 ]
 exclude_patterns = ["_build", "_ext", "changes"]
 html_theme = "furo"

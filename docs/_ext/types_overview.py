@@ -31,13 +31,13 @@ class MethodsOverview(SphinxDirective):
                 [nodes.literal(text=method)],
                 "request" if spec.is_request else "notification",
                 "inside a result" if spec.embedded else " or ".join(sorted(spec.senders)),
-                _span(spans[method]),
+                span_of(spans[method]),
                 [nodes.literal(text=spec.params.__name__)],
                 [nodes.literal(text=spec.results[0].__name__)] if spec.is_request else "",
             )
             for method, spec in newest.items()
         ]
-        return [_table(("method", "kind", "sent by", "revisions", "parameters", "result"), rows)]
+        return [table(("method", "kind", "sent by", "revisions", "parameters", "result"), rows)]
 
 
 class TypesOverview(SphinxDirective):
@@ -54,12 +54,12 @@ class TypesOverview(SphinxDirective):
                 summary = ""  # inherited: it says nothing of this one
             module = model.__module__.rpartition(".")[2]
             entry = nodes.literal(text=name, ids=[anchor(name)])
-            row = ([entry], _text(summary), _span(model._span.revisions))
+            row = ([entry], _text(summary), span_of(model._span.revisions))
             modules.setdefault(module, []).append(row)
         found: list[nodes.Node] = []
         for module, rows in sorted(modules.items()):
             found.append(nodes.rubric(text=module.strip("_").replace("_", " ")))
-            found.append(_table(("model", "what it is", "revisions"), rows))
+            found.append(table(("model", "what it is", "revisions"), rows))
         return found
 
 
@@ -68,7 +68,8 @@ def anchor(name: str) -> str:
     return f"trio_mcp.types.{name}"
 
 
-def _span(revisions: Sequence[str]) -> str:
+def span_of(revisions: Sequence[str]) -> str:
+    """Revisions in few words."""
     if tuple(revisions) == types.REVISIONS:
         return "all"
     if len(revisions) == 1:
@@ -84,7 +85,8 @@ def _text(markup: str) -> list[nodes.Node]:
     return [nodes.literal(text=part.strip("`")) if part.startswith("`") else nodes.Text(part) for part in parts if part]
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> nodes.table:
+def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> nodes.table:
+    """A table of texts or nodes."""
     group = nodes.tgroup(cols=len(headings))
     group += [nodes.colspec(colwidth=1) for _ in headings]
     group += nodes.thead("", _row(headings))

@@ -1,0 +1,43 @@
+"""The directive ``requirements``: a table for each topic, made from the rows that the tests run."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from types_overview import span_of, table
+
+from tests.requirements.model import Requirement, topics
+
+SPECIFICATION = "https://modelcontextprotocol.io/specification"
+
+
+class RequirementsTable(SphinxDirective):
+    """Every requirement: what, where it is written, the revisions that have it, and the test that holds it."""
+
+    def run(self) -> list[nodes.Node]:
+        found: list[nodes.Node] = []
+        total = 0
+        for topic in topics():
+            rows = [(r.text, _section(r), span_of(r.revisions), _test(topic.module, r)) for r in topic.rows.values()]
+            total += len(rows)
+            found.append(nodes.rubric(text=topic.name))
+            found.append(table(("requirement", "section", "revisions", "held by"), rows))
+        return [nodes.paragraph(text=f"{total} requirements."), *found]
+
+
+def _section(row: Requirement) -> list[nodes.Node]:
+    return [nodes.reference(text=row.section, refuri=f"{SPECIFICATION}/{row.revisions[-1]}/{row.section}")]
+
+
+def _test(module: str, row: Requirement) -> list[nodes.Node]:
+    if row.test is not None:
+        return [nodes.literal(text=row.test.removeprefix("tests/"))]
+    where = "every transport" if row.transports is None else ", ".join(row.transports)
+    return [nodes.literal(text=f"{module}.{row.name}"), nodes.Text(f" over {where}")]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.add_directive("requirements", RequirementsTable)
+    return {"parallel_read_safe": True}

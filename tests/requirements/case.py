@@ -1,0 +1,157 @@
+"""Where a requirement is put to the test: a transport, a revision, and the two ends."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import trio
+
+from tests.requirements.model import Topic
+from tests.session.harness import Wire
+from trio_mcp import Client, Link, SessionMessage, StdioServerParameters, memory_link_pair, stdio_client
+from trio_mcp._nursery import background_nursery
+from trio_mcp.protocol.framing import LineDecoder
+from trio_mcp.protocol.messages import Request, Response
+from trio_mcp.transports.lines import BUFFER, read_lines, write_lines
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
+
+__all__ = ["TRANSPORTS", "Case", "Script"]
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+Script = Callable[[Wire], Awaitable[None]]
+LinkMaker = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
+
+
+class Transport(Protocol):
+    """How a client's link reaches the server of a topic, or a script in this process."""
+
+    revisions: tuple[str, ...]
+
+    def server(self, topic: Topic) -> LinkMaker: ...
+
+    def script(self, script: Script) -> LinkMaker: ...
+
+
+class InMemory:
+    """Both ends in this process, with full encoding; every revision."""
+
+    revisions = REVISIONS
+
+    def server(self, topic: Topic) -> LinkMaker:
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            assert topic.server is not None
+            async with memory_link_pair(encode=True) as (ours, theirs), background_nursery() as nursery:
+                await nursery.start(topic.server().serve, theirs)
+                yield ours
+
+        return connect
+
+    def script(self, script: Script) -> LinkMaker:
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            async with memory_link_pair(encode=True) as (ours, theirs), background_nursery() as nursery:
+                nursery.start_soon(script, Wire(theirs))
+                yield ours
+
+        return connect
+
+
+class Stdio:
+    """A process per connection, so the newest revision of each era has to do."""
+
+    revisions = (LATEST_LEGACY, LATEST_MODERN)
+
+    def server(self, topic: Topic) -> LinkMaker:
+        arguments = ["-m", "tests.requirements.serve", topic.module]
+        return lambda: stdio_client(StdioServerParameters(sys.executable, arguments, cwd=ROOT))
+
+    def script(self, script: Script) -> LinkMaker:
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            with tempfile.TemporaryDirectory() as folder:
+                address = str(Path(folder, "s"))
+                async with background_nursery() as nursery:
+                    await nursery.start(_listen, address, script)
+                    relay = StdioServerParameters(sys.executable, ["-IS", str(HERE / "relay.py"), address])
+                    async with stdio_client(relay) as link:
+                        yield link
+
+        return connect
+
+
+async def _listen(address: str, script: Script, task_status: trio.TaskStatus[None]) -> None:
+    """Be the process that the relay stands for."""
+    listener = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+    with listener:
+        await listener.bind(address)
+        listener.listen()
+        task_status.started()
+        stream = trio.SocketStream((await listener.accept())[0])
+        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        async with stream, background_nursery() as nursery:
+            nursery.start_soon(read_lines, stream, LineDecoder(), inbound)
+            nursery.start_soon(write_lines, outbound, stream, inbound)
+            await script(Wire(Link(read, write)))
+            await trio.sleep_forever()
+
+
+TRANSPORTS: dict[str, Transport] = {"memory": InMemory(), "stdio": Stdio()}
+
+
+@attrs.frozen
+class Case:
+    """One requirement, over one transport, in one revision."""
+
+    topic: Topic
+    transport: Transport
+    revision: str
+
+    @property
+    def modern(self) -> bool:
+        """Whether the revision is of the modern era."""
+        return self.revision not in LEGACY_REVISIONS
+
+    @contextlib.asynccontextmanager
+    async def client(self, **options: Any) -> AsyncIterator[Client]:
+        """Our client of the topic's server."""
+        async with Client(self.transport.server(self.topic), **{"mode": self.revision, **options}) as client:
+            yield client
+
+    @contextlib.asynccontextmanager
+    async def wire(self) -> AsyncIterator[Wire]:
+        """A bare link to the topic's server: nothing has been said yet, and what is sent goes out as it is."""
+        async with self.transport.server(self.topic)() as link:
+            yield Wire(link)
+
+    @contextlib.asynccontextmanager
+    async def scripted(self, script: Script, **options: Any) -> AsyncIterator[Client]:
+        """Our client of a server that is a script; it must answer what opens the connection, too (see `opening`)."""
+        async with Client(self.transport.script(script), **{"mode": self.revision, **options}) as client:
+            yield client
+
+    async def opening(self, wire: Wire, **capabilities: Any) -> Request:
+        """A script's answer to what opens the connection; gives that request."""
+        request = await wire.request()
+        if self.modern:
+            answer: dict[str, Any] = {
+                "resultType": "complete",
+                "supportedVersions": [self.revision],
+                "capabilities": capabilities,
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
+        else:
+            info = {"name": "script", "version": "1"}
+            answer = {"protocolVersion": self.revision, "capabilities": capabilities, "serverInfo": info}
+        await wire.send(Response(request.id, answer))
+        return request

@@ -1,0 +1,1 @@
+"""One module for each topic of the specification, each with a `topic`."""
