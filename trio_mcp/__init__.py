@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trio_mcp.client import Client
     from trio_mcp.errors import (
         CapabilityError,
+        ConfigError,
         LocalProtocolError,
         McpError,
         MessageTooLarge,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         SessionOptions,
         Timeouts,
     )
+    from trio_mcp.transports.http_parameters import HttpServerParameters
     from trio_mcp.transports.memory import memory_link_pair
     from trio_mcp.transports.process import StdioServerParameters
     from trio_mcp.transports.stdio_client import stdio_client
@@ -57,6 +59,7 @@ _HOMES = {
     "trio_mcp.client": ("Client",),
     "trio_mcp.errors": (
         "CapabilityError",
+        "ConfigError",
         "LocalProtocolError",
         "McpError",
         "MessageTooLarge",
@@ -81,6 +84,7 @@ _HOMES = {
         "SessionOptions",
         "Timeouts",
     ),
+    "trio_mcp.transports.http_parameters": ("HttpServerParameters",),
     "trio_mcp.transports.memory": ("memory_link_pair",),
     "trio_mcp.transports.process": ("StdioServerParameters",),
     "trio_mcp.transports.stdio_client": ("stdio_client",),
@@ -95,7 +99,9 @@ __all__ = [  # noqa: RUF022
     "CapabilityError",
     "Client",
     "ClientSession",
+    "ConfigError",
     "Context",
+    "HttpServerParameters",
     "Link",
     "LocalProtocolError",
     "McpError",

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "CapabilityError",
+    "ConfigError",
     "LocalProtocolError",
     "McpError",
     "MessageTooLarge",
@@ -28,7 +29,20 @@ __all__ = [
 
 
 class TrioMcpError(Exception):
-    """The base of everything that this library raises on its own account."""
+    """The base of everything that this library raises on its own account.
+
+    Attributes:
+        server: The name of the server that it is about, where it was raised by a `ClientGroup`; otherwise None.
+    """
+
+    server: str | None = None
+
+    def __str__(self) -> str:
+        return self._text() if self.server is None else f"server {self.server!r}: {self._text()}"
+
+    def _text(self) -> str:
+        """What happened, to what, and what to do; subclasses with data of their own make it from that."""
+        return super().__str__()
 
 
 class McpError(TrioMcpError):
@@ -46,7 +60,7 @@ class McpError(TrioMcpError):
         self.message = message
         self.data = data
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.message} (error {self.code})"
 
 
@@ -69,7 +83,7 @@ class RequestTimeout(TrioMcpError, TimeoutError):
         self.seconds = seconds
         self.limit = limit
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"no answer to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
 
 
@@ -95,7 +109,7 @@ class ProcessExited(TransportError):
         self.returncode = returncode
         self.stderr_tail = stderr_tail
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.returncode is None:
             status = "closed its standard output"
         elif self.returncode < 0:
@@ -125,7 +139,7 @@ class CapabilityError(LocalProtocolError):
         self.capability = capability
         self.side = side
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         side, capability = self.side, self.capability
         return f"{self.method!r} needs the {side} capability {capability!r}, which the {side} has not declared"
 
@@ -142,7 +156,7 @@ class RemoteProtocolError(TrioMcpError):
         self.message = message
         self.code = code
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.message
 
 
@@ -170,5 +184,22 @@ class NegotiationError(TrioMcpError):
         self.message = message
         self.supported = supported
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.message
+
+
+class ConfigError(TrioMcpError):
+    """A configuration of servers can't be used.
+
+    Attributes:
+        source: The file, or what else it was read from.
+        problems: Everything that is wrong with it, one line for each, with its place.
+    """
+
+    def __init__(self, source: str, problems: tuple[str, ...]) -> None:
+        super().__init__(source, problems)
+        self.source = source
+        self.problems = problems
+
+    def _text(self) -> str:
+        return "\n".join(self.problems)

@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.link import Link
+from trio_mcp.transports.http_parameters import HttpServerParameters
 from trio_mcp.transports.memory import memory_link_pair
 from trio_mcp.transports.process import StdioServerParameters
 from trio_mcp.transports.stdio_client import stdio_client
@@ -29,7 +30,7 @@ class Servable(Protocol):
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 
 
-Target: TypeAlias = StdioServerParameters | Servable | LinkFactory
+Target: TypeAlias = StdioServerParameters | HttpServerParameters | Servable | LinkFactory
 
 
 def link_factory(target: Target) -> LinkFactory:
@@ -41,8 +42,8 @@ def link_factory(target: Target) -> LinkFactory:
     """
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
-    if isinstance(target, str):
-        scheme, separator, _ = target.partition("://")
+    if isinstance(target, (str, HttpServerParameters)):
+        scheme, separator, _ = (target if isinstance(target, str) else target.url).partition("://")
         if separator:
             raise ValueError(f"there is no transport for {scheme}:// URLs")
         raise TypeError(f"to start a server as a process, pass StdioServerParameters({target!r}, [arguments])")

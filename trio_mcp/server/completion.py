@@ -9,6 +9,7 @@ import attrs
 from pydantic import ValidationError
 
 from trio_mcp.errors import McpError
+from trio_mcp.protocol.uri_templates import UriTemplate
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
@@ -17,7 +18,6 @@ from trio_mcp.server.prompt_methods import PromptMethods
 from trio_mcp.server.prompts import PromptOutputError
 from trio_mcp.server.resource_methods import ResourceMethods
 from trio_mcp.server.signature import Signature, read_signature
-from trio_mcp.server.uri_templates import UriTemplate
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import at_least

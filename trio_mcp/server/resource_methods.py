@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from trio_mcp.errors import McpError
+from trio_mcp.protocol.uri_templates import MAX_URI
 from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
@@ -18,7 +19,6 @@ from trio_mcp.server.resources import (
     make_resource,
     read_result,
 )
-from trio_mcp.server.uri_templates import MAX_URI
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
     INVALID_PARAMS,

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from trio_mcp.errors import TrioMcpError
+from trio_mcp.protocol.uri_templates import UriTemplate, check_uri
 from trio_mcp.server.context import Context
 from trio_mcp.server.hints import bare
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.signature import Signature, read_signature
-from trio_mcp.server.uri_templates import UriTemplate, check_uri
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.resources import (

@@ -133,6 +133,11 @@ class SessionCore(EnteredOnce):
         """Whether no call can be made any more."""
         return self._lost is not None
 
+    @property
+    def close_cause(self) -> Exception | None:
+        """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
+        return None if self._lost is None else another(self._lost)
+
     def _settle_everything(self, error: Exception) -> None:
         if self._lost is None:
             self._lost = error

@@ -166,7 +166,7 @@ class UriTemplate:
             raise ValueError(f"{self.text!r}: the query must be the end of the template, and '*' the end of the query")
         if not self._query_start:
             self._query_start = operator
-            self._query_at = sum(text.count("&") for text in before)
+            self._query_at = "".join(before).partition("?")[2].count("&")
             if operator == "&" and not any("?" in text for text in before):
                 raise ValueError(f"{self.text!r}: '{{&…}}' goes on with a query, but there is no '?' before it")
         elif operator == "?":
@@ -181,7 +181,7 @@ class UriTemplate:
         for each in rest:
             if isinstance(each, str):
                 marks |= set(each) & {"?", "#"}
-        return frozenset(marks)
+        return frozenset(marks - {"&"} if "?" in marks else marks)  # before the query a "&" ends nothing
 
     def expand(self, values: Mapping[str, Value]) -> str:
         """Fill in values (RFC 6570, section 3.2).
@@ -207,7 +207,9 @@ class UriTemplate:
             return None
         values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
         if self._query_start:
-            start = _index(units, self._query_start, self._query_at if self._query_start == "&" else 0)
+            start = _index(units, "?", 0)
+            if start is not None and self._query_start == "&":
+                start = _index(units, "&", self._query_at, start)
             if start is not None:
                 if not self._read_query(units[start + 1 :], values):
                     return None
@@ -380,8 +382,8 @@ def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bo
     return reach
 
 
-def _index(units: list[str], unit: str, skip: int) -> int | None:
-    found = (position for position, each in enumerate(units) if each == unit)
+def _index(units: list[str], unit: str, skip: int, start: int = 0) -> int | None:
+    found = (position for position in range(start, len(units)) if units[position] == unit)
     return next(itertools.islice(found, skip, None), None)
 
 

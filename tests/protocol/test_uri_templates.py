@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trio_mcp.server import uri_templates
-from trio_mcp.server.uri_templates import MAX_URI, UriTemplate
+from trio_mcp.protocol import uri_templates
+from trio_mcp.protocol.uri_templates import MAX_URI, UriTemplate
 
 VALUES: dict[str, Any] = {"var": "value", "hello": "Hello World!", "path": "/foo/bar", "x": "1024", "y": "768", "e": ""}
 
@@ -89,6 +89,7 @@ def templates_with_values(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @given(templates_with_values())
+@example(("a:{+v0}?fixed=1{&v1}", {"v0": "&", "v1": "0"}))  # a "&" before the query
 def test_matching_an_expansion_gives_the_values_back(case: tuple[str, dict[str, Any]]) -> None:
     template = UriTemplate(case[0])
     uri = template.expand(case[1])

@@ -1,0 +1,68 @@
+"""How to reach a server that has a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+import attrs
+
+__all__ = ["HttpKind", "HttpServerParameters"]
+
+HttpKind: TypeAlias = Literal["http", "sse", "ws"]
+
+_SCHEMES: dict[str, tuple[str, ...]] = {"http": ("http", "https"), "sse": ("http", "https"), "ws": ("ws", "wss")}
+
+
+def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"url must be a string, got {value!r}")
+    scheme, separator, rest = value.partition("://")
+    allowed = _SCHEMES[instance.kind]
+    if not separator or not rest or scheme.lower() not in allowed:
+        # Without the rest: a URL may hold a secret.
+        raise ValueError(f"url must begin with {':// or '.join(allowed)}:// and name a host")
+    if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
+        raise ValueError("url must not hold spaces or control characters")
+
+
+def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value not in get_args(HttpKind):
+        raise ValueError(f"kind must be one of {', '.join(get_args(HttpKind))}; got {value!r}")
+
+
+def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    # The values may be secrets, so no message shows them.
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise TypeError("headers must map strings to strings")
+    for name, content in value.items():
+        if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
+            raise ValueError(f"headers has a name that no header can have (RFC 9110, section 5.1): {name!r}")
+        if any(each in content for each in "\r\n\0"):
+            raise ValueError(f"headers must not hold line breaks or null characters, as {name!r} does")
+
+
+@attrs.frozen
+class HttpServerParameters:
+    """How to reach a server that has a URL.
+
+    Attributes:
+        url: Its URL.
+        headers: Sent with each request, or with the handshake of a WebSocket.
+        kind: ``"http"`` for Streamable HTTP, ``"sse"`` for HTTP+SSE, ``"ws"`` for WebSocket.
+
+    Raises:
+        TypeError, ValueError: An argument is not what it should be.
+    """
+
+    kind: HttpKind = attrs.field(default="http", kw_only=True, validator=_check_kind)
+    url: str = attrs.field(validator=_check_url)
+    headers: Mapping[str, str] = attrs.field(
+        default=None, converter=_as_dict, kw_only=True, validator=_check_headers, repr=False
+    )
