@@ -81,6 +81,7 @@ def test_the_standard(row: str, size: int) -> None:
         ("1500", 1.5),
         ("0", 0),
         ("007", 0.007),
+        ("0" * 5000 + "7", 0.007),
         ("", None),
         ("-1", None),
         ("1.5", None),

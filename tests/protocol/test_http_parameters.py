@@ -1,0 +1,260 @@
+"""Arguments repeated as headers: which annotations are lawful, and that headers and arguments agree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from trio_mcp.protocol.http_headers import Headers, decode_value
+from trio_mcp.protocol.http_parameters import (
+    ParameterHeader,
+    check_parameter_headers,
+    parameter_headers,
+    parameter_values,
+)
+
+LIMIT = 2**53 - 1
+
+
+def annotated(name: Any, kind: Any = "string", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": name, **more}
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+# --- annotations ------------------------------------------------------------------------------------------------
+
+
+def test_lawful_annotations_are_found_at_any_depth() -> None:
+    """Section Schema Extension: a chain of `properties` keys, primitive types, names in any case."""
+    nested = schema(deep=schema(flag=annotated("Flag", "boolean")), n=annotated("n!#$%&'*+-.^_`|~9", "integer"))
+    found = parameter_headers(schema(region=annotated("Region"), plain={"type": "string"}, nested=nested))
+    assert set(found) == {
+        ParameterHeader("Mcp-Param-Region", ("region",)),
+        ParameterHeader("Mcp-Param-Flag", ("nested", "deep", "flag")),
+        ParameterHeader("Mcp-Param-n!#$%&'*+-.^_`|~9", ("nested", "n")),
+    }
+
+
+A = annotated("A")
+SINGLE = ["items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"]
+SINGLE += ["unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"]
+# One row for each rule that an annotation can break, and for each place where it must not be.
+INVALID: dict[str, tuple[Any, str]] = {
+    "empty": (schema(a=annotated("")), "must be a string that is not empty"),
+    "no string": (schema(a=annotated(10**5000)), "must be a string"),
+    "null": (schema(a=annotated(None)), "must be a string"),
+    "space": (schema(a=annotated("A b")), "must be an HTTP token"),
+    "colon": (schema(a=annotated("A:b")), "must be an HTTP token"),
+    "not ASCII": (schema(a=annotated("Ré")), "must be an HTTP token"),
+    "line end": (schema(a=annotated("A\r\nB: c")), "must be an HTTP token"),
+    "trailing line feed": (schema(a=annotated("A\n")), "must be an HTTP token"),
+    "twice": (schema(a=A, b=A), "is there twice"),
+    "twice in another case": (schema(a=A, b=annotated("a")), "is there twice"),
+    "number": (schema(a=annotated("A", "number")), "got 'number'"),
+    "object": (schema(a=annotated("A", "object")), "got 'object'"),
+    "array": (schema(a=annotated("A", "array")), "got 'array'"),
+    "null type": (schema(a=annotated("A", "null")), "got 'null'"),
+    "several types": (schema(a=annotated("A", ["string", "null"])), "got no single type"),
+    "no type": (schema(a={"x-mcp-header": "A"}), "got no single type"),
+    "root": (annotated("A", "object"), "is only for what `properties` alone lead to"),
+    "below items": (schema(a={"items": schema(b=A)}), "is only for what `properties` alone lead to"),
+    "properties of an item": ({"items": {"properties": {"a": A}}}, "is only for what `properties` alone lead to"),
+    **{keyword: ({**schema(), keyword: A}, "is only for what `properties` alone lead to") for keyword in SINGLE},
+    **{
+        keyword: ({**schema(), keyword: [True, A]}, "is only for what `properties` alone lead to")
+        for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
+    },
+    **{
+        keyword: ({**schema(), keyword: {"x": A}}, "is only for what `properties` alone lead to")
+        for keyword in ["patternProperties", "dependentSchemas", "$defs", "definitions"]
+    },
+}
+
+
+@pytest.mark.parametrize("row", list(INVALID))
+def test_an_annotation_that_breaks_a_rule_makes_the_tool_invalid(row: str) -> None:
+    """Each constraint of section Schema Extension; the reason names it."""
+    bad, reason = INVALID[row]
+    with pytest.raises(ValueError, match="x-mcp-header") as caught:
+        parameter_headers(bad)
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        {"properties": {"x-mcp-header": {"type": "string"}}},
+        schema(a={"default": A, "const": A, "enum": [A], "examples": [A]}),
+        schema(a=True),
+        {"properties": [A]},
+        True,
+        None,
+        "x-mcp-header",
+    ],
+)
+def test_what_is_no_annotation(fine: Any) -> None:
+    """An argument of that name, data inside of a schema, and what is no schema at all."""
+    assert parameter_headers(fine) == ()
+
+
+def test_a_deep_schema_is_read() -> None:
+    """Depth is up to the peer: nothing here recurses."""
+    deep: dict[str, Any] = A
+    for _ in range(5000):
+        deep = schema(a=deep)
+    (found,) = parameter_headers(deep)
+    assert len(found.path) == 5000
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+PARAMETERS = (
+    ParameterHeader("Mcp-Param-Text", ("text",)),
+    ParameterHeader("Mcp-Param-Number", ("number",)),
+    ParameterHeader("Mcp-Param-Deep", ("a", "b")),
+)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+primitives = st.one_of(st.none(), st.booleans(), st.integers(-LIMIT, LIMIT), texts, st.floats(-1e9, 1e9))
+arguments_of_any_kind = st.fixed_dictionaries(
+    {}, optional={"text": primitives, "number": primitives, "a": primitives | st.fixed_dictionaries({"b": primitives})}
+)
+
+
+@given(arguments_of_any_kind)
+def test_what_a_client_sends_is_what_a_server_accepts(arguments: dict[str, Any]) -> None:
+    """Also after the arguments have been through JSON."""
+    values = parameter_values(arguments, PARAMETERS)
+    received = json.loads(json.dumps(arguments))
+    assert check_parameter_headers(Headers(values.items()), received, PARAMETERS) is None
+
+
+@given(arguments_of_any_kind, arguments_of_any_kind)
+def test_any_disagreement_is_found(sent: dict[str, Any], claimed: dict[str, Any]) -> None:
+    """Headers made for some arguments don't pass with others that differ in what is repeated."""
+
+    def identity(arguments: dict[str, Any]) -> list[Any]:
+        values = [parameter.value_in(arguments) for parameter in PARAMETERS]
+        # As text, "1" and 1 or "true" and true are the same header.
+        return [value if value is None or isinstance(value, float) else _text(value) for value in values]
+
+    here, there = identity(sent), identity(claimed)
+    assume(here != there and not any(_same_number(a, b) for a, b in zip(here, there, strict=True)))
+    headers = Headers(parameter_values(claimed, PARAMETERS).items())
+    error = check_parameter_headers(headers, sent, PARAMETERS)
+    assert error is not None
+    assert error.code == -32020
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _same_number(a: Any, b: Any) -> bool:
+    """Whether two values that differ as text are the same number: 42 and 42.0, 0.0 and "0"."""
+    try:
+        return a != b and float(a) == float(b)
+    except (TypeError, ValueError):
+        return False
+
+
+# Each row: the argument (absent if ...), the header (None if not sent), whether they agree.
+ROWS: dict[str, tuple[Any, str | None, bool]] = {
+    "a value": ("us-west1", "us-west1", True),
+    "another value": ("us-west1", "us-east1", False),
+    "another case": ("us-west1", "US-WEST1", False),
+    "null, no header": (None, None, True),
+    "absent, no header": (..., None, True),
+    "null, header": (None, "x", False),
+    "absent, header": (..., "x", False),
+    "value, no header": ("x", None, False),
+    "empty value, no header": ("", None, False),
+    "empty value, empty header": ("", "", True),
+    "false, no header": (False, None, False),
+    "zero, no header": (0, None, False),
+    "true": (True, "true", True),
+    "true is not True": (True, "True", False),
+    "true is not 1": (True, "1", False),
+    "1 is not true": (1, "true", False),
+    "42 is 42.0": (42, "42.0", True),
+    "42.0 is 42": (42.0, "42", True),
+    "42 is not 42.5": (42, "42.5", False),
+    "42 is not 4.2e1": (42, "4.2e1", False),
+    "42 is not 0x2a": (42, "0x2a", False),
+    "42 is not fullwidth 42": (42, "=?base64?77yU77yS?=", False),
+    "-7": (-7, "-7", True),
+    "beyond 2**53, equal": (2**53 + 1, "9007199254740993", True),
+    "beyond 2**53, one off": (2**53, "9007199254740993", False),
+    "beyond 2**53 as a float, one off": (2.0**53, "9007199254740993", False),
+    "a number of endless digits": (7, "7" + "0" * 5000, False),
+    "an object, no header": ({"a": 1}, None, True),
+    "an object, header": ({"a": 1}, "x", False),
+    "Base64": ("Hello", "=?base64?SGVsbG8=?=", True),
+    "Base64 without padding": ("Hello", "=?base64?SGVsbG8?=", False),
+    "Base64 with a foreign letter": ("Hello", "=?base64?SGVs!!!bG8=?=", False),
+    "no prefix is literal": ("SGVsbG8=", "SGVsbG8=", True),
+    "no suffix is literal": ("=?base64?SGVsbG8=", "=?base64?SGVsbG8=", True),
+    "invalid characters": ("caf\xe9", "caf\xe9", False),
+}
+
+
+@pytest.mark.parametrize("row", list(ROWS))
+def test_server_behavior_for_custom_headers(row: str) -> None:
+    """The table of that section, the rule for integers of Server Validation, and the rows of the conformance suite."""
+    value, header, agree = ROWS[row]
+    parameters = parameter_headers(schema(v=A))
+    arguments = {} if value is ... else {"v": value}
+    headers = Headers([] if header is None else [("MCP-PARAM-a", header)])
+    error = check_parameter_headers(headers, arguments, parameters)
+    assert (error is None) == agree
+    assert error is None or (error.code == -32020 and "Mcp-Param-A" in error.message)
+
+
+def test_a_header_sent_twice_is_refused() -> None:
+    """Who reads the first and who reads the last would disagree."""
+    error = check_parameter_headers(Headers([("Mcp-Param-A", "x")] * 2), {"v": "x"}, parameter_headers(schema(v=A)))
+    assert error is not None
+    assert "more than once" in error.message
+
+
+def test_headers_of_other_parameters_are_ignored() -> None:
+    """A server must not refuse what it does not recognise."""
+    assert check_parameter_headers(Headers([("Mcp-Param-B", "x")]), {}, parameter_headers(schema(v=A))) is None
+
+
+@pytest.mark.parametrize(("value", "text"), [(42, "42"), (-7, "-7"), (42.0, "42"), (True, "true"), (False, "false")])
+def test_type_conversion(value: Any, text: str) -> None:
+    """Section Value Encoding: decimal integers, lower-case booleans."""
+    assert parameter_values({"v": value}, parameter_headers(schema(v=A))) == {"Mcp-Param-A": text}
+
+
+def test_the_examples_of_the_conformance_suite() -> None:
+    """Plain texts stay readable, the others come as Base64, and null as nothing."""
+    inner = {"plain": "us west 1", "tab": "\tindented", "nothing": None, "empty": ""}
+    parameters = [ParameterHeader(f"Mcp-Param-{name}", (name,)) for name in inner]
+    values = parameter_values(inner, parameters)
+    assert values["Mcp-Param-plain"] == "us west 1"
+    assert values["Mcp-Param-tab"].startswith("=?base64?")
+    assert {name: decode_value(value) for name, value in values.items()} == {
+        f"Mcp-Param-{name}": value for name, value in inner.items() if value is not None
+    }
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), 1e300, 10**5000], ids=["above", "below", "float", "endless"])
+def test_an_integer_beyond_the_safe_range_is_refused(value: Any) -> None:
+    """Section Schema Extension: readers in between may hold it as a double."""
+    with pytest.raises(ValueError, match="Mcp-Param-A, which carries integers between"):
+        parameter_values({"v": value}, parameter_headers(schema(v=A)))
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, float("inf"), float("nan")])
+def test_what_no_header_can_hold_is_left_out(value: Any) -> None:
+    """The tool's own validation refuses it, with a better message."""
+    assert parameter_values({"v": value}, parameter_headers(schema(v=A))) == {}
