@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import trio
@@ -58,11 +59,10 @@ class SessionCore(EnteredOnce):
         self.options = options
         self._read = read
         self._peer = Peer(max_running=self.options.max_running_requests, max_queued=self.options.max_queued_requests)
-        self._outbox = Outbox(write, max_bulk=self.options.max_outgoing_messages)
-        self._notices, self._notices_in = trio.open_memory_channel[Notification | RemoteProtocolError](
-            self.options.max_pending_notifications
-        )
-        self._deadlines = Deadlines(lambda request: request.waiter.settle(TIMED_OUT))
+        self._outbox = Outbox(write, self._spawn, max_bulk=self.options.max_outgoing_messages)
+        self._notices: deque[Notification | RemoteProtocolError] = deque()
+        self._handling_notices = False
+        self._deadlines = Deadlines(lambda request: request.waiter.settle(TIMED_OUT), self._spawn)
         self._nursery: trio.Nursery | None = None
         self._lost: Exception | None = None
         self._closing = False
@@ -84,17 +84,22 @@ class SessionCore(EnteredOnce):
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._outbox.run)
-                nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._read_all)
-                nursery.start_soon(self._handle_notices)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
+            self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
-            self._notices.close()
-            self._notices_in.close()
+            self._notices.clear()
             self._finished.set()
+
+    def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run something of the session's own in a task, as long as there is work: an idle session has only its reader.
+
+        A session that has ended, or has not begun, has nothing to run.
+        """
+        if self._nursery is not None:
+            self._nursery.start_soon(function)
 
     async def aclose(self) -> None:
         """End the session, from any task; again is a no-op.
@@ -212,15 +217,16 @@ class SessionCore(EnteredOnce):
         self._dropping = not taken
 
     def _queue_notice(self, notice: Notification | RemoteProtocolError) -> None:
-        try:
-            self._notices.send_nowait(notice)
+        if len(self._notices) < self.options.max_pending_notifications:
             self._overrun = False
-        except trio.WouldBlock:
+            self._notices.append(notice)
+            if not self._handling_notices:
+                self._handling_notices = True
+                self._spawn(self._handle_notices)
+        else:
             if not self._overrun:
                 logger.warning("notifications arrive faster than they are handled; some are dropped")
             self._overrun = True
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            pass
 
     async def _link_ended(self, lost: Exception | None) -> None:
         if lost is None:
@@ -319,7 +325,8 @@ class SessionCore(EnteredOnce):
             self._handlers_idle.unpark_all()
 
     async def _handle_notices(self) -> None:
-        async for notice in self._notices_in:
+        while self._notices:
+            notice = self._notices.popleft()
             try:
                 await self.handle_incoming(notice)
             except RemoteProtocolError as exc:
@@ -330,6 +337,7 @@ class SessionCore(EnteredOnce):
                     logger.exception("on_error failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
+        self._handling_notices = False
 
     # --- hooks, see BaseSession ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -19,15 +19,21 @@ class Deadlines:
 
     Args:
         expire: Called with each request that is still unsettled at its time.
+        spawn: Runs an async function in a task: the one that watches, while there is something to watch.
     """
 
-    def __init__(self, expire: Callable[[OutgoingRequest], None]) -> None:
+    def __init__(
+        self,
+        expire: Callable[[OutgoingRequest], None],
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
         self._expire = expire
+        self._spawn = spawn
+        self._watched = False
         self._heap: list[tuple[float, int, OutgoingRequest]] = []
         self._serial = 0
         self._capacity = MIN_CAPACITY
         self._alarm: trio.CancelScope | None = None
-        self._idle = trio.lowlevel.ParkingLot()
 
     def add(self, deadline: float, request: OutgoingRequest) -> None:
         """Watch a request. There is no removing: one that is settled is passed over when its time comes."""
@@ -37,19 +43,18 @@ class Deadlines:
             self._heap = [entry for entry in self._heap if not entry[2].settled]
             heapq.heapify(self._heap)
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
-        if self._alarm is None:
-            self._idle.unpark()
-        elif deadline < self._alarm.deadline:
+        if not self._watched:
+            self._watched = True
+            self._spawn(self._watch)
+        elif self._alarm is not None and deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
 
-    async def run(self) -> None:
-        """The task that watches."""
+    async def _watch(self) -> None:
         while True:
             while self._heap and self._heap[0][2].settled:
                 heapq.heappop(self._heap)
             if not self._heap:
-                await self._idle.park()
-                continue
+                break
             with trio.CancelScope(deadline=self._heap[0][0]) as self._alarm:
                 await trio.sleep_forever()
             self._alarm = None
@@ -58,3 +63,4 @@ class Deadlines:
                 request = heapq.heappop(self._heap)[2]
                 if not request.settled:
                     self._expire(request)
+        self._watched = False

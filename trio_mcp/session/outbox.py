@@ -7,7 +7,7 @@ for room, so a peer that does not read slows down only those who write to it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import trio
@@ -26,14 +26,21 @@ class Outbox:
 
     Args:
         channel: The link's sending half; closed by `aclose`.
+        spawn: Runs an async function in a task: the writer, while there is something to write.
         max_bulk: How many bulk messages wait here before senders wait.
         max_control: How many control messages wait here before new ones are refused.
     """
 
     def __init__(
-        self, channel: trio.abc.SendChannel[SessionMessage], *, max_bulk: int = 128, max_control: int = 2048
+        self,
+        channel: trio.abc.SendChannel[SessionMessage],
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        *,
+        max_bulk: int = 128,
+        max_control: int = 2048,
     ) -> None:
         self._channel = channel
+        self._spawn = spawn
         # Where the channel can take a message without waiting, one that finds the way free goes straight to it: the
         # writer would cost two task switches per message.
         self._send_nowait: Callable[[SessionMessage], None] | None = getattr(channel, "send_nowait", None)
@@ -42,9 +49,9 @@ class Outbox:
         self._bulk: deque[_Entry] = deque()
         self._control: deque[_Entry] = deque()
         self._senders = trio.lowlevel.ParkingLot()
-        self._writer = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
         self._writing = False
+        self._has_writer = False
         self._broken = False
 
     def __len__(self) -> int:
@@ -78,7 +85,7 @@ class Outbox:
             return
         if not self._broken:
             self._bulk.append((message, owner))
-            self._writer.unpark()
+            self._start_writer()
 
     def put_control(self, message: SessionMessage) -> bool:
         """Hand over a control message without ever waiting.
@@ -91,8 +98,13 @@ class Outbox:
         if len(self._control) >= self._max_control or self._broken:
             return False
         self._control.append((message, None))
-        self._writer.unpark()
+        self._start_writer()
         return True
+
+    def _start_writer(self) -> None:
+        if not self._has_writer:
+            self._has_writer = True
+            self._spawn(self._write)
 
     def _try_now(self, message: SessionMessage, owner: Owner) -> bool:
         if self._send_nowait is None:
@@ -108,14 +120,9 @@ class Outbox:
             owner.sent = True
         return True
 
-    async def run(self) -> None:
-        """The writer: hand everything to the link, one message at a time, until the link breaks."""
-        while not self._broken:
-            entry = self._next()
-            if entry is None:
-                self._drained.unpark_all()
-                await self._writer.park()
-                continue
+    async def _write(self) -> None:
+        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks."""
+        while (entry := self._next()) is not None:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
@@ -128,6 +135,8 @@ class Outbox:
                 self._break()
             finally:
                 self._writing = False
+        self._has_writer = False
+        self._drained.unpark_all()
 
     def _next(self) -> _Entry | None:
         if self._control:
@@ -148,7 +157,6 @@ class Outbox:
         self._bulk.clear()
         self._control.clear()
         self._senders.unpark_all()
-        self._writer.unpark_all()
         self._drained.unpark_all()
 
     async def flush(self) -> None:
