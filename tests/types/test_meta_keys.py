@@ -1,6 +1,7 @@
 """The rules for `_meta` keys (2026-07-28 basic, "_meta")."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.types.published import definitions, needs_schemas
 from trio_mcp.types import meta
-from trio_mcp.types.meta import is_reserved_key, is_valid_key
+from trio_mcp.types.meta import checked_meta, is_reserved_key, is_valid_key
+from trio_mcp.types.versions import REVISIONS
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,90 @@ def test_every_key_the_schema_names_has_a_constant() -> None:
     constants = {getattr(meta, name) for name in meta.__all__ if name.isupper()}
     assert published <= constants
     assert all(is_valid_key(key) and is_reserved_key(key) for key in constants)
+
+
+@pytest.mark.parametrize(
+    ("key", "first_rule", "second_label_rule"),
+    [
+        # The examples of 2025-06-18 and of 2025-11-25
+        ("modelcontextprotocol.io/x", True, False),
+        ("mcp.dev/x", True, False),
+        ("api.modelcontextprotocol.org/x", True, True),
+        ("tools.mcp.com/x", True, True),
+        ("io.modelcontextprotocol/x", False, True),
+        ("dev.mcp/x", False, True),
+        ("org.modelcontextprotocol.api/x", True, True),
+        ("com.mcp.tools/x", True, True),
+        ("com.example.mcp/x", False, False),
+        ("com.example.mcp.tools/x", True, False),
+        ("mcp/x", False, False),
+        ("com.example/x", False, False),
+    ],
+)
+def test_what_is_reserved_changed_with_2025_11_25(key: str, first_rule: bool, second_label_rule: bool) -> None:
+    """2025-06-18: the label before any other; since 2025-11-25: the second label. Older ones follow the first rule."""
+    expected = [first_rule, first_rule, first_rule, second_label_rule, second_label_rule]
+    assert [is_reserved_key(key, revision) for revision in REVISIONS] == expected
+
+
+GOOD = ["x", "", "com.example/x", "com.example.mcp/x", "io.modelcontextprotocol/ui"]
+OF_REQUESTS = [meta.LOG_LEVEL, meta.RELATED_TASK, meta.TRACEPARENT, meta.TRACESTATE, meta.BAGGAGE]
+FILLED_IN = [
+    meta.PROGRESS_TOKEN,
+    meta.PROTOCOL_VERSION,
+    meta.CLIENT_INFO,
+    meta.CLIENT_CAPABILITIES,
+    meta.SERVER_INFO,
+    meta.SUBSCRIPTION_ID,
+]
+
+
+@pytest.mark.parametrize("key", [*GOOD, *OF_REQUESTS])
+def test_a_request_may_carry_keys_of_ones_own_those_of_extensions_and_those_that_requests_have(key: str) -> None:
+    given = {key: 1}
+    checked = checked_meta(given, "the call", of_request=True)
+    assert checked == given
+    assert checked is not given
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_a_definition_may_carry_keys_of_ones_own_and_those_of_extensions(key: str) -> None:
+    assert checked_meta({key: 1}, "tool 'x'") == {key: 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "of_request", "rule"),
+    [
+        ("-x", True, "is malformed: it must be a name"),
+        ("com..example/x", True, "is malformed"),
+        ("/x", False, "is malformed"),
+        *((key, of_request, "is filled in by trio_mcp") for key in FILLED_IN for of_request in (True, False)),
+        *((key, False, "belongs to requests") for key in OF_REQUESTS),
+        ("com.mcp.tools/x", True, "2025-06-18 keeps prefixes with the label 'mcp'"),
+        ("dev.mcp/x", False, "2025-11-25 keeps prefixes whose second label is 'mcp'"),
+    ],
+)
+def test_a_bad_key_is_named_with_its_rule(key: str, of_request: bool, rule: str) -> None:
+    revisions = ("2025-06-18", "2025-11-25")
+    with pytest.raises(ValueError, match=re.escape(rule)) as caught:
+        checked_meta({"ok": 1, key: 2}, "tool 'x'", of_request=of_request, revisions=revisions)
+    assert str(caught.value).startswith(f"tool 'x': the _meta key {key!r} ")
+
+
+def test_a_key_must_be_in_order_in_every_revision_it_may_travel_in() -> None:
+    assert checked_meta({"mcp.dev/x": 1}, "x", revisions=["2025-11-25", "2026-07-28"])
+    for key in ("mcp.dev/x", "dev.mcp/x"):
+        with pytest.raises(ValueError, match="is reserved"):
+            checked_meta({key: 1}, "x")
+
+
+def test_a_huge_key_does_not_make_a_huge_message() -> None:
+    with pytest.raises(ValueError, match="malformed") as caught:
+        checked_meta({"-" * 1_000_000: 1}, "x")
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("given", ["text", 5, [("a", 1)], {1: "a"}])
+def test_what_is_no_mapping_of_names_is_a_type_error(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"x: (meta must be a mapping|the keys of _meta must be strings)"):
+        checked_meta(given, "x")

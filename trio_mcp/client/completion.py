@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.listing import validated
+from trio_mcp.client.listing import request_meta, validated
 from trio_mcp.client.prompts import strings
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
@@ -28,6 +28,7 @@ class CompletionMethods(ClientConnection):
         *,
         context: Mapping[str, str] | None = None,
         timeout: Limit = USE_SESSION,
+        meta: Mapping[str, Any] | None = None,
     ) -> CompleteResult:
         """Ask what an argument of a prompt, or a variable of a resource template, could be.
 
@@ -40,6 +41,7 @@ class CompletionMethods(ClientConnection):
             context: Other arguments that are known already. Before 2025-06-18 there is no such thing: a server of an
                 older revision is not told.
             timeout: Seconds to wait.
+            meta: More entries for the request's ``_meta``, as in `Client.call_tool`.
 
         Returns:
             Its ``completion`` has at most 100 ``values``, the best first, and perhaps says how many there are
@@ -47,6 +49,7 @@ class CompletionMethods(ClientConnection):
 
         Raises:
             TypeError: An argument is not what it should be.
+            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
             CapabilityError: The server completes nothing.
             McpError: The server refused, for example because there is no such prompt.
             RemoteProtocolError: The result is malformed.
@@ -62,5 +65,7 @@ class CompletionMethods(ClientConnection):
             known = strings(context, "context")
             if at_least(self.protocol_version, CONTEXT_SINCE):
                 params["context"] = {"arguments": known}
+        if meta is not None:
+            params["_meta"] = request_meta(self, meta, "the request for completion")
         result = await self.request("completion/complete", params, timeout=timeout)
         return validated(CompleteResult, "completion/complete", result)

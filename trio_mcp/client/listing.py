@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -13,8 +13,9 @@ from trio_mcp.session.calling import Limit
 from trio_mcp.session.convert import brief
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.messages import PaginatedResult
+from trio_mcp.types.meta import checked_meta
 
-__all__ = ["Listing", "every", "validated"]
+__all__ = ["Listing", "every", "request_meta", "validated"]
 
 ModelT = TypeVar("ModelT", bound=WireModel)
 PageT = TypeVar("PageT", bound=PaginatedResult)
@@ -65,3 +66,12 @@ def validated(model: type[ModelT], method: str, result: dict[str, Any]) -> Model
         return model.from_wire(result)
     except ValidationError as exc:
         raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
+
+
+def request_meta(connection: ClientConnection, given: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """What the caller wants in the ``_meta`` of a request.
+
+    Raises:
+        TypeError, ValueError: As `checked_meta` does.
+    """
+    return checked_meta(given, what, of_request=True, revisions=(connection.protocol_version,))

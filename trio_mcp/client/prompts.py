@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from trio_mcp.client.listing import Listing, every, validated
+from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
 
@@ -48,6 +48,7 @@ class PromptMethods(Listing):
         *,
         timeout: Limit = USE_SESSION,
         total_timeout: Limit = USE_SESSION,
+        meta: Mapping[str, Any] | None = None,
     ) -> GetPromptResult:
         """Fill in a prompt.
 
@@ -56,12 +57,14 @@ class PromptMethods(Listing):
             arguments: Its arguments. They are strings, in every revision.
             timeout: Seconds without an answer.
             total_timeout: Seconds whatever happens.
+            meta: More entries for the request's ``_meta``, as in `call_tool`.
 
         Returns:
             The ``messages``, and perhaps a ``description``.
 
         Raises:
             TypeError: The name is no string, or the arguments are no mapping of strings.
+            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
             CapabilityError: The server offers no prompts.
             McpError: The server refused, for example because there is no such prompt or an argument is missing.
             RemoteProtocolError: The result is malformed.
@@ -73,6 +76,8 @@ class PromptMethods(Listing):
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
             params["arguments"] = strings(arguments, "arguments")
+        if meta is not None:
+            params["_meta"] = request_meta(self, meta, f"the request for the prompt {name!r}")
         result = await self.request("prompts/get", params, timeout=timeout, total_timeout=total_timeout)
         return validated(GetPromptResult, "prompts/get", result)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from trio_mcp.client.listing import Listing, every, validated
+from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.types.resources import (
     ListResourcesResult,
@@ -66,7 +67,12 @@ class ResourceMethods(Listing):
         )
 
     async def read_resource(
-        self, uri: str, *, timeout: Limit = USE_SESSION, total_timeout: Limit = USE_SESSION
+        self,
+        uri: str,
+        *,
+        timeout: Limit = USE_SESSION,
+        total_timeout: Limit = USE_SESSION,
+        meta: Mapping[str, Any] | None = None,
     ) -> ReadResourceResult:
         """Read a resource.
 
@@ -74,6 +80,7 @@ class ResourceMethods(Listing):
             uri: Its URI: one from a list, or made from a template.
             timeout: Seconds without an answer.
             total_timeout: Seconds whatever happens.
+            meta: More entries for the request's ``_meta``, as in `call_tool`.
 
         Returns:
             Its ``contents``: `TextResourceContents` with a ``text``, `BlobResourceContents` with a ``blob`` in Base64;
@@ -81,6 +88,7 @@ class ResourceMethods(Listing):
 
         Raises:
             TypeError: The URI is no string.
+            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
             CapabilityError: The server offers no resources.
             McpError: The server refused, for example because there is no such resource.
             RemoteProtocolError: The result is malformed.
@@ -88,6 +96,8 @@ class ResourceMethods(Listing):
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         params = _about(uri)
+        if meta is not None:
+            params["_meta"] = request_meta(self, meta, f"the request for {uri!r}")
         result = await self.request("resources/read", params, timeout=timeout, total_timeout=total_timeout)
         return validated(ReadResourceResult, "resources/read", result)
 
@@ -115,7 +125,7 @@ class ResourceMethods(Listing):
         await self.request("resources/unsubscribe", _about(uri), timeout=timeout)
 
 
-def _about(uri: str) -> dict[str, str]:
+def _about(uri: str) -> dict[str, Any]:
     if not isinstance(uri, str):
         raise TypeError(f"a URI must be a string, got {uri!r}")
     return {"uri": uri}

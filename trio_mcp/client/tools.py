@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from trio_mcp.client.listing import Listing, every, validated
+from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.client.results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
@@ -70,7 +70,7 @@ class ToolMethods(Listing):
             total_timeout: Seconds whatever happens.
             reset_on_progress: Whether progress restarts ``timeout``.
             on_progress: Called, sync or async, in this task and in order, for each progress notification.
-            meta: More entries for the request's ``_meta``.
+            meta: More entries for the request's ``_meta``; a key has the form ``com.example/name``.
 
         Returns:
             The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is
@@ -78,13 +78,16 @@ class ToolMethods(Listing):
 
         Raises:
             TypeError: The arguments are no mapping, or can't be turned into JSON.
+            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
             McpError: The server refused, for example because there is no such tool.
             RemoteProtocolError: The result is malformed, or breaks the tool's output schema.
             RequestTimeout, TransportError: As in `BaseSession.send_request`.
 
         When cancelled, the server is told (with the reason) and the call ends at once.
         """
-        params = _params(name, arguments, meta)
+        params = _params(name, arguments)
+        if meta is not None:
+            params["_meta"] = request_meta(self, meta, f"the call of {name!r}")
         result = await self.request(
             "tools/call",
             params,
@@ -114,7 +117,7 @@ class ToolMethods(Listing):
         self._output_schemas.all_known = True
 
 
-def _params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+def _params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(name, str):
         raise TypeError(f"a tool's name must be a string, got {name!r}")
     params: dict[str, Any] = {"name": name}
@@ -125,6 +128,4 @@ def _params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, A
             params["arguments"] = to_jsonable_python(dict(arguments), by_alias=True)
         except PydanticSerializationError as exc:
             raise TypeError(f"the arguments of {name!r} can't be turned into JSON: {exc}") from None
-    if meta is not None:
-        params["_meta"] = dict(meta)
     return params

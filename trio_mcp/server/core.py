@@ -21,6 +21,7 @@ from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ServerCore:
             title=title,
             description=description,
             website_url=website_url,
-            icons=None if icons is None else list(icons),
+            icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
         )
         self.identity: Final = ServerIdentity(
             info=self.info.to_wire(),

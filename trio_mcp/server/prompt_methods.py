@@ -91,8 +91,8 @@ class PromptMethods(ServerCore):
             name: The prompt's name; the function's own by default.
             title: Its name for people.
             description: What it is for; the docstring by default.
-            icons: Pictures of it.
-            meta: Its ``_meta``.
+            icons: Pictures of it, by https: or data: URI.
+            meta: Its ``_meta``; a key has the form ``com.example/name``.
 
         Raises:
             TypeError: The signature can't be offered: a hint has no JSON form, for example.

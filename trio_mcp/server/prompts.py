@@ -17,6 +17,8 @@ from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.server.signature import Signature, read_signature
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from trio_mcp.types.icons import checked_icons
+from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 __all__ = ["PromptOutputError", "RegisteredPrompt", "make_prompt", "prompt_result"]
@@ -125,8 +127,8 @@ def make_prompt(
         title=title,
         description=description if description is not None else signature.description,
         arguments=arguments or None,
-        icons=None if icons is None else list(icons),
-        meta=None if meta is None else dict(meta),
+        icons=None if icons is None else checked_icons(icons, f"prompt {name!r}"),
+        meta=None if meta is None else checked_meta(meta, f"prompt {name!r}"),
     )
     options = {each: list(_options(part, schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(

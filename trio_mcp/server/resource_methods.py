@@ -132,8 +132,8 @@ class ResourceMethods(ServerCore):
             mime_type: The type of its contents; ``application/json`` by default for what becomes JSON.
             size: Of the contents, in bytes; not for templates.
             annotations: Hints about whom it is for.
-            icons: Pictures of it.
-            meta: Its ``_meta``.
+            icons: Pictures of it, by https: or data: URI.
+            meta: Its ``_meta``; a key has the form ``com.example/name``.
 
         Raises:
             TypeError: The function can't be offered, or does not agree with the template.

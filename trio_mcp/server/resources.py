@@ -20,6 +20,8 @@ from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.signature import Signature, read_signature
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
+from trio_mcp.types.icons import checked_icons
+from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.resources import (
     BlobResourceContents,
     ReadResourceResult,
@@ -115,8 +117,8 @@ def make_resource(
         "description": description if description is not None else signature.description,
         "mime_type": mime_type,
         "annotations": annotations,
-        "icons": None if icons is None else list(icons),
-        "meta": None if meta is None else dict(meta),
+        "icons": None if icons is None else checked_icons(icons, what),
+        "meta": None if meta is None else checked_meta(meta, what),
     }
     if template is None:
         return RegisteredResource(Resource(uri=uri, size=size, **details), signature, None)

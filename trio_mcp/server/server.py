@@ -20,7 +20,7 @@ class Server(CompletionMethods, LoggingMethods, ResourceMethods, ToolMethods):
         instructions: Guidance for the model that uses it.
         description: What it is, for people.
         website_url: Where to read more.
-        icons: Pictures of it.
+        icons: Pictures of it, by https: or data: URI.
         lifespan: ``async with lifespan(server) as state`` surrounds each serving (a stdio process, a listener, an
             in-memory client); handlers find the state in `Context.state`.
         middleware: Each is ``async (context, call_next) -> result`` and surrounds every request that has a handler,

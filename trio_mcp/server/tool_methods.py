@@ -86,8 +86,8 @@ class ToolMethods(ServerCore):
             title: Its name for people.
             description: What it does, for the model; the docstring by default.
             annotations: Hints about its behaviour.
-            icons: Pictures of it.
-            meta: Its ``_meta``.
+            icons: Pictures of it, by https: or data: URI.
+            meta: Its ``_meta``; a key has the form ``com.example/name``.
             input_schema: A JSON Schema for the arguments instead of one made from the hints. Arguments are checked
                 against both.
             output_schema: A JSON Schema for the result instead of one made from the return type.

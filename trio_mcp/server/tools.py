@@ -19,6 +19,8 @@ from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.signature import Signature, read_signature
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.icons import checked_icons
+from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.tools import Tool, ToolAnnotations
 from trio_mcp.types.versions import at_least
 
@@ -106,8 +108,8 @@ def make_tool(
         input_schema=input_schema if input_schema is not None else signature.input_schema,
         output_schema=output.schema,
         annotations=annotations,
-        icons=None if icons is None else list(icons),
-        meta=None if meta is None else dict(meta),
+        icons=None if icons is None else checked_icons(icons, what),
+        meta=None if meta is None else checked_meta(meta, what),
     )
     return RegisteredTool(definition, signature, output, arguments)
 

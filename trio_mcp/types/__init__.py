@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trio_mcp.types.error_codes import *
     from trio_mcp.types.errors import *
     from trio_mcp.types.handshake import *
+    from trio_mcp.types.icons import *
     from trio_mcp.types.input_required import *
     from trio_mcp.types.jsonrpc import *
     from trio_mcp.types.logging import *
@@ -90,6 +91,7 @@ _NAMES: Final = {
         "UnsupportedProtocolVersionErrorData UnsupportedProtocolVersionErrorObject"
     ),
     "handshake": "InitializeRequest InitializeRequestParams InitializeResult InitializedNotification PingRequest",
+    "icons": "RASTER_TYPES checked_icons decode_icon icon_problem image_type pick_icon",
     "input_required": (
         "INPUT_REQUIRED InputRequest InputRequests InputRequiredResult InputResponse InputResponses "
         "input_response_from_wire"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Strict
+from pydantic import Strict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from trio_mcp.types._base import Number, WireModel, since
 
@@ -55,10 +55,25 @@ class Icon(WireModel, since="2025-11-25"):
     theme: IconTheme | None = None
 
 
-class Icons(WireModel, since="2025-11-25"):
-    """Base of constructs that can have icons."""
+def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError:
+        if not isinstance(value, list):
+            return None
+    readable = []
+    for each in value:
+        try:
+            readable += validate([each])
+        except ValidationError:
+            continue
+    return readable
 
-    icons: list[Icon] | None = since("2025-11-25")
+
+class Icons(WireModel, since="2025-11-25"):
+    """Base of constructs that can have icons; what is no icon is left out, as no decoration is worth a whole list."""
+
+    icons: Annotated[list[Icon], WrapValidator(_readable_icons)] | None = since("2025-11-25")
 
 
 class Implementation(BaseMetadata, Icons):

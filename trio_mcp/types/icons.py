@@ -1,0 +1,180 @@
+"""Icons: which may be offered and loaded, which fits best, what is in a data: URI (2025-11-25 on, `basic`, "icons").
+
+A URL is for the consumer to load: without credentials, from the server's own origin, following no redirect to another
+one. `image_type` tells what came back.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from trio_mcp.types.common import Icon, IconTheme
+
+__all__ = ["RASTER_TYPES", "checked_icons", "decode_icon", "icon_problem", "image_type", "pick_icon"]
+
+RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"})
+"""Images that hold no code. SVG does."""
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
+_DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
+_MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
+_SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
+
+
+def icon_problem(icon: Icon) -> str | None:
+    """Say why an icon must not be loaded; None if it may be.
+
+    Clients MUST reject what is neither an https: nor a data: URI, and load icons without credentials.
+    """
+    uri = _URI.fullmatch(icon.src)
+    if uri is None:
+        return "its src is no absolute URI"
+    scheme = uri[1].lower()
+    if scheme == "data":
+        return None if _DATA.fullmatch(icon.src) else "its data: URI does not hold an image in Base64"
+    if scheme != "https":
+        return f"its src has the scheme {scheme[:20]!r}; clients load icons from https: and data: URIs only"
+    try:
+        url = urlsplit(icon.src)
+        bad = not url.hostname or url.username is not None
+    except ValueError:
+        bad = True
+    return "its src is no URL with a host and without credentials" if bad else None
+
+
+def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
+    """Check the icons that an application gives to something of its own.
+
+    Args:
+        icons: The icons.
+        what: Whose they are, for the error message.
+
+    Raises:
+        TypeError: One is no `Icon`.
+        ValueError: One could not be shown: clients refuse to load it, or its type or sizes are malformed.
+    """
+    if isinstance(icons, (str, bytes, Icon, Mapping)) or not isinstance(icons, Iterable):
+        raise TypeError(f"{what}: icons must be a list of types.Icon, got {type(icons).__name__}")
+    checked = []
+    for icon in icons:
+        if isinstance(icon, Mapping):
+            icon = Icon(**icon)
+        if not isinstance(icon, Icon):
+            raise TypeError(f"{what}: an icon must be a types.Icon, got {type(icon).__name__}")
+        problem = icon_problem(icon)
+        if problem is None and icon.mime_type is not None and not _MIME_TYPE.fullmatch(icon.mime_type):
+            problem = f"its mime_type {icon.mime_type[:50]!r} is not that of an image"
+        for size in icon.sizes or ():
+            if problem is None and not _SIZE.fullmatch(size):
+                problem = f"its size {size[:50]!r} is neither 'any' nor like '48x48'"
+        if problem is not None:
+            raise ValueError(f"{what}: the icon {icon.src[:80]!r} can't be used: {problem}")
+        checked.append(icon)
+    return checked
+
+
+def pick_icon(
+    icons: Iterable[Icon] | None,
+    *,
+    size: int = 48,
+    theme: IconTheme | None = None,
+    mime_types: Collection[str] = RASTER_TYPES,
+) -> Icon | None:
+    """Pick the icon that fits best, of those that may be loaded.
+
+    Args:
+        icons: What the server offers.
+        size: How many pixels the longer side shall have: the smallest icon of at least that size is taken, else the
+            largest. Without a size of its own an icon fits everywhere.
+        theme: The theme of the background.
+        mime_types: The types that can be shown. An https: icon that names none is not held back by this.
+
+    Returns:
+        The icon; None if there is none that may be loaded and shown.
+    """
+    best: tuple[int, int, int] | None = None
+    picked = None
+    for icon in icons or ():
+        if icon_problem(icon) is not None:
+            continue
+        mime_type = _type_of(icon)
+        if mime_type is not None and mime_type not in mime_types:
+            continue
+        fit = (0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2, *_distance(icon, size))
+        if best is None or fit < best:
+            best, picked = fit, icon
+    return picked
+
+
+def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
+    """Decode an icon that is a data: URI.
+
+    The type is that of the bytes, as what the server says of them is advice only.
+
+    Returns:
+        The type, one of `RASTER_TYPES`, and the bytes of the image.
+
+    Raises:
+        ValueError: It is no such URI, is larger than ``max_bytes``, or is not the image that it says it is.
+    """
+    match = _DATA.fullmatch(icon.src)
+    if match is None:
+        raise ValueError("the icon is no data: URI of an image in Base64")
+    declared, encoded = _plain(match[1]), match[2]
+    if len(encoded) > 4 * (max_bytes + 2):  # Base64 makes three bytes four characters, an escape each of them three
+        raise ValueError(f"the icon is larger than {max_bytes} bytes")
+    try:
+        data = base64.b64decode(unquote_to_bytes(encoded), validate=True)
+    except binascii.Error as exc:
+        raise ValueError(f"the icon is no valid Base64: {exc}") from None
+    if len(data) > max_bytes:
+        raise ValueError(f"the icon is larger than {max_bytes} bytes")
+    found = image_type(data)
+    if found is None:
+        raise ValueError(f"the icon, {declared[:50]!r} by its own account, is no image of a known type")
+    if found != declared:
+        raise ValueError(f"the icon is {found!r}, not {declared[:50]!r} as it says")
+    return found, data
+
+
+def image_type(data: bytes) -> str | None:
+    """Tell by its first bytes what kind of image something is: PNG, JPEG, GIF or WebP; None for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime_type for magic, mime_type in _MAGIC if data.startswith(magic)), None)
+
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def _plain(mime_type: str) -> str:
+    mime_type = mime_type.lower()
+    return "image/jpeg" if mime_type == "image/jpg" else mime_type
+
+
+def _type_of(icon: Icon) -> str | None:
+    """The type of an icon: what the URI holds, else what the server says."""
+    data = _DATA.fullmatch(icon.src)
+    declared = data[1] if data else icon.mime_type
+    return None if declared is None else _plain(declared)
+
+
+def _distance(icon: Icon, size: int) -> tuple[int, int]:
+    """How far an icon is from a size: exact or scalable first, then larger ones, then smaller ones."""
+    sides = []
+    for each in icon.sizes or ("any",):
+        if each == "any":
+            return 0, 0
+        if _SIZE.fullmatch(each):
+            sides.append(max(map(int, each.split("x"))))
+    if not sides:
+        return 0, 0  # sizes that nobody can read say nothing
+    return min((0, side - size) if side >= size else (1, size - side) for side in sides)
