@@ -162,7 +162,7 @@ def test_a_definition_may_carry_keys_of_ones_own_and_those_of_extensions(key: st
         ("/x", False, "is malformed"),
         *((key, of_request, "is filled in by trio_mcp") for key in FILLED_IN for of_request in (True, False)),
         *((key, False, "belongs to requests") for key in OF_REQUESTS),
-        ("com.mcp.tools/x", True, "2025-06-18 keeps prefixes with the label 'mcp'"),
+        ("com.mcp.tools/x", True, "2025-06-18 keeps prefixes in which 'mcp'"),
         ("dev.mcp/x", False, "2025-11-25 keeps prefixes whose second label is 'mcp'"),
     ],
 )

@@ -134,9 +134,10 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
         return None
     for revision in revisions:
         if is_reserved_key(key, revision):
-            place = "whose second label is" if at_least(revision, _SECOND_LABEL_SINCE) else "with the label"
-            return (
-                f"is reserved for the protocol: {revision} keeps prefixes {place} 'mcp' or 'modelcontextprotocol' for "
-                "itself; use a prefix of your own, as in 'com.example/name'"
+            rule = (
+                "2025-11-25 keeps prefixes whose second label is 'mcp' or 'modelcontextprotocol'"
+                if at_least(revision, _SECOND_LABEL_SINCE)
+                else "2025-06-18 keeps prefixes in which 'mcp' or 'modelcontextprotocol' comes before another label"
             )
+            return f"is reserved: {rule} for the protocol; use a prefix of your own, as in 'com.example/name'"
     return None
