@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
-    from trio_mcp.server import Context, McpLogHandler, Server
+    from trio_mcp.server import Context, Depends, McpLogHandler, Server
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -74,7 +74,7 @@ _HOMES = {
     ),
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
-    "trio_mcp.server": ("Context", "McpLogHandler", "Server"),
+    "trio_mcp.server": ("Context", "Depends", "McpLogHandler", "Server"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -101,6 +101,7 @@ __all__ = [  # noqa: RUF022
     "ClientSession",
     "ConfigError",
     "Context",
+    "Depends",
     "HttpServerParameters",
     "Link",
     "LocalProtocolError",

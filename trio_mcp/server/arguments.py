@@ -6,14 +6,13 @@ A message names the argument and the problem, never the value: it may be a secre
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
-from trio_mcp.server.signature import Signature
+from trio_mcp.server.signature import Bound, Signature
 
 __all__ = ["ArgumentsValidator", "InvalidArguments"]
 
@@ -42,7 +41,7 @@ class ArgumentsValidator:
         self._explicit = None if explicit_schema is None else SchemaValidator(explicit_schema)
         self._masked = functools.cache(lambda: _masked_validator(explicit_schema))
 
-    def bind(self, arguments: dict[str, Any], context: object) -> Callable[[], Any]:
+    def bind(self, arguments: dict[str, Any], context: object) -> Bound:
         """Validate arguments, and bind them and the context to the function.
 
         Raises:

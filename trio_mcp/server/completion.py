@@ -17,7 +17,7 @@ from trio_mcp.server.handling import failure, run
 from trio_mcp.server.prompt_methods import PromptMethods
 from trio_mcp.server.prompts import PromptOutputError
 from trio_mcp.server.resource_methods import ResourceMethods
-from trio_mcp.server.signature import Signature, read_signature
+from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import at_least
@@ -40,7 +40,7 @@ class Completer:
     signature: Signature
     parameters: tuple[str, ...]
 
-    def bind(self, value: str, arguments: Mapping[str, str], context: Context[Any] | None) -> Callable[[], Any]:
+    def bind(self, value: str, arguments: Mapping[str, str], context: Context[Any] | None) -> Bound:
         given = dict(zip(self.parameters, (value, dict(arguments)), strict=False))
         return self.signature.bind(given, context)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -14,8 +14,10 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
 from trio_mcp.protocol.server_negotiation import ServerIdentity
 from trio_mcp.server.connection import Handler, Middleware
+from trio_mcp.server.context import Context
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.prompts import RegisteredPrompt
+from trio_mcp.server.providers import Provider, key_of, read_provider
 from trio_mcp.server.resources import RegisteredResource
 from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.tools import RegisteredTool
@@ -97,6 +99,7 @@ class ServerCore:
         self._max_sync_tools = max_sync_tools
         # One for each run of Trio: the token of a thread that outlives its run never comes back.
         self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
+        self._overrides: dict[object, Provider] = {}
         self._methods = self._handlers()
         self._servings: set[Serving] = set()
 
@@ -121,6 +124,33 @@ class ServerCore:
     def _announce(self, method: str, uri: str | None = None) -> None:
         for each in tuple(self._servings):
             each.announce(method, uri)
+
+    @contextlib.contextmanager
+    def override(self, provider: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
+        """Have another provider stand in for one, for tests: ``with server.override(get_db, fake_db): ...``.
+
+        It holds for every request whose function is called meanwhile, whoever makes it. A stand-in may depend on
+        what it stands in for.
+
+        Args:
+            provider: As it is in `Depends`.
+            stand_in: Another provider.
+
+        Raises:
+            TypeError: The stand-in is no provider.
+        """
+        key = key_of(provider)
+        made = read_provider(stand_in, Context, "override")
+        before = self._overrides
+        self._overrides = {**before, key: made}
+        try:
+            yield
+        finally:
+            # Not simply as it was before: blocks of several tasks may end in any order.
+            after = {each: value for each, value in self._overrides.items() if value is not made}
+            if key in before and key not in after:
+                after[key] = before[key]
+            self._overrides = after
 
     # --- serving -------------------------------------------------------------------------------------------------
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
+from trio_mcp.server.dependencies import Dependent
 from trio_mcp.server.pagination import Registry, page_of
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
+    from trio_mcp.server.signature import Bound
 
 __all__ = ["NO_CACHING", "describe_failure", "failure", "list_page", "run", "single"]
 
@@ -37,8 +38,10 @@ class _Listed(Protocol):
 ListedT = TypeVar("ListedT", bound=_Listed)
 
 
-async def run(bound: Callable[[], Any], is_async: bool, server: ServerCore) -> Any:
+async def run(bound: Bound, is_async: bool, server: ServerCore) -> Any:
     """Call the user's function: in this task if it is async, else in a thread of the server's own limit."""
+    if isinstance(bound, Dependent):
+        return await bound.run(server)
     if is_async:
         return await bound()
     # Abandoned when cancelled: a thread can't be stopped, but nobody has to wait for it. In a tuple, because trio

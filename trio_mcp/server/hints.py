@@ -6,9 +6,9 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-__all__ = ["bare", "is_async", "is_generator", "resolved_hints"]
+__all__ = ["bare", "bound_by_partials", "is_async", "is_context", "is_generator", "resolved_hints"]
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -16,6 +16,15 @@ def bare(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def bound_by_partials(function: Callable[..., Any]) -> set[str]:
+    """What a partial has settled is no matter of the caller's, although Python would let it be overridden."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= function.keywords.keys()
+        function = function.func
+    return names
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -26,6 +35,21 @@ def is_async(function: Callable[..., Any]) -> bool:
 def is_generator(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a generator, sync or async."""
     return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function))
+
+
+def is_context(annotation: Any, context_type: type) -> bool:
+    """Whether a parameter of that annotation gets the `Context`."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return is_context(get_args(annotation)[0], context_type)
+    if hasattr(annotation, "__value__"):  # a type alias
+        return is_context(annotation.__value__, context_type)
+    if (origin or annotation) is context_type:
+        return True
+    options = get_args(annotation)
+    return type(None) in options and any(
+        is_context(option, context_type) for option in options if option is not type(None)
+    )
 
 
 def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any]) -> dict[str, Any]:

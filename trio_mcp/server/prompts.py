@@ -14,7 +14,7 @@ from trio_mcp.server.arguments import ArgumentsValidator
 from trio_mcp.server.context import Context
 from trio_mcp.server.hints import bare
 from trio_mcp.server.revisions import downgraded_block, wire_for
-from trio_mcp.server.signature import Signature, read_signature
+from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.icons import checked_icons
@@ -75,7 +75,7 @@ class RegisteredPrompt:
             wire = self._wire[revision] = wire_for(self.definition, revision)
         return wire
 
-    def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Callable[[], Any]:
+    def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Bound:
         """Validate arguments and bind them to the function.
 
         A string that an argument does not take as it is is read as JSON, if the argument is of a type that has it.

@@ -19,6 +19,7 @@ from trio_mcp.server.resources import (
     make_resource,
     read_result,
 )
+from trio_mcp.server.signature import Bound
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
     INVALID_PARAMS,
@@ -199,7 +200,7 @@ class ResourceMethods(ServerCore):
             raise failure(self, f"the resource {resource.name!r} failed", exc, ContentsError) from None
         return result if at_least(LATEST_LEGACY, revision) else NO_CACHING | result
 
-    def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Callable[[], Any]]:
+    def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Bound]:
         if len(uri) <= MAX_URI:
             single = self._resources.get(uri)
             templates = (template for _, template in self._resource_templates.numbered())

@@ -17,7 +17,7 @@ from trio_mcp.protocol.uri_templates import UriTemplate, check_uri
 from trio_mcp.server.context import Context
 from trio_mcp.server.hints import bare
 from trio_mcp.server.revisions import wire_for
-from trio_mcp.server.signature import Signature, read_signature
+from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.icons import checked_icons
@@ -69,7 +69,7 @@ class RegisteredResource:
             wire = self._wire[revision] = wire_for(self.definition, revision)
         return wire
 
-    def bind(self, uri: str, context: Context[Any]) -> Callable[[], Any] | None:
+    def bind(self, uri: str, context: Context[Any]) -> Bound | None:
         """Bind what a URI says to the function; None if it is the URI of another resource."""
         values: dict[str, Any] | None = {}
         if self.template is not None:

@@ -6,7 +6,7 @@ import collections.abc
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Optional, get_args, get_origin
+from typing import Annotated, Any, Literal, Optional, TypeAlias, get_args, get_origin
 
 import attrs
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -14,14 +14,19 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from trio_mcp.server.dependencies import Dependencies, Dependent, read_dependencies
 from trio_mcp.server.docstrings import read_docstring
-from trio_mcp.server.hints import bare, is_async, is_generator, resolved_hints
+from trio_mcp.server.hints import bare, bound_by_partials, is_async, is_context, is_generator, resolved_hints
+from trio_mcp.server.providers import Depends, marker_in
 from trio_mcp.server.schemas import adapter_for, json_schema_of
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Bound", "Signature", "read_signature"]
 
 _EMPTY = inspect.Parameter.empty
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+Bound: TypeAlias = Callable[[], Any] | Dependent
+"""A function with its arguments, for `handling.run`."""
 
 
 @attrs.frozen
@@ -35,6 +40,7 @@ class Signature:
         input_schema: The JSON Schema of its arguments.
         returns: Its return annotation; `inspect.Signature.empty` if it has none.
         context_parameter: The parameter that gets the `Context`.
+        dependencies: What fills its parameters with a provider; None if it has none.
     """
 
     function: Callable[..., Any]
@@ -43,13 +49,14 @@ class Signature:
     input_schema: dict[str, Any]
     returns: Any
     context_parameter: str | None
+    dependencies: Dependencies | None
     _validate: Callable[[Any], dict[str, Any]]
     _validate_json: Callable[[bytes], dict[str, Any]]
     _as_json: bool
     _positional: tuple[str, ...]
 
-    def bind(self, arguments: dict[str, Any], context: object) -> Callable[[], Any]:
-        """Validate arguments, fill in the defaults, and bind them.
+    def bind(self, arguments: dict[str, Any], context: object) -> Bound:
+        """Validate arguments, fill in the defaults, and bind them. No provider is called yet.
 
         Raises:
             pydantic.ValidationError: They don't fit the signature.
@@ -57,6 +64,11 @@ class Signature:
         values = self._validated(arguments)
         if self.context_parameter is not None:
             values[self.context_parameter] = context
+        if self.dependencies is not None:
+            return self.dependencies.bind(lambda provided: self._ready({**values, **provided}), context)
+        return self._ready(values)
+
+    def _ready(self, values: dict[str, Any]) -> Callable[[], Any]:
         if not self._positional:
             return functools.partial(self.function, **values)
         leading = [values.pop(name) for name in self._positional]
@@ -85,7 +97,8 @@ def read_signature(
 
     Args:
         function: Any callable: a function, a method, a partial, an object with ``__call__``.
-        context_type: A parameter annotated with it is filled by the server and hidden from the schema.
+        context_type: A parameter annotated with it is filled by the server and hidden from the schema, as is one
+            that is marked with `Depends`.
         what: What the function is, for error messages: ``"tool 'add'"``.
         open_ended: Somebody else checks the arguments, so a function may take them as ``**arguments``.
 
@@ -96,10 +109,11 @@ def read_signature(
         raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
     if is_generator(function):
         raise TypeError(f"{what} is a generator; return a value, and report progress through the Context instead")
-    hints = resolved_hints(function, what, {context_type.__name__: context_type})
+    hints = resolved_hints(function, what, {context_type.__name__: context_type, "Depends": Depends})
     description, described = read_docstring(_docstring(function))
     fields: dict[str, Any] = {}
     positional: list[str] = []
+    markers: dict[str, Depends] = {}
     context_parameter: str | None = None
     extra: Literal["allow", "forbid"] = "forbid"
     for parameter in _parameters(function, what, open_ended):
@@ -110,7 +124,10 @@ def read_signature(
             continue
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             positional.append(name)
-        if _is_context(annotation, context_type):
+        marker = marker_in(annotation, parameter.default, f"{what}: the parameter {name!r}")
+        if marker is not None:
+            markers[name] = marker
+        elif is_context(annotation, context_type):
             if context_parameter is not None:
                 raise TypeError(
                     f"{what}: both {context_parameter!r} and {name!r} are a {context_type.__name__}; one is enough"
@@ -126,6 +143,7 @@ def read_signature(
         input_schema=schema,
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         context_parameter=context_parameter,
+        dependencies=read_dependencies(markers, is_async(function), context_type, what) if markers else None,
         validate=adapter.validator.validate_python,
         validate_json=adapter.validator.validate_json,
         as_json=as_json,
@@ -146,7 +164,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
         signature = inspect.signature(function)
     except (TypeError, ValueError) as exc:
         raise TypeError(f"{what} has no readable signature: {exc}") from None
-    bound = _bound_by_partials(function)
+    bound = bound_by_partials(function)
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         if name in bound:
@@ -163,32 +181,9 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
     return found
 
 
-def _bound_by_partials(function: Callable[..., Any]) -> set[str]:
-    """What a partial has settled is no matter of the caller's, although Python would let it be overridden."""
-    names: set[str] = set()
-    while isinstance(function, functools.partial):
-        names |= function.keywords.keys()
-        function = function.func
-    return names
-
-
 def _is_in_class(function: Callable[..., Any]) -> bool:
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
-
-
-def _is_context(annotation: Any, context_type: type) -> bool:
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _is_context(get_args(annotation)[0], context_type)
-    if hasattr(annotation, "__value__"):  # a type alias
-        return _is_context(annotation.__value__, context_type)
-    if (origin or annotation) is context_type:
-        return True
-    options = get_args(annotation)
-    return type(None) in options and any(
-        _is_context(option, context_type) for option in options if option is not type(None)
-    )
 
 
 def _field(annotation: Any, default: Any, description: str | None) -> Any:

@@ -16,7 +16,7 @@ from trio_mcp.server.handling import describe_failure, run, single
 from trio_mcp.server.hints import bare
 from trio_mcp.server.output import Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
-from trio_mcp.server.signature import Signature, read_signature
+from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.icons import checked_icons
@@ -61,7 +61,7 @@ class RegisteredTool:
             self._wire[revision] = wire
         return wire
 
-    def bind(self, arguments: dict[str, Any], context: Context[Any]) -> Callable[[], Any]:
+    def bind(self, arguments: dict[str, Any], context: Context[Any]) -> Bound:
         """Validate arguments and bind them to the function.
 
         Raises:
