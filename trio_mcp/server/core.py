@@ -99,6 +99,7 @@ class ServerCore:
         self._max_sync_tools = max_sync_tools
         # One for each run of Trio: the token of a thread that outlives its run never comes back.
         self._sync_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
+        self._stand_ins: list[tuple[object, Provider]] = []
         self._overrides: dict[object, Provider] = {}
         self._methods = self._handlers()
         self._servings: set[Serving] = set()
@@ -139,18 +140,14 @@ class ServerCore:
         Raises:
             TypeError: The stand-in is no provider.
         """
-        key = key_of(provider)
-        made = read_provider(stand_in, Context, "override")
-        before = self._overrides
-        self._overrides = {**before, key: made}
+        entry = (key_of(provider), read_provider(stand_in, Context, "override"))
+        self._stand_ins.append(entry)
+        self._overrides = dict(self._stand_ins)
         try:
             yield
         finally:
-            # Not simply as it was before: blocks of several tasks may end in any order.
-            after = {each: value for each, value in self._overrides.items() if value is not made}
-            if key in before and key not in after:
-                after[key] = before[key]
-            self._overrides = after
+            self._stand_ins.remove(entry)  # not the last one: blocks of several tasks may end in any order
+            self._overrides = dict(self._stand_ins)
 
     # --- serving -------------------------------------------------------------------------------------------------
 
