@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
+    from trio_mcp.protocol.trace_context import TraceContext
     from trio_mcp.server import Context, Depends, McpLogHandler, Server
     from trio_mcp.session import (
         BaseSession,
@@ -74,6 +75,7 @@ _HOMES = {
     ),
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
+    "trio_mcp.protocol.trace_context": ("TraceContext",),
     "trio_mcp.server": ("Context", "Depends", "McpLogHandler", "Server"),
     "trio_mcp.session": (
         "BaseSession",
@@ -122,6 +124,7 @@ __all__ = [  # noqa: RUF022
     "StdioServerParameters",
     "Timeouts",
     "ToolError",
+    "TraceContext",
     "TransportError",
     "TrioMcpError",
     "memory_link_pair",

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from trio_mcp.errors import TransportError, TrioMcpError
+from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.server.context import Context
 from trio_mcp.server.logging import CURRENT
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
+from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
 
 if TYPE_CHECKING:
     from trio_mcp.link import Link
@@ -52,6 +54,10 @@ class Connection(ServerSession):
             await super().received_request(responder)
             return
         CURRENT.set((responder, self._trio_token))
+        meta = responder.meta
+        # What this task has inherited is the trace in which the server was started, not that of the request.
+        if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
+            CURRENT_TRACE.set(TraceContext.from_meta(meta))
         context: Context[Any] = Context(responder, self._state)
         if server.middleware:
             result = await _through(server.middleware, 0, context, lambda: handler(server, context))

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.errors import McpError
+from trio_mcp.protocol.trace_context import TraceContext
 from trio_mcp.server.logging import send_log
 from trio_mcp.session.capabilities import declares
 from trio_mcp.types.common import Implementation
@@ -59,6 +60,14 @@ class Context(Generic[StateT]):
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``; empty if it has none."""
         return self._responder.meta
+
+    @property
+    def trace_context(self) -> TraceContext | None:
+        """The trace that the request belongs to, by its ``_meta``; None if that names none in a valid form.
+
+        Requests that the handler makes carry it, too, if they are made with this library.
+        """
+        return TraceContext.from_meta(self._responder.meta)
 
     @property
     def transport_metadata(self) -> Mapping[str, Any]:

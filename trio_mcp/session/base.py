@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.protocol.messages import ErrorData, Notification, SessionMessage
+from trio_mcp.protocol.trace_context import CURRENT_TRACE
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit, ProgressCallback, call
 from trio_mcp.session.convert import another, as_object, brief
 from trio_mcp.session.core import SessionCore
@@ -224,8 +225,9 @@ class BaseSession(SessionCore):
         """
 
     def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What every request of ours carries, by the rules of the era."""
-        return params
+        """What every request of ours carries: the trace it belongs to, and what the rules of the era add."""
+        trace = CURRENT_TRACE.get()
+        return params if trace is None else trace.added_to(params)
 
     def _read_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Check what every result carries, by the rules of the era."""

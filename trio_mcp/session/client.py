@@ -206,6 +206,7 @@ class ClientSession(BaseSession):
         self._allowed.add(method)
 
     def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
+        params = super()._stamp(params)
         return params if self._era is None else self._era.request_params(params)
 
     def _read_result(self, result: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""The trace of a request reaches its handler, and goes on with the requests that the handler makes (SEP-414)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from tests.server.harness import both_eras, client_of
+from trio_mcp import Client, Context, Server, TraceContext
+
+TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", "a=1", "user=alice")
+OTHER = TraceContext("00-11111111111111111111111111111111-2222222222222222-00")
+
+
+def inner_server(seen: list[TraceContext | None]) -> Server:
+    server = Server("inner")
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        assert TraceContext.current() == ctx.trace_context
+        seen.append(ctx.trace_context)
+
+    return server
+
+
+def outer_server(inner: Server, revision: str) -> Server:
+    """A server whose tools call another one, in every way a handler may."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[Client]:
+        async with Client(inner, mode=revision) as client:
+            yield client
+
+    server = Server("outer", lifespan=lifespan)
+
+    @server.tool
+    async def own_task(ctx: Context[Client]) -> None:
+        await ctx.state.call_tool("look")
+
+    @server.tool
+    async def child_tasks(ctx: Context[Client]) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(ctx.state.call_tool, "look")
+
+    @server.tool
+    def sync_thread(ctx: Context[Client]) -> None:
+        trio.from_thread.run(ctx.state.call_tool, "look")
+
+    @server.tool
+    async def client_of_its_own() -> None:
+        async with Client(inner, mode=revision) as client:
+            await client.call_tool("look")
+
+    return server
+
+
+ways = pytest.mark.parametrize("way", ["own_task", "child_tasks", "sync_thread", "client_of_its_own"])
+
+
+@both_eras
+@ways
+async def test_a_server_that_calls_another_passes_the_trace_on(revision: str, way: str) -> None:
+    seen: list[TraceContext | None] = []
+    async with client_of(outer_server(inner_server(seen), revision), revision) as client:
+        with TRACE.use():
+            await client.call_tool(way)
+        await client.call_tool(way, meta=OTHER.to_meta())
+        await client.call_tool(way)
+    count = 2 if way == "child_tasks" else 1
+    assert seen == [TRACE] * count + [OTHER] * count + [None] * count
+
+
+@both_eras
+@ways
+async def test_the_trace_in_which_a_server_was_started_is_not_that_of_its_requests(revision: str, way: str) -> None:
+    seen: list[TraceContext | None] = []
+    with OTHER.use():
+        async with client_of(outer_server(inner_server(seen), revision), revision) as client:
+            with TRACE.use():
+                await client.call_tool(way)
+            await client.request("tools/call", {"name": way, "_meta": {"traceparent": "broken"}})
+    count = 2 if way == "child_tasks" else 1
+    assert seen == [TRACE] * count + [None] * count
+
+
+@both_eras
+async def test_what_is_malformed_is_ignored_and_the_request_served(revision: str) -> None:
+    """W3C Trace Context, section 4.3: a broken header must not break the request."""
+    seen: list[TraceContext | None] = []
+    async with client_of(inner_server(seen), revision) as client:
+        for meta in (
+            {"traceparent": 5, "baggage": [], "tracestate": {}},
+            {"traceparent": "ff" + str(TRACE.traceparent)[2:], "tracestate": "a=1"},
+            {"traceparent": TRACE.traceparent, "tracestate": "A", "baggage": "user=alice"},
+        ):
+            await client.request("tools/call", {"name": "look", "_meta": meta})
+    assert seen == [None, None, TraceContext(TRACE.traceparent, None, "user=alice")]
+
+
+@both_eras
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.read_resource("x://y"),
+        lambda client: client.get_prompt("prompt"),
+        lambda client: client.list_tools(),
+    ],
+    ids=["resource", "prompt", "list"],
+)
+async def test_every_request_of_a_client_carries_it(revision: str, ask: Callable[[Client], Any]) -> None:
+    seen: list[TraceContext | None] = []
+
+    async def middleware(context: Context, call_next: Callable[[], Any]) -> Any:
+        seen.append(context.trace_context)
+        return await call_next()
+
+    server = Server("s", middleware=[middleware])
+
+    @server.resource("x://y")
+    async def resource(ctx: Context) -> str:
+        seen.append(ctx.trace_context)
+        return "x"
+
+    @server.prompt
+    async def prompt(ctx: Context) -> str:
+        seen.append(ctx.trace_context)
+        return "x"
+
+    async with client_of(server, revision) as client:
+        with TRACE.use():
+            await ask(client)
+    assert set(seen) == {TRACE}
+
+
+@both_eras
+async def test_concurrent_requests_keep_their_traces_apart(revision: str) -> None:
+    seen: dict[int, TraceContext | None] = {}
+    server = Server("s")
+
+    @server.tool
+    async def look(number: int, ctx: Context) -> None:
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+            assert TraceContext.current() == ctx.trace_context
+        seen[number] = ctx.trace_context
+
+    traces = {n: TraceContext(f"00-{n:032x}-{n:016x}-01") if n % 3 else None for n in range(1, 30)}
+
+    async def call(client: Client, number: int) -> None:
+        trace = traces[number]
+        with trace.use() if trace else contextlib.nullcontext():
+            await client.call_tool("look", {"number": number})
+
+    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
+        for number in traces:
+            nursery.start_soon(call, client, number)
+    assert seen == traces
