@@ -17,12 +17,15 @@ from trio_mcp.types.error_codes import HEADER_MISMATCH
 from trio_mcp.types.methods import method_spec
 
 __all__ = [
+    "EVENTS",
+    "JSON",
     "LAST_EVENT_ID",
     "METHOD",
     "NAME",
     "PROTOCOL_VERSION",
     "SESSION_ID",
     "Headers",
+    "accepts",
     "check_standard_headers",
     "decode_value",
     "encode_value",
@@ -37,6 +40,9 @@ NAME: Final = "Mcp-Name"
 # Of the revisions before 2026-07-28
 SESSION_ID: Final = "Mcp-Session-Id"
 LAST_EVENT_ID: Final = "Last-Event-ID"
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
@@ -156,6 +162,26 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
         body = "missing or no string" if name is None else shown(name)
         return mismatch(f"the header {NAME} says {shown(decoded)}, but {source} is {body}")
     return None
+
+
+def accepts(headers: Headers, kind: str) -> bool:
+    """Whether a client takes a media type; without a header it takes any (RFC 9110, section 12.5.1)."""
+    accept = headers.get("Accept")
+    if accept is None:
+        return True
+    # The most specific range that covers the type decides.
+    ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
+    found: dict[str, bool] = {}
+    for part in accept.lower().split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        if name in ranges:
+            found[name] = not any(_is_zero(parameter) for parameter in parameters)
+    return next((found[name] for name in ranges if name in found), False)
+
+
+def _is_zero(parameter: str) -> bool:
+    name, _, value = parameter.partition("=")
+    return name.strip() == "q" and value.strip().rstrip("0") in ("0.", "0", "", ".")
 
 
 def mismatch(reason: str) -> ErrorData:

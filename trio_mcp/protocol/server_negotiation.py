@@ -19,7 +19,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_N
 from trio_mcp.types.logging import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
-__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation"]
+__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation", "read_client_fields"]
 
 LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 """The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
@@ -64,6 +64,30 @@ class ClientDeclaration:
     @property
     def revision(self) -> str:
         return self.era.revision
+
+
+def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
+    """Read what a modern request's ``_meta`` says of its client, besides the revision.
+
+    Returns:
+        The client's `Implementation`, its `ClientCapabilities`, and the level of log messages that it wants.
+
+    Raises:
+        McpError: A field is missing or malformed.
+    """
+    capabilities = given.get(meta.CLIENT_CAPABILITIES)
+    if type(capabilities) is not dict:
+        # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
+        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object")
+    info = given.get(meta.CLIENT_INFO)
+    if info is not None and type(info) is not dict:
+        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
+    level = given.get(meta.LOG_LEVEL)
+    if level is not None and level not in LOG_LEVELS:
+        # `server/utilities/logging`, Error Handling
+        text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
+        raise McpError(INVALID_PARAMS, text)
+    return info, capabilities, level
 
 
 class ServerNegotiation:
@@ -121,20 +145,7 @@ class ServerNegotiation:
         if era is None:
             data = {"supported": self._supported(), "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-        capabilities = given.get(meta.CLIENT_CAPABILITIES)
-        if type(capabilities) is not dict:
-            # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
-            raise McpError(
-                INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
-            )
-        info = given.get(meta.CLIENT_INFO)
-        if info is not None and type(info) is not dict:
-            raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
-        level = given.get(meta.LOG_LEVEL)
-        if level is not None and level not in LOG_LEVELS:
-            # `server/utilities/logging`, Error Handling
-            text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
-            raise McpError(INVALID_PARAMS, text)
+        info, capabilities, level = read_client_fields(given)
         return ClientDeclaration(era, info, capabilities, level)
 
     def initialize(self, request: Request) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""HTTP requests for the tests of the server's rules: of both eras, and in order but for what a test changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from trio_mcp.protocol.http_guard import LOOPBACK_HOSTS, HostGuard
+from trio_mcp.protocol.http_headers import Headers
+from trio_mcp.protocol.http_parameters import ParameterHeader
+from trio_mcp.protocol.http_server import HttpSettings, judge_head, judge_message
+from trio_mcp.protocol.messages import Batch, Notification, Request, Response
+from trio_mcp.types import meta
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+SESSION = "session-1"
+BOTH = "application/json, text/event-stream"
+
+META = {
+    meta.PROTOCOL_VERSION: MODERN,
+    meta.CLIENT_INFO: {"name": "client", "version": "1"},
+    meta.CLIENT_CAPABILITIES: {},
+}
+SESSIONS = {SESSION: LEGACY, "old": "2025-03-26", "middle": "2025-06-18"}
+
+
+def fields(*changes: dict[str, Any]) -> Headers:
+    """Fields of a POST; a change to None leaves one out, a list sends it several times."""
+    merged: dict[str, Any] = {"Host": "localhost:8000", "Content-Type": "application/json", "Accept": BOTH}
+    for change in changes:
+        merged |= change
+    pairs = [
+        (name, value if isinstance(value, list) else [value]) for name, value in merged.items() if value is not None
+    ]
+    return Headers([(name, each) for name, values in pairs for each in values])
+
+
+def modern(method: str = "tools/list", _meta: Any = None, /, **params: Any) -> Request:
+    """A request with the metadata of the modern era; a change to ``...`` leaves a key of it out."""
+    given = {key: value for key, value in (META | (_meta or {})).items() if value is not ...}
+    return Request(7, method, {**params, "_meta": given})
+
+
+def modern_fields(method: str = "tools/list", **changes: Any) -> Headers:
+    """The fields that belong to such a request."""
+    renamed = {name.replace("_", "-"): value for name, value in changes.items()}
+    return fields({"MCP-Protocol-Version": MODERN, "Mcp-Method": method}, renamed)
+
+
+def legacy_fields(**changes: Any) -> Headers:
+    """The fields of a message in a session."""
+    renamed = {name.replace("_", "-"): value for name, value in changes.items()}
+    return fields({"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": SESSION}, renamed)
+
+
+INITIALIZE = Request(7, "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {}})
+LIST = Request(7, "tools/list")
+NOTE = Notification("notifications/roots/list_changed")
+
+PARAMETERS = {"sql": (ParameterHeader("Mcp-Param-Region", ("region",)),)}
+BOTH_ERAS = HttpSettings(
+    guard=HostGuard(LOOPBACK_HOSTS), max_message_size=1000, tool_headers=lambda name: PARAMETERS.get(name, ())
+)
+STATELESS = attrs.evolve(BOTH_ERAS, stateless=True)
+MODERN_ONLY = attrs.evolve(BOTH_ERAS, revisions=MODERN_REVISIONS)
+LEGACY_ONLY = attrs.evolve(BOTH_ERAS, revisions=LEGACY_REVISIONS)
+NEW_LEGACY_ONLY = attrs.evolve(BOTH_ERAS, revisions=("2025-06-18", "2025-11-25"), stateless=True)
+JSON_ONLY = attrs.evolve(BOTH_ERAS, json_only=True)
+
+
+def head(method: str, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
+    return judge_head(method, headers, settings, SESSIONS.get)
+
+
+def post(message: Any, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
+    return judge_message(message, headers, settings, SESSIONS.get)
+
+
+ANSWER = Response(1, {})
+BATCH = Batch((LIST, NOTE))
+CALL = modern("tools/call", name="sql", arguments={"region": "eu"})
+CALL_FIELDS = {"Mcp_Name": "sql", "Mcp_Param_Region": "eu"}
