@@ -1,0 +1,175 @@
+"""One HTTP connection on hypercorn's Trio worker, hardened: what a peer does to it costs nobody else anything.
+
+Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
+
+* Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
+  down. HTTP/2 over TLS is, by ALPN.
+* A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
+* What the application leaves unread of a body is dropped instead of blocking the connection for ever.
+* The idle time is a deadline, not a task that is started anew for each request.
+* An exception ends this connection, with a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
+from hypercorn.utils import parse_socket_addr
+
+__all__ = ["HttpConnection"]
+
+logger = logging.getLogger("trio_mcp")
+
+App = Callable[..., Awaitable[None]]
+
+
+class HttpConnection(TCPServer):
+    """A connection from its acceptance to its end.
+
+    Args:
+        app: The ASGI application.
+        config: Hypercorn's.
+        context: Hypercorn's; `terminated` says that the server is ending.
+        stream: The connection.
+        write_timeout: Seconds that the peer may take to read what fills its buffers.
+    """
+
+    def __init__(self, app: Any, config: Config, context: WorkerContext, stream: Any, *, write_timeout: float) -> None:
+        super().__init__(app, config, context, {}, stream)
+        self._write_timeout = write_timeout
+        self._reading = trio.CancelScope()
+        self._idle = True
+
+    async def run(self) -> None:
+        """Serve requests until either end closes the connection."""
+        try:
+            await self._serve()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
+        except Exception as exc:
+            logger.warning("an HTTP connection failed: %s", _said(exc))
+        finally:
+            await trio.aclose_forcefully(self.stream)
+
+    async def _serve(self) -> None:
+        tls = isinstance(self.stream, trio.SSLStream)
+        protocol: Any = H11WithoutUpgrade
+        if tls:
+            try:
+                with trio.fail_after(self.config.ssl_handshake_timeout):
+                    await self.stream.do_handshake()
+            except (trio.BrokenResourceError, trio.TooSlowError):
+                return
+            if self.stream.selected_alpn_protocol() == "h2":
+                protocol = H2Protocol
+        socket = (self.stream.transport_stream if tls else self.stream).socket
+        async with ForgivingTaskGroup() as self._task_group:
+            self.protocol = protocol(
+                self.app,
+                self.config,
+                self.context,
+                self._task_group,
+                ConnectionState({}),
+                tls,
+                _address(socket.family, socket.getpeername),
+                _address(socket.family, socket.getsockname),
+                self.protocol_send,
+            )
+            await self.protocol.initiate()
+            self._set_idle(True)
+            with self._reading:
+                await self._read_data()
+            if self._reading.cancelled_caught:
+                await self.protocol.handle(Closed())
+            await self._close()
+
+    def shut_if_idle(self) -> None:
+        """End the connection unless a request is under way."""
+        if self._idle:
+            self._reading.cancel("the server is ending")
+
+    def _set_idle(self, idle: bool) -> None:
+        self._idle = idle
+        self._reading.deadline = trio.current_time() + self.config.keep_alive_timeout if idle else float("inf")
+        if self.context.terminated.is_set():
+            self.shut_if_idle()
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            async with self.send_lock:
+                whole = False
+                try:
+                    with trio.move_on_after(self._write_timeout):
+                        await self.stream.send_all(event.data)
+                        whole = True
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    pass
+                finally:
+                    if not whole:  # what the peer has got of it has no end, so nothing can follow
+                        await trio.aclose_forcefully(self.stream)
+            if not whole:
+                await self.protocol.handle(Closed())
+        elif isinstance(event, Closed):
+            await self._close()
+            await self.protocol.handle(Closed())
+        elif isinstance(event, Updated):
+            self._set_idle(event.idle)
+
+
+class H11WithoutUpgrade(H11Protocol):
+    """HTTP/1.1 that stays HTTP/1.1. (RFC 9110, section 7.8: a server may ignore an Upgrade.)"""
+
+    async def _check_protocol(self, event: Any) -> None:
+        pass
+
+
+class ForgivingTaskGroup(TaskGroup):
+    """Runs the application so that what it leaves unread blocks nobody, and what it raises ends one exchange."""
+
+    async def spawn_app(
+        self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
+
+        async def run() -> None:
+            with receive:
+                try:
+                    await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                except Exception as exc:
+                    logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
+            await send(None)
+
+        async def hand_over(event: ASGIReceiveEvent) -> None:
+            try:
+                await put.send(event)
+            except trio.BrokenResourceError:
+                pass  # the application has ended
+
+        self.spawn(run)
+        return hand_over
+
+
+def _address(family: int, get: Callable[[], Any]) -> tuple[str, int] | None:
+    try:
+        found: tuple[str, int] | None = parse_socket_addr(family, get())
+    except OSError:
+        return None
+    return found
+
+
+def _said(exc: BaseException) -> str:
+    """An exception in one line; of a group its first member."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return f"{type(exc).__name__}: {exc}"
