@@ -62,6 +62,7 @@ myst_heading_anchors = 3
 nitpick_ignore_regex = [
     (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|pathlib)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ModelT|ResultT|StateT)"),
+    (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
 ]
 
 # Internals that some signatures name.

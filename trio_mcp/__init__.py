@@ -2,7 +2,7 @@
 
 The house has one folder per floor, and imports go down only:
 
-6  cli         the command line
+6  cli         the command line            otel        OpenTelemetry (optional)
 5  client      Client                      server      Server, Context, tools
 4  transports  links: memory, stdio
 3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request

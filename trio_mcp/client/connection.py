@@ -219,9 +219,10 @@ class ClientConnection(EnteredOnce):
                 reset_on_progress=reset_on_progress,
                 on_progress=on_progress,
             )
-        call = OutgoingCall(method, dict(params or {}))
+        call = OutgoingCall(method, dict(params or {}), self.protocol_version)
 
         async def send() -> dict[str, Any]:
+            call.request_id = session.next_request_id  # nothing waits between here and the taking of an id
             return await session.send_request(
                 call.method,
                 call.params,

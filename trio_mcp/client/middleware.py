@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from trio_mcp.protocol.messages import RequestId
+
 __all__ = ["Middleware", "OutgoingCall", "through"]
 
 
@@ -17,10 +19,14 @@ class OutgoingCall:
     Attributes:
         method: Its method.
         params: Its parameters, as plain data.
+        protocol_version: The revision that is spoken; replacing it changes nothing.
+        request_id: The id that it was sent with, the last time; None before that.
     """
 
     method: str
     params: dict[str, Any]
+    protocol_version: str
+    request_id: RequestId | None = None
 
 
 Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]

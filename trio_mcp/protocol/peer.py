@@ -66,6 +66,7 @@ class Peer:
         revision: The revision of the session that was opened on this side; None before that, and on a server that
             has no session because each request names its revision.
         closed: Nothing goes in or out any more.
+        next_id: The id that the next request of ours gets.
 
     Raises:
         ValueError: A limit makes no sense.
@@ -79,7 +80,7 @@ class Peer:
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
-        self._next_id = 1
+        self.next_id = 1
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
@@ -116,8 +117,8 @@ class Peer:
         """
         if self._deaf:
             raise SessionClosed(f"{method!r} was not sent: the session is closed")
-        request_id = self._next_id
-        self._next_id += 1
+        request_id = self.next_id
+        self.next_id += 1
         if wants_progress:
             params = {**(params or {})}
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
@@ -264,7 +265,7 @@ class Peer:
         return (Fault(RemoteProtocolError(f"an answer to request {_show(request_id)}, which was never made")),)
 
     def _was_ours(self, request_id: RequestId) -> bool:
-        return type(request_id) is int and 0 < request_id < self._next_id
+        return type(request_id) is int and 0 < request_id < self.next_id
 
     def _receive_notification(self, notification: Notification) -> tuple[Event, ...]:
         if notification.method == "notifications/progress":

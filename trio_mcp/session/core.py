@@ -134,6 +134,11 @@ class SessionCore(EnteredOnce):
         await self._finished.wait()
 
     @property
+    def next_request_id(self) -> int:
+        """The id that the next request of ours gets."""
+        return self._peer.next_id
+
+    @property
     def closed(self) -> bool:
         """Whether no call can be made any more."""
         return self._lost is not None

@@ -1,0 +1,102 @@
+"""Durations, by the semantic conventions for MCP (gen-ai/mcp); what is needed, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import trio
+import trio.testing
+from opentelemetry.trace import SpanKind
+
+from tests.otel.support import Recorded, make_server, observed, own
+from tests.server.harness import both_eras, client_of
+from trio_mcp import Context, TraceContext
+from trio_mcp.otel import BUCKETS, ClientTelemetry, ServerTelemetry
+
+
+@both_eras
+async def test_durations_are_seconds_in_the_buckets_of_the_conventions(
+    recorded: Recorded, revision: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with observed(recorded, revision) as client:
+        await client.call_tool("sleep", {"seconds": 3})
+        await client.call_tool("sleep", {"seconds": 20})
+    for metric in ("mcp.client.operation.duration", "mcp.server.operation.duration"):
+        (point,) = recorded.measurements(metric)
+        assert dict(point.attributes) == {
+            "mcp.method.name": "tools/call",
+            "mcp.protocol.version": revision,
+            "gen_ai.tool.name": "sleep",
+            "gen_ai.operation.name": "execute_tool",
+        }
+        assert point.explicit_bounds == BUCKETS
+        assert (point.count, point.min, point.max) == (2, 3, 20)
+
+
+async def test_a_uri_is_in_no_metric(recorded: Recorded) -> None:
+    async with observed(recorded, "2026-07-28") as client:
+        for number in range(3):
+            await client.read_resource(f"files://{number}")
+    (point,) = recorded.measurements("mcp.server.operation.duration")
+    assert point.count == 3
+    assert dict(point.attributes) == {"mcp.method.name": "resources/read", "mcp.protocol.version": "2026-07-28"}
+
+
+async def test_attributes_of_ones_own_are_on_spans_and_measurements(recorded: Recorded) -> None:
+    telemetry = ServerTelemetry(**recorded.providers, attributes={"network.transport": "pipe"})
+    async with client_of(make_server(middleware=[telemetry])) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+    assert own(recorded.span(SpanKind.SERVER))["network.transport"] == "pipe"
+    (point,) = recorded.measurements("mcp.server.operation.duration")
+    assert point.attributes["network.transport"] == "pipe"
+
+
+@both_eras
+async def test_without_an_sdk_everything_works_and_a_trace_is_passed_on(revision: str) -> None:
+    server = make_server(middleware=[ServerTelemetry()])
+    seen: list[TraceContext | None] = []
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        seen.append(ctx.trace_context)
+        assert TraceContext.current() == ctx.trace_context
+
+    handed = TraceContext(f"00-{'1' * 32}-{'2' * 16}-01", "a=1", "user=alice")
+    async with client_of(server, revision, middleware=[ClientTelemetry()]) as client:
+        with handed.use():
+            await client.call_tool("look")
+        await client.call_tool("look")
+    assert seen == [handed, None]
+
+
+def test_the_package_does_not_load_opentelemetry() -> None:
+    code = """
+        import sys
+        from trio_mcp import Client, Server, TraceContext
+        assert not any(name.partition(".")[0] == "opentelemetry" for name in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    code = """
+        import sys
+        sys.modules["opentelemetry"] = None
+        try:
+            import trio_mcp.otel
+        except ImportError as exc:
+            print(exc)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert "pip install 'trio-mcp[otel]'" in done.stdout
+
+
+def test_it_loads_neither_a_client_nor_a_server() -> None:
+    code = """
+        import sys
+        import trio_mcp.otel
+        assert "trio_mcp.client" not in sys.modules and "trio_mcp.server" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

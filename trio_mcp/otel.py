@@ -1,0 +1,258 @@
+"""OpenTelemetry: a span and a duration for every request, as middleware. Needs ``pip install 'trio-mcp[otel]'``.
+
+Names and values are those of OpenTelemetry's semantic conventions for MCP (gen-ai/mcp, status: development), as of
+November 2026.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+try:
+    from opentelemetry import context as otel_context
+    from opentelemetry import metrics, trace
+    from opentelemetry.baggage.propagation import W3CBaggagePropagator
+    from opentelemetry.propagators.composite import CompositePropagator
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as exc:
+    raise ImportError("trio_mcp.otel needs OpenTelemetry: pip install 'trio-mcp[otel]'") from exc
+
+from trio_mcp._version import __version__
+from trio_mcp.errors import McpError, RequestTimeout
+from trio_mcp.protocol.trace_context import TraceContext
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
+
+if TYPE_CHECKING:
+    from opentelemetry.context.context import Context as OtelContext
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+    from opentelemetry.util.types import AttributeValue
+
+    from trio_mcp.client.middleware import OutgoingCall
+    from trio_mcp.server.context import Context
+
+__all__ = ["ClientTelemetry", "ServerTelemetry"]
+
+CallNext = Callable[[], Awaitable[dict[str, Any]]]
+
+BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+
+# What a request is about: a name has few values, so it is in the span's name and in the metrics; a URI is in neither.
+NAMES: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+
+MAX_NAME = 200
+MAX_URI = 2000
+"""Characters; a peer may send any length."""
+
+# The keys that the protocol reserves, whatever propagators are configured for other protocols.
+W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+
+
+@attrs.frozen
+class _Failure:
+    """How a request failed: the class of the error, the code of the answer, and its message."""
+
+    kind: str
+    code: int | None = None
+    message: str | None = None
+
+
+class _Telemetry:
+    """What both sides share."""
+
+    _kind: trace.SpanKind
+    _metric: str
+    _description: str
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
+        self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
+            self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
+        )
+        self._attributes = dict(attributes or {})
+
+    async def _observe(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        revision: str,
+        parent: OtelContext,
+        links: Sequence[trace.Link],
+        proceed: Callable[[trace.Span], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """Run the rest of a request inside a span, and measure it."""
+        common = {**self._attributes, "mcp.method.name": method, "mcp.protocol.version": revision}
+        about = _about(method, params)
+        name = f"{method} {next(iter(about.values()))}" if method in NAMES and about else method
+        failure: _Failure | None = None
+        started = trio.current_time()
+        with (
+            _attached(parent),
+            self._tracer.start_as_current_span(
+                name,
+                kind=self._kind,
+                attributes={**common, **about},
+                links=links,
+                record_exception=False,  # its text may hold arguments
+                set_status_on_exception=False,
+            ) as span,
+        ):
+            try:
+                result = await proceed(span)
+                if method == "tools/call" and type(result) is dict and result.get("isError") is True:
+                    failure = _Failure("tool_error")
+                return result
+            except BaseException as exc:
+                failure = self._failure(exc)
+                raise
+            finally:
+                if failure is None or failure.code != INVALID_PARAMS:
+                    common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
+                else:
+                    # It may be a name that no tool has: there is no end of those, so they are not told apart.
+                    span.update_name(method)
+                if failure is not None:
+                    common |= _attributes_of(failure)
+                    span.set_attributes(_attributes_of(failure))
+                    span.set_status(trace.StatusCode.ERROR, failure.message)
+                self._duration.record(trio.current_time() - started, common)
+
+    def _failure(self, exc: BaseException) -> _Failure:
+        match exc:
+            case McpError():
+                return _Failure(str(exc.code), exc.code, exc.message[:MAX_URI])
+            case RequestTimeout():
+                return _Failure("timeout", None, "the request timed out")
+            case trio.Cancelled():
+                return _Failure("cancelled", None, "the request was cancelled")
+            case BaseExceptionGroup() if exc.split(trio.Cancelled)[1] is None:
+                return _Failure("cancelled", None, "the request was cancelled")
+            case _:
+                return self._unexpected(exc)
+
+    def _unexpected(self, exc: BaseException) -> _Failure:
+        kind = type(exc)
+        return _Failure(
+            kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        )
+
+
+class ServerTelemetry(_Telemetry):
+    """A middleware of a `Server`: a span of the kind SERVER for each request, and ``mcp.server.operation.duration``.
+
+    ``Server("name", middleware=[ServerTelemetry(), …])``. The span's parent is the one that the request names, and the
+    baggage of the request is OpenTelemetry's in the handler. A span that is current where the server runs is linked.
+    What the handler asks of other servers belongs to the span. Neither arguments nor results are recorded.
+
+    Args:
+        tracer_provider: Makes the spans; the global one by default.
+        meter_provider: Makes the metric; the global one by default.
+        attributes: More attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
+    """
+
+    _kind = trace.SpanKind.SERVER
+    _metric = "mcp.server.operation.duration"
+    _description = (
+        "MCP request or notification duration as observed on the receiver from the time it was received until the "
+        "result or ack is sent."
+    )
+
+    def _unexpected(self, exc: BaseException) -> _Failure:
+        if isinstance(exc, Exception):
+            return _Failure(str(INTERNAL_ERROR), INTERNAL_ERROR)  # what the client is told
+        return super()._unexpected(exc)
+
+    async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
+        remote = context.trace_context
+        parent = otel_context.Context() if remote is None else W3C.extract(remote.to_meta(), otel_context.Context())
+        ambient = trace.get_current_span().get_span_context()
+        links = [trace.Link(ambient)] if ambient.is_valid else []
+
+        async def proceed(span: trace.Span) -> dict[str, Any]:
+            span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
+            carrier: dict[str, str] = {}
+            W3C.inject(carrier)
+            here = TraceContext.from_meta(carrier)
+            with contextlib.nullcontext() if here is None else here.use():
+                return await call_next()
+
+        return await self._observe(context.method, context.params, context.protocol_version, parent, links, proceed)
+
+
+class ClientTelemetry(_Telemetry):
+    """A middleware of a `Client`: a span of the kind CLIENT for each request, and ``mcp.client.operation.duration``.
+
+    ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span, and OpenTelemetry's baggage, in
+    its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, else
+    what `TraceContext.current` gives. Neither arguments nor results are recorded. What opens the connection is not
+    seen.
+
+    Args:
+        tracer_provider: Makes the spans; the global one by default.
+        meter_provider: Makes the metric; the global one by default.
+        attributes: More attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
+    """
+
+    _kind = trace.SpanKind.CLIENT
+    _metric = "mcp.client.operation.duration"
+    _description = (
+        "The duration of the MCP request or notification as observed on the sender from the time it was sent until the "
+        "response or ack is received."
+    )
+
+    async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
+        given = call.params.get("_meta") or {}
+        parent = otel_context.get_current()
+        if not trace.get_current_span(parent).get_span_context().is_valid:
+            remote = TraceContext.from_meta(given) or TraceContext.current()
+            if remote is not None:
+                parent = W3C.extract(remote.to_meta(), parent)
+
+        async def proceed(span: trace.Span) -> dict[str, Any]:
+            carrier: dict[str, str] = {}
+            W3C.inject(carrier)
+            if carrier:
+                call.params = {**call.params, "_meta": {**given, **carrier}}
+            try:
+                return await call_next()
+            finally:
+                if call.request_id is not None:
+                    span.set_attribute("jsonrpc.request.id", str(call.request_id))
+
+        return await self._observe(call.method, call.params, call.protocol_version, parent, (), proceed)
+
+
+@contextlib.contextmanager
+def _attached(context: OtelContext) -> Iterator[None]:
+    token = otel_context.attach(context)
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
+def _about(method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """What a request is about, the name first."""
+    if method in NAMES and isinstance(name := params.get("name"), str):
+        about = {NAMES[method]: name[:MAX_NAME]}
+        return {**about, "gen_ai.operation.name": "execute_tool"} if method == "tools/call" else about
+    if method in WITH_URI and isinstance(uri := params.get("uri"), str):
+        return {"mcp.resource.uri": uri[:MAX_URI]}
+    return {}
+
+
+def _attributes_of(failure: _Failure) -> dict[str, str]:
+    attributes = {"error.type": failure.kind}
+    return attributes if failure.code is None else {**attributes, "rpc.response.status_code": str(failure.code)}
