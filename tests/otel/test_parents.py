@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from opentelemetry import baggage, context
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import SpanKind
 
+from tests.injection import cancel_everywhere
 from tests.otel.support import Recorded, make_server, observed, own
 from tests.server.harness import both_eras, client_of
 from trio_mcp import Client, Server, StdioServerParameters, TraceContext
@@ -164,3 +166,30 @@ async def test_client_and_server_process_are_one_trace(recorded: Recorded, revis
     assert int(span["context"]["trace_id"], 16) == ours.context.trace_id
     assert int(span["parent_id"], 16) == ours.context.span_id
     assert span["attributes"]["jsonrpc.request.id"] == own(ours)["jsonrpc.request.id"]
+
+
+class Counting(SpanProcessor):
+    """How many spans are open."""
+
+    open = 0
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self.open += 1
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.open -= 1
+
+
+async def test_wherever_a_call_is_cancelled_every_span_ends_and_none_stays_current(recorded: Recorded) -> None:
+    counting = Counting()
+    recorded.tracers.add_span_processor(counting)
+    async with observed(recorded, "2026-07-28") as client:
+
+        async def check() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            assert counting.open == 0
+            assert not trace.get_current_span().get_span_context().is_valid
+            assert TraceContext.current() is None
+
+        assert await cancel_everywhere(lambda: client.call_tool("add", {"a": 1, "b": 2}), check) > 1
+    assert "cancelled" in {own(span).get("error.type") for span in recorded.spans()}
