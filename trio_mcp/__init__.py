@@ -3,7 +3,7 @@
 The house has one folder per floor, and imports go down only:
 
 6  cli         the command line            otel        OpenTelemetry (optional)
-5  client      Client                      server      Server, Context, tools
+5  client      Client, ClientGroup         server      Server, Context, tools
 4  transports  links: memory, stdio
 3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
 2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
@@ -21,7 +21,7 @@ from trio_mcp._version import __version__
 
 if TYPE_CHECKING:
     from trio_mcp import types
-    from trio_mcp.client import Client
+    from trio_mcp.client import Client, ClientGroup, Reconnect
     from trio_mcp.errors import (
         CapabilityError,
         ConfigError,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from trio_mcp.transports.stdio_server import stdio_server
 
 _HOMES = {
-    "trio_mcp.client": ("Client",),
+    "trio_mcp.client": ("Client", "ClientGroup", "Reconnect"),
     "trio_mcp.errors": (
         "CapabilityError",
         "ConfigError",
@@ -100,6 +100,7 @@ __all__ = [  # noqa: RUF022
     "BaseSession",
     "CapabilityError",
     "Client",
+    "ClientGroup",
     "ClientSession",
     "ConfigError",
     "Context",
@@ -113,6 +114,7 @@ __all__ = [  # noqa: RUF022
     "NegotiationError",
     "ProcessExited",
     "RemoteProtocolError",
+    "Reconnect",
     "RequestRecord",
     "RequestTimeout",
     "Responder",

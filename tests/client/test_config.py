@@ -1,0 +1,249 @@
+"""Configuration files of servers: what hosts write is read, and everything that is wrong is said at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
+from trio_mcp.client import load_config
+from trio_mcp.client.config_variables import expand
+from trio_mcp.client.json_places import locate
+
+
+def problems(source: Any, **environ: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(source, environ=environ)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    return list(caught.value.problems)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mcp.json"
+    path.write_text(text)
+    return path
+
+
+# --- what hosts write ---------------------------------------------------------------------------------------------
+
+
+def test_the_file_of_a_host(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        {
+          "globalShortcut": "Ctrl+Space",
+          "mcpServers": {
+            "files": {
+              "command": "npx",
+              "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/notes"],
+              "env": {"LEVEL": "${LEVEL:-info}", "TOKEN": "${env:TOKEN}"},
+              "cwd": "${HOME}",
+              "autoApprove": [],
+              "timeout": 60
+            },
+            "old": {"command": "${NOT_SET}", "disabled": true},
+            "docs": {"type": "http", "url": "https://x.example/${TOKEN}", "headers": {"Authorization": "${TOKEN}"}},
+            "stream": {"type": "streamable-http", "url": "https://x.example"},
+            "events": {"type": "sse", "url": "https://x.example"},
+            "socket": {"url": "wss://x.example"},
+            "plain": {"url": "http://localhost:80/mcp", "disabled": false}
+          }
+        }
+        """,
+    )
+    assert load_config(path, environ={"HOME": "/home/me", "TOKEN": "t0"}) == {
+        "files": StdioServerParameters(
+            "npx",
+            ["-y", "@modelcontextprotocol/server-filesystem", "/home/me/notes"],
+            env={"LEVEL": "info", "TOKEN": "t0"},
+            cwd="/home/me",
+        ),
+        "docs": HttpServerParameters("https://x.example/t0", headers={"Authorization": "t0"}),
+        "stream": HttpServerParameters("https://x.example"),
+        "events": HttpServerParameters("https://x.example", kind="sse"),
+        "socket": HttpServerParameters("wss://x.example", kind="ws"),
+        "plain": HttpServerParameters("http://localhost:80/mcp"),
+    }
+
+
+def test_the_file_of_an_editor_with_servers_and_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_bytes(b'\xef\xbb\xbf{"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []}')
+    assert load_config(str(path)) == {"a": StdioServerParameters("x")}
+
+
+def test_a_dict_is_read_like_a_file_with_the_variables_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_TEST", "x")
+    assert load_config({"mcpServers": {"a": {"command": "${TRIO_MCP_TEST}"}}}) == {"a": StdioServerParameters("x")}
+    assert load_config({"mcpServers": {}}) == {}
+
+
+# --- what is wrong ------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """{
+  "mcpServers": {
+    "a": {"command": "x",
+          "arg": ["1"],
+          "env": {"PORT": 8080, "KEY": "${NO_KEY}"}},
+    "b": {"url": "https://x",
+          "args": [],
+          "type": "htp"},
+    "c": {"type": "http",
+          "command": "x"},
+    "d": {},
+    "e": {"command": "x", "args": ["ok",
+                                   null,
+                                   7]},
+    "f": {"command": "x", "args": ["${NO_KEY}",
+                                   "${1x}"], "cwd": "${NO_DIR}"},
+    "g": "npx",
+    "": {"command": "x"},
+    "h": {"url": "ftp://x"},
+    "i": {"command": "x", "url": "https://x"},
+    "j": {"command": "x", "disabled": "no"},
+    "d": {"command": ""}
+  }
+}""",
+    )
+    assert [each.removeprefix(f"{path}:") for each in problems(path)] == [
+        "4: server 'a': arg: there is no such key; did you mean 'args'?",
+        "5: server 'a': env.PORT: must be a string, not a number",
+        "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws; "
+        "did you mean 'http'?",
+        "9: server 'c': needs 'url', as its type is 'http'",
+        "13: server 'e': args[1]: must be a string, not null",
+        "14: server 'e': args[2]: must be a string, not a number",
+        "15: server 'f': args[0]: the variable NO_KEY is not set; set it, or give a default: ${NO_KEY:-default}",
+        "16: server 'f': args[1]: ${1x} can't be filled in; there are ${NAME}, ${NAME:-default} and ${env:NAME}",
+        "16: server 'f': cwd: the variable NO_DIR is not set; set it, or give a default: ${NO_DIR:-default}",
+        "17: server 'g': must be an object, not a string",
+        "18: server '': a server's name must be a non-empty string",
+        "19: server 'h': url must begin with http:// or https:// and name a host",
+        "20: server 'i': url: a server with a command has none",
+        "21: server 'j': disabled: must be true or false, not a string",
+        "22: server 'd': command must be a non-empty string (the program; its arguments go into args), got ''",
+        "22: server 'd': the key is there twice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"mcpServers": {\n  "a": {"command": "x",}\n}}', r":2:\d+: no valid JSON: "),
+        ('{\n // mine\n "mcpServers": {}}', r":2:2: no valid JSON: .*JSON has no comments"),
+        ("", r":1:1: no valid JSON"),
+        ("[]", r":1: must be an object with the key 'mcpServers', not an array"),
+        ('{\n"mcpServer": {}}', r":2: mcpServer: there is no 'mcpServers' \(or 'servers'\)"),
+        ('{"other": {}}', r":1: there is no 'mcpServers' \(or 'servers'\)"),
+        ('{"mcpServers": {},\n "servers": {}}', r":2: servers: there are both 'mcpServers' and 'servers'"),
+        ('{"mcpServers": [1]}', r":1: mcpServers: must be an object, not an array"),
+        ("[" * 100_000, r": no valid configuration: it is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_configuration(text: str, message: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    (problem,) = problems(path)
+    assert re.match(re.escape(str(path)) + message, problem), problem
+
+
+def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
+    assert problems(tmp_path / "no.json") == [f"{tmp_path / 'no.json'}: can't be read: No such file or directory"]
+    assert problems(tmp_path) == [f"{tmp_path}: can't be read: Is a directory"]
+    (tmp_path / "mcp.json").write_bytes(b'{"\xff": 1}')
+    assert "is no UTF-8" in problems(tmp_path / "mcp.json")[0]
+    with pytest.raises(TypeError, match="the path of a file or a mapping, got int"):
+        load_config(5)  # type: ignore[arg-type]
+
+
+def test_values_are_never_shown_as_they_may_be_secrets() -> None:
+    entry = {"command": "x", "env": {"KEY": ["secret"], "A=B": "secret"}, "type": "stdio", "headers": "secret"}
+    assert "secret" not in "".join(problems({"mcpServers": {"a": entry, "b": {"url": "secret"}, "c": "secret"}}))
+
+
+# --- variables ----------------------------------------------------------------------------------------------------
+
+VARIABLES = {"A": "one", "B_2": "${A}", "EMPTY": "", "_c": "} ${ $"}
+LITERALS = st.text(st.characters(exclude_characters="$"), max_size=10) | st.sampled_from(["$A", "$", "$$", "{A}", "}"])
+REFERENCES = st.one_of(
+    *(
+        st.sampled_from([(f"${{{prefix}{name}}}", value) for name, value in VARIABLES.items()])
+        for prefix in ("", "env:")
+    ),
+    st.text(st.characters(exclude_characters="}"), max_size=8).map(lambda default: (f"${{UNSET:-{default}}}", default)),
+    st.sampled_from([("${A:-other}", "one"), ("${EMPTY:-other}", "other"), ("${env:A:-other}", "one")]),
+)
+
+
+@given(st.lists(st.one_of(LITERALS.map(lambda text: (text, text)), REFERENCES)))
+def test_variables_are_filled_in_once_and_the_rest_stays(parts: list[tuple[str, str]]) -> None:
+    # With a space between, as a "$" and a "{" after it would make another reference.
+    text, expected = " ".join(part[0] for part in parts), " ".join(part[1] for part in parts)
+    assert expand(text, VARIABLES) == (expected, [])
+
+
+@given(st.text("${}:-AenvU", max_size=30))
+def test_any_text_expands_or_says_why_not(text: str) -> None:
+    filled, found = expand(text, {"A": "x"})
+    assert isinstance(filled, str)
+    if "${" not in text:
+        assert (filled, found) == (text, [])
+    for problem in found:
+        assert "${" in problem
+
+
+def test_each_missing_variable_is_named() -> None:
+    filled, found = expand("${A} ${B} ${env:C} ${}", {})
+    assert filled == "${A} ${B} ${env:C} ${}"
+    assert [re.search(r"variable (\w+)|(\$\{\}) can't", each)[0] for each in found] == [  # type: ignore[index]
+        "variable A",
+        "variable B",
+        "variable C",
+        "${} can't",
+    ]
+
+
+# --- places -------------------------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
+    """The path of everything in a value, in the order in which it is written."""
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield from paths(inner, (*path, key))
+
+
+@given(JSON, st.sampled_from([None, 0, 2]))
+def test_everything_in_a_text_has_its_line(value: Any, indent: int | None) -> None:
+    places = locate(json.dumps(value, indent=indent))
+    everything = list(paths(value))
+    assert list(places.lines) == everything or set(places.lines) == set(everything)
+    assert places.repeated == []
+    lines = [places.lines[path] for path in everything]
+    assert lines == sorted(lines)
+    if indent is not None:
+        assert len(set(lines)) == len(lines)  # json.dumps gives each its own line
+
+
+def test_repeated_keys_are_found_where_they_are() -> None:
+    places = locate('{"a": 1,\n"b": {"a": 2,\n"\\u0061": 3},\n"b": {"a": 4}}')
+    assert places.repeated == [(("b", "a"), 3), (("b",), 4)]
+    assert places.line(("b", "zzz")) == 4
+    assert places.line(("zzz",)) == 1
