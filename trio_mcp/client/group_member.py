@@ -61,7 +61,7 @@ class Reconnect:
         if self.attempts is not None and failures > self.attempts:
             return None
         try:
-            delay = min(self.max_delay, self.delay * self.factor ** (failures - 1))
+            delay = min(self.max_delay, self.delay * float(self.factor) ** (failures - 1))
         except OverflowError:
             delay = self.max_delay
         return delay * (1 - self.jitter * random.random())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trio_mcp.client.client import Client
@@ -110,10 +109,10 @@ class GroupResources(GroupListing):
         connected = list(self.clients)
         unknown = [server for server in connected if not _is_complete(self._catalogs.get(server))]
         await self._learn(unknown)
-        found = _having(uri, self._catalogs)
+        found = self._having(uri)
         if not found and unknown != connected:
             await self._learn(connected)  # what was learned before may have changed
-            found = _having(uri, self._catalogs)
+            found = self._having(uri)
         if len(found) == 1:
             return found[0]
         if found:
@@ -125,6 +124,12 @@ class GroupResources(GroupListing):
             f"no server of the group lists {uri!r} or has a template that it matches{asked}; "
             "if it is not listed, say whose it is with server=..."
         )
+
+    def _having(self, uri: str) -> list[str]:
+        """The servers that list a URI; if there is none, those with a template that it matches."""
+        known = {server: self._catalogs[server] for server in self._members if server in self._catalogs}
+        listing = [name for name, each in known.items() if uri in (each.uris or ()) or uri in (each.templates or ())]
+        return listing or [name for name, each in known.items() if _has_template(uri, each.templates or ())]
 
     async def _learn(self, servers: list[str]) -> None:
         async def ask(server: str, client: Client) -> list[None]:
@@ -143,16 +148,6 @@ class GroupResources(GroupListing):
 
 def _is_complete(catalog: Catalog | None) -> bool:
     return catalog is not None and catalog.uris is not None and catalog.templates is not None
-
-
-def _having(uri: str, catalogs: Mapping[str, Catalog]) -> list[str]:
-    """The servers that list a URI; if there is none, those with a template that it matches."""
-    listing = [
-        server
-        for server, catalog in catalogs.items()
-        if uri in (catalog.uris or ()) or uri in (catalog.templates or ())
-    ]
-    return listing or [server for server, catalog in catalogs.items() if _has_template(uri, catalog.templates or ())]
 
 
 def _has_template(uri: str, templates: tuple[str, ...]) -> bool:
