@@ -13,6 +13,7 @@ import pytest
 from tests.docs.pages import ROOT
 from trio_mcp import Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
 from trio_mcp.client.connection import ClientConnection
+from trio_mcp.client.group_connections import GroupConnections
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.transports import lines, memory
 
@@ -39,6 +40,7 @@ STATED = {
     "reset_on_progress": Timeouts().reset_on_progress,
     "Client(connect_timeout=…)": default(ClientConnection, "connect_timeout"),
     "Client(probe_timeout=…)": default(ClientConnection, "probe_timeout"),
+    "ClientGroup(max_wait=…)": default(GroupConnections, "max_wait"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "SessionOptions.drain_grace": OPTIONS.drain_grace,
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
@@ -56,6 +58,10 @@ STATED = {
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
     "messages of a batch (2025-03-26 only)": constant("MAX_BATCH", "protocol"),
     "pages of a list that an iter_… method walks": constant("MAX_PAGES", "client"),
+    "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED", "client"),
+    "characters of a URI times characters of a server's templates that it is matched against": constant(
+        "MAX_MATCH_WORK", "client"
+    ),
     "tools of a page that a server gives": default(Server, "page_size"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS", "protocol"),
     "steps that one validation may take": constant("MAX_WORK", "protocol"),
