@@ -22,6 +22,7 @@ from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
 from trio_mcp.client.connection import ClientConnection  # noqa: E402
+from trio_mcp.client.group_connections import GroupConnections
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -60,8 +61,8 @@ myst_heading_anchors = 3
 
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|pathlib)\..*"),
-    (r"py:.*", r"(.*\.)?(FunctionT|ModelT|ResultT|StateT)"),
+    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib)\..*"),
+    (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
 ]
 
@@ -72,6 +73,7 @@ INTERNAL = (
     "LoggingLevel",
     "Middleware",
     "RequestId",
+    "Servable",
     "ServerEra",
     "SessionCore",
     "Target",
@@ -110,9 +112,10 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 def show_signature(
     app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """`Client` takes its arguments from a base class, behind ``*args`` and ``**kwargs``."""
-    if name == "trio_mcp.Client" and what == "class":
-        signature = stringify_signature(inspect.signature(ClientConnection), unqualified_typehints=True)
+    """`Client` and `ClientGroup` take their arguments from a base class, behind ``*args`` and ``**kwargs``."""
+    bases = {"trio_mcp.Client": ClientConnection, "trio_mcp.ClientGroup": GroupConnections}
+    if name in bases and what == "class":
+        signature = stringify_signature(inspect.signature(bases[name]), unqualified_typehints=True)
     return signature, returns
 
 

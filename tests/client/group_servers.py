@@ -1,0 +1,54 @@
+"""Servers that fail, for groups that must not care."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable
+
+import trio
+
+from tests.client.servers import make_server
+from trio_mcp import ClientGroup, Link, Reconnect, Server, StdioServerParameters, memory_link_pair
+from trio_mcp._nursery import background_nursery
+from trio_mcp.client import ServerStatus
+
+CALCULATOR = StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"], stderr="discard")
+AT_ONCE = Reconnect(delay=0.01, max_delay=0.02)
+NEVER = Reconnect(attempts=0)
+
+
+class Oops(Exception):
+    pass
+
+
+class Flaky:
+    """A server in memory whose connection can be cut, and that can refuse to be connected to."""
+
+    def __init__(self, server: Server | None = None) -> None:
+        self.server = server or make_server()
+        self.refusal: Exception | None = None
+        self.attempts: list[float] = []
+        self.cut: Callable[[], object] = lambda: None
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Link]:
+        self.attempts.append(trio.current_time())
+        if self.refusal is not None:
+            raise self.refusal
+        async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
+            await nursery.start(self.server.serve, theirs)
+            self.cut = lambda: (theirs.read.close(), theirs.write.close())  # type: ignore[attr-defined]
+            yield ours
+
+
+async def until(group: ClientGroup, server: str, state: str) -> ServerStatus:
+    """Wait until a server of a group is in a state."""
+    while group.status[server].state != state:
+        await group._changed.park()
+    return group.status[server]
+
+
+async def add(group: ClientGroup, server: str) -> int:
+    value: int = (await group.call_tool(f"{server}__add", {"a": 1, "b": 2})).data
+    return value
