@@ -22,7 +22,7 @@ from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
 from trio_mcp.client.connection import ClientConnection  # noqa: E402
-from trio_mcp.client.group_connections import GroupConnections
+from trio_mcp.client.group_connections import GroupConnections  # noqa: E402
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -73,6 +73,7 @@ INTERNAL = (
     "LoggingLevel",
     "Middleware",
     "RequestId",
+    "Require",
     "Servable",
     "ServerEra",
     "SessionCore",
