@@ -53,6 +53,8 @@ STATED = {
     "messages in a memory link, each way": memory.BUFFER,
     "messages in a stdio link, each way": lines.BUFFER,
     "lines of a child's standard error, until they are taken": constant("PENDING", "transports"),
+    "subscriptions/listen that a session has open": OPTIONS.max_running_requests,
+    "changes that one listener has not been told of": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS", "server"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
@@ -63,6 +65,8 @@ STATED = {
         "MAX_MATCH_WORK", "client"
     ),
     "tools of a page that a server gives": default(Server, "page_size"),
+    "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS", "server"),
+    "characters of a URI of a resource": constant("MAX_URI", "protocol"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS", "protocol"),
     "steps that one validation may take": constant("MAX_WORK", "protocol"),
     "bytes of a line of a child's standard error": constant("LONGEST_LINE", "transports"),

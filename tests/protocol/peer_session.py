@@ -18,8 +18,9 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
+from trio_mcp.protocol.lanes import LANES
 from trio_mcp.protocol.messages import ErrorData, Incoming, Message, Notification
-from trio_mcp.protocol.peer import PRIORITY_METHODS, Peer
+from trio_mcp.protocol.peer import Peer
 
 __all__ = ["BATCH_REVISION", "Session"]
 
@@ -119,8 +120,10 @@ class Session:
     def take(self, event: Event) -> None:
         match event:
             case RequestStarted(incoming):
-                room = sum(handler.priority for handler in self.handlers) < self.max_running
-                assert incoming.priority == (room and incoming.request.method in PRIORITY_METHODS)
+                lane = LANES.get(incoming.request.method)
+                room = sum(handler.lane == lane for handler in self.handlers) < self.max_running
+                assert incoming.lane == (lane if room else None)
+                assert room or lane != "listening", "one that may last for ever takes no place of a call"
                 self.start(incoming)
             case Settled(outgoing, outcome):
                 self.outcomes[outgoing].append(outcome)
@@ -142,10 +145,12 @@ class Session:
             assert len(outcomes) == outgoing.settled, "a request settles exactly once"
         unsettled = [outgoing for outgoing in self.ours if not outgoing.settled]
         assert self.peer.outgoing_count == len(unsettled)
-        limited = sum(not handler.priority for handler in self.handlers)
+        limited = sum(handler.lane is None for handler in self.handlers)
+        listening = sum(handler.lane == "listening" for handler in self.handlers)
+        assert self.peer.listening_count == listening <= self.max_running
         assert self.peer.running_count == limited
         assert 0 <= limited <= self.max_running
-        assert len(self.handlers) <= 2 * self.max_running
+        assert len(self.handlers) <= 3 * self.max_running
         in_flight = sum(handler.open for handler in self.handlers)
         queued = self.peer.incoming_count - in_flight
         assert 0 <= queued <= self.max_queued

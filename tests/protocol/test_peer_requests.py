@@ -17,6 +17,7 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
+from trio_mcp.protocol.lanes import PRIORITY_METHODS
 from trio_mcp.protocol.messages import (
     Batch,
     ErrorData,
@@ -26,7 +27,7 @@ from trio_mcp.protocol.messages import (
     Request,
     Response,
 )
-from trio_mcp.protocol.peer import PRIORITY_METHODS, Peer
+from trio_mcp.protocol.peer import Peer
 
 INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
 MODERN = "2026-07-28"
@@ -125,6 +126,22 @@ def test_even_those_are_bounded(method: str) -> None:
     assert kinds.count(RequestStarted) == 4
     assert peer.incoming_count == 7
     assert kinds.count(Reply) == 13
+
+
+def test_what_may_last_for_ever_takes_no_place_of_a_call_and_never_queues() -> None:
+    """2026-07-28 `basic/patterns/subscriptions`: the stream stays open until the client cancels it."""
+    peer = Peer(max_running=2, max_queued=5)
+    listening = [started(peer, number, "subscriptions/listen") for number in (1, 2)]
+    refusal = only(peer.receive(Request(3, "subscriptions/listen")), Reply).message
+    assert (refusal.id, refusal.error.code) == (3, OVERLOADED)
+    calls = [started(peer, number) for number in (4, 5)]
+    assert peer.receive(Request(6, "x")) == ()
+    assert (peer.running_count, peer.listening_count, peer.incoming_count) == (2, 2, 5)
+    only(peer.receive(Request(7, "subscriptions/listen")), Reply)
+    only(peer.receive(cancelled(1)), CancelRequested)
+    assert peer.finished(listening[0]) is None, "its place is no place for the call that waits"
+    started(peer, 8, "subscriptions/listen")
+    assert peer.finished(calls[0]) is not None
 
 
 @pytest.mark.parametrize("limits", [{"max_running": 0}, {"max_running": -1}, {"max_queued": -1}])

@@ -12,6 +12,7 @@ import trio.testing
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
 from trio_mcp import Client, McpError, Server, SessionMessage, memory_link_pair
 from trio_mcp.protocol.messages import Notification, Request
+from trio_mcp.server.changes import Listener
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 CHANGED = "notifications/tools/list_changed"
@@ -100,12 +101,12 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
 
 
 async def test_the_modern_era_gets_none_without_a_subscription() -> None:
-    """2026-07-28: notifications go to those who opened `subscriptions/listen`; so it is not declared either."""
+    """2026-07-28: notifications go to those who opened `subscriptions/listen`."""
     seen: list[Notification] = []
     server = Server("test")
     async with client_of(server, MODERN, on_message=seen.append) as client:
         assert client.capabilities.tools is not None
-        assert not client.capabilities.tools.list_changed
+        assert client.capabilities.tools.list_changed
         server.add_tool(one)
         await settled(client)
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
@@ -192,9 +193,11 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
 
     async def main() -> None:
         async with client_of(server, LEGACY):
-            kept.extend(connection for run in server._servings for connection in run.connections)
+            kept.extend(run.changes for run in server._servings)
+            (kept_of_run,) = kept
+            kept_of_run.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 
     trio.run(main)
-    (connection,) = kept
-    connection.announce(CHANGED)
+    (changes,) = kept
+    changes.announce(CHANGED)
     server.add_tool(one)

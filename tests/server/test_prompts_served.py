@@ -13,7 +13,7 @@ from tests.server.harness import MODERN, both_eras, client_of, every_revision
 from trio_mcp import CapabilityError, Client, Context, McpError, Server
 from trio_mcp.types import PromptMessage
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import LATEST_LEGACY, LEGACY_REVISIONS, at_least
+from trio_mcp.types.versions import LEGACY_REVISIONS
 
 CHANGED = "notifications/prompts/list_changed"
 
@@ -38,7 +38,7 @@ async def test_the_capability_is_declared_where_there_are_prompts(revision: str)
     for expected in (["hello"], []):
         async with client_of(server, revision) as client:
             declared = client.capabilities.to_wire()["prompts"]
-            assert declared == ({"listChanged": True} if at_least(LATEST_LEGACY, revision) else {})
+            assert declared == {"listChanged": True}
             assert await names(client) == expected
         if expected:
             server.remove_prompt("hello")

@@ -15,7 +15,6 @@ from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_rev
 from trio_mcp import Client, Context, McpError, Server
 from trio_mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS
 
 
 def config() -> str:
@@ -297,5 +296,5 @@ async def test_resources_are_declared_when_there_are_some_or_once_were(revision:
     server.remove_resource("config://app")
     async with client_of(server, revision) as client:
         declared = client.session.server.capabilities["resources"]
-        assert declared == ({"listChanged": True, "subscribe": True} if revision in LEGACY_REVISIONS else {})
+        assert declared == {"listChanged": True, "subscribe": True}
         assert (await client.request("resources/list"))["resources"] == []

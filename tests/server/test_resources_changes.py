@@ -12,7 +12,7 @@ import trio.testing
 from tests.server.harness import LEGACY, MODERN, client_of
 from trio_mcp import Client, LocalProtocolError, McpError, Server
 from trio_mcp.protocol.messages import Notification
-from trio_mcp.server import resource_methods
+from trio_mcp.server import connection
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 LIST_CHANGED = "notifications/resources/list_changed"
@@ -117,8 +117,8 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> 
         (run,) = server._servings
         (connection,) = run.connections
         for uri in ("x://a", "x://t/b"):
-            connection._note_change(UPDATED, uri)
-        connection.subscriptions.discard("x://a")
+            server.notify_resource_updated(uri)
+        run.changes.remove(connection.listener, (UPDATED, "x://a"))
         await settled()
     assert seen == [Notification(UPDATED, {"uri": "x://t/b"})]
 
@@ -135,7 +135,7 @@ async def test_only_what_is_there_can_be_subscribed_to() -> None:
 
 
 async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource_methods, "MAX_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(connection, "MAX_SUBSCRIPTIONS", 3)
     async with client_of(with_resources(), LEGACY) as client:
         for number in (0, 1, 2, 2):
             await subscribe(client, f"x://t/{number}")
@@ -164,7 +164,7 @@ async def test_handshake_clients_are_told_of_changes_of_the_list(revision: str) 
 
 
 async def test_the_modern_era_has_neither_the_methods_nor_the_notifications() -> None:
-    """2026-07-28: both go through `subscriptions/listen`; so neither flag is declared either."""
+    """2026-07-28: both go through `subscriptions/listen`."""
     seen: list[Any] = []
     server = with_resources()
     async with client_of(server, MODERN, on_message=seen.append) as client:

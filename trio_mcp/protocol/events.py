@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.lanes import Lane
 from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Message, Notification, Request, Response
 
 __all__ = [
@@ -53,7 +54,7 @@ class IncomingRequest:
         cancelled: The peer has cancelled it, or the session is closed: nothing may be sent for it any more.
         answered: Its answer has been given.
         running: Its handler has been started and not yet been reported finished.
-        priority: It runs besides the limit.
+        lane: Where it runs besides the limit; None if it counts for that.
         batch: The batch that its answer belongs to, if any.
         metadata: What the transport told of it; untouched here.
         context: Whatever the session needs to find the running handler; untouched here.
@@ -64,7 +65,7 @@ class IncomingRequest:
     cancelled: bool = False
     answered: bool = False
     running: bool = False
-    priority: bool = False
+    lane: Lane | None = None
     batch: BatchInProgress | None = None
     context: Any = None
 

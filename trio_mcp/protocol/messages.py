@@ -24,6 +24,7 @@ __all__ = [
     "Response",
     "SessionMessage",
     "is_request_id",
+    "show_id",
 ]
 
 RequestId: TypeAlias = str | int
@@ -33,6 +34,11 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
     """Whether a value may be a request id or a progress token: a string or an integer, never bool, float or null."""
     kind = type(value)
     return kind is int or kind is str
+
+
+def show_id(request_id: RequestId) -> str:
+    """An id for a text: the peer chose it, so it may be of any length."""
+    return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
 @attrs.frozen

@@ -32,6 +32,7 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
+from trio_mcp.protocol.lanes import LANES, Lane
 from trio_mcp.protocol.messages import (
     Batch,
     ErrorData,
@@ -44,6 +45,7 @@ from trio_mcp.protocol.messages import (
     RequestId,
     Response,
     is_request_id,
+    show_id,
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -51,15 +53,13 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 __all__ = ["Peer"]
 
 BATCH_REVISION = "2025-03-26"
-# Answered on the spot: a full house must neither fail a liveness check nor keep a handshake out.
-PRIORITY_METHODS = frozenset({"ping", "initialize", "server/discover"})
 
 
 class Peer:
     """Everything in flight on one link.
 
     Args:
-        max_running: How many of the peer's requests run at once. As many again of `PRIORITY_METHODS` may run besides.
+        max_running: How many of the peer's requests run at once; as many again in each of the `LANES`.
         max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
 
     Attributes:
@@ -85,7 +85,7 @@ class Peer:
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
         self._running = 0
-        self._priority_running = 0
+        self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
     def outgoing_count(self) -> int:
@@ -99,8 +99,13 @@ class Peer:
 
     @property
     def running_count(self) -> int:
-        """How many handlers have been started and not yet been reported `finished`, priority methods aside."""
+        """How many handlers have been started and not yet been reported `finished`, those of `LANES` aside."""
         return self._running
+
+    @property
+    def listening_count(self) -> int:
+        """The same for `LISTENING_METHODS`."""
+        return self._besides["listening"]
 
     # --- our requests --------------------------------------------------------------------------------------------
 
@@ -167,7 +172,7 @@ class Peer:
             LocalProtocolError: It has been answered before.
         """
         if incoming.answered:
-            raise LocalProtocolError(f"request {_show(incoming.request.id)} is already answered")
+            raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -188,18 +193,18 @@ class Peer:
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
-        if incoming.priority:
-            self._priority_running -= 1
+        if incoming.lane is not None:
+            self._besides[incoming.lane] -= 1
             return None
         self._running -= 1
         return self._start(self._queue.popleft()) if self._queue else None
 
     def _start(self, incoming: IncomingRequest) -> IncomingRequest:
         incoming.running = True
-        if incoming.priority:
-            self._priority_running += 1
-        else:
+        if incoming.lane is None:
             self._running += 1
+        else:
+            self._besides[incoming.lane] += 1
         return incoming
 
     # --- what arrives --------------------------------------------------------------------------------------------
@@ -231,12 +236,16 @@ class Peer:
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return (Fault(RemoteProtocolError(text)),)
         if request.id in self._incoming:
-            error = ErrorData(INVALID_REQUEST, f"request id {_show(request.id)} is already in flight")
-            return self._refuse(request, error, batch)
+            return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
         incoming = IncomingRequest(request, metadata, batch=batch)
+        lane = LANES.get(request.method)
         # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
-        incoming.priority = request.method in PRIORITY_METHODS and self._priority_running < self._max_running
-        if incoming.priority or self._running < self._max_running:
+        if lane is not None and self._besides[lane] < self._max_running:
+            incoming.lane = lane
+        elif lane == "listening":
+            text = f"too many subscriptions: {self._max_running} are open; end one of them first"
+            return self._refuse(request, OVERLOADED, text, batch)
+        if incoming.lane is not None or self._running < self._max_running:
             self._incoming[request.id] = self._start(incoming)
             return (RequestStarted(incoming),)
         if len(self._queue) < self._max_queued:
@@ -244,12 +253,11 @@ class Peer:
             self._queue.append(incoming)
             return ()
         text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
-        return self._refuse(request, ErrorData(OVERLOADED, text), batch)
+        return self._refuse(request, OVERLOADED, text, batch)
 
-    def _refuse(self, request: Request, error: ErrorData, batch: BatchInProgress | None) -> tuple[Event, ...]:
-        answer: Message | None = ErrorResponse(request.id, error)
-        if batch is not None:
-            answer = batch.close_one(answer)  # type: ignore[arg-type]
+    def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
+        error = ErrorResponse(request.id, ErrorData(code, text))
+        answer: Message | None = error if batch is None else batch.close_one(error)
         return () if answer is None else (Reply(answer),)
 
     def _receive_answer(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> tuple[Event, ...]:
@@ -262,7 +270,7 @@ class Peer:
             return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
         if self._was_ours(request_id):
             return ()  # late or duplicate: the request was settled before, most likely by a cancellation
-        return (Fault(RemoteProtocolError(f"an answer to request {_show(request_id)}, which was never made")),)
+        return (Fault(RemoteProtocolError(f"an answer to request {show_id(request_id)}, which was never made")),)
 
     def _was_ours(self, request_id: RequestId) -> bool:
         return type(request_id) is int and 0 < request_id < self.next_id
@@ -282,7 +290,7 @@ class Peer:
         if outgoing is not None and outgoing.wants_progress:
             return (ProgressReceived(outgoing, params),)
         if outgoing is not None or not self._was_ours(token):
-            return (Fault(RemoteProtocolError(f"progress for token {_show(token)}, which was never given")),)
+            return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
 
     def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
@@ -340,9 +348,8 @@ class Peer:
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
-            text = (
-                f"batches are part of revision {BATCH_REVISION} only; this session speaks {self.revision or 'none yet'}"
-            )
+            spoken = self.revision or "none yet"
+            text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
             return self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
         # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
         # spot don't complete it before all of it has been read.
@@ -392,8 +399,3 @@ class Peer:
         self._incoming.clear()
         self._queue.clear()
         return outgoing, [received for received in incoming if received.running]
-
-
-def _show(request_id: RequestId) -> str:
-    """An id for a text: the peer chose it, so it may be of any length."""
-    return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]

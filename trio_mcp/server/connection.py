@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
-from trio_mcp.errors import TransportError, TrioMcpError
+from trio_mcp.errors import LocalProtocolError, McpError
+from trio_mcp.protocol.messages import Notification, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
+from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.logging import CURRENT
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
+from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ class Connection(ServerSession):
 
     Attributes:
         serving: The run of the server that it belongs to.
-        subscriptions: The URIs of the resources whose changes the client wants to hear of (legacy era).
+        listener: Tells of what a session of the handshake era hears of.
     """
 
     def __init__(self, serving: Serving, link: Link) -> None:
@@ -42,9 +46,10 @@ class Connection(ServerSession):
         self.serving = serving
         self._server = server
         self._state = serving.state
-        self._changed: dict[tuple[str, str | None], None] = {}  # in order: what came first is told first
-        self.subscriptions: set[str] = set()
-        self._change = trio.Event()
+        self.listener = Listener(self._send_change, self._outbox.room)
+        self._listeners = {self.listener}
+        self._announcing = False
+        self._ending = False
         self._trio_token = trio.lowlevel.current_trio_token()
 
     async def received_request(self, responder: Responder) -> None:
@@ -67,39 +72,76 @@ class Connection(ServerSession):
             result = await handler(server, context)
         await responder.respond(result)
 
-    def announce(self, method: str, uri: str | None = None) -> None:
-        """Send a notification soon, from any thread; several of one kind become one.
+    # --- hearing of changes --------------------------------------------------------------------------------------
 
-        Args:
-            method: The notification's.
-            uri: Its only parameter, of a resource that the client must have subscribed to; None for no parameters.
-        """
+    def _note(self, notification: Notification) -> None:
+        super()._note(notification)
+        if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
+            # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization).
+            self._announcing = True
+            for method in LIST_CHANGES:
+                self.hear(method)
+            assert self._nursery is not None
+            self._nursery.start_soon(self.listener.run)
+
+    def hear(self, method: str, uri: str | None = None) -> None:
+        """Tell the session of the handshake era of a topic, unless its handshake has declared no such thing."""
         try:
-            self._trio_token.run_sync_soon(self._note_change, method, uri, idempotent=True)
-        except trio.RunFinishedError:
-            pass  # with everyone who could be told
+            self._check_outgoing(method)
+        except LocalProtocolError:
+            return
+        self.serving.changes.add(self.listener, (method, uri))
 
-    def _note_change(self, method: str, uri: str | None) -> None:
-        if self.initialized and (uri is None or uri in self.subscriptions):
-            self._changed[method, uri] = None
-            self._change.set()
+    def _send_change(self, topic: Topic) -> bool:
+        method, uri = topic
+        if not self._outbox.has_room:
+            return False
+        self._outbox.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
+        return True
 
-    async def send_announcements(self) -> None:
-        """The task behind `announce`; ends with the session."""
-        while True:
-            await self._change.wait()
-            self._change = trio.Event()
-            while self._changed:
-                method, uri = next(iter(self._changed))
-                del self._changed[method, uri]
-                if uri is not None and uri not in self.subscriptions:
-                    continue
-                try:
-                    await self.send_notification(method, None if uri is None else {"uri": uri})
-                except TransportError:
-                    return
-                except TrioMcpError:
-                    continue  # not for this client: it has not declared, or its revision does not know, such a thing
+    def check_room_for(self, topics: Collection[Topic]) -> None:
+        """Refuse a client that watches too much.
+
+        Raises:
+            McpError: With these it would watch more than `MAX_SUBSCRIPTIONS` resources.
+        """
+        every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
+        if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
+            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
+
+    @contextlib.contextmanager
+    def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
+        """Let a request of this client's hear of some topics."""
+        self._listeners.add(listener)
+        try:
+            for topic in topics:
+                self.serving.changes.add(listener, topic)
+            if self._ending:
+                listener.end()
+            yield
+        finally:
+            self.forget(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """The listener hears of nothing any more."""
+        self._listeners.discard(listener)
+        self.serving.changes.remove_all(listener)
+
+    async def end_listening(self) -> None:
+        """End every ``subscriptions/listen`` with a result (`basic/patterns/subscriptions`, Graceful Closure).
+
+        Waits up to ``close_grace`` seconds for the client to take what it has not been told yet, and the results,
+        whether cancelled or not.
+        """
+        self._ending = True
+        if not self._peer.listening_count:
+            return
+        for listener in self._listeners - {self.listener}:
+            listener.end()
+        with trio.move_on_after(self.options.close_grace, shield=True):
+            while self._peer.listening_count:
+                await self._handlers_idle.park()
+            await self._outbox.flush()
 
 
 def _through(

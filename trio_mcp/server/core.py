@@ -123,8 +123,8 @@ class ServerCore:
         return {}
 
     def _announce(self, method: str, uri: str | None = None) -> None:
-        for each in tuple(self._servings):
-            each.announce(method, uri)
+        for run in tuple(self._servings):
+            run.changes.announce(method, uri)
 
     @contextlib.contextmanager
     def override(self, provider: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
@@ -169,9 +169,8 @@ class ServerCore:
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
         from trio_mcp.transports.stdio_server import stdio_server
 
-        async with serving(self) as run, stdio_server(exit_grace=exit_grace) as link:
-            started()
-            await run.serve_link(link)
+        async with serving(self) as run:
+            await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
 
     def run(self, transport: str = "stdio") -> None:
         """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.

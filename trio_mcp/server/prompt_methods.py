@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.arguments import InvalidArguments
+from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
@@ -14,7 +15,6 @@ from trio_mcp.server.handling import failure, list_page, run
 from trio_mcp.server.prompts import PromptOutputError, make_prompt, prompt_result
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["PromptMethods"]
 
@@ -30,8 +30,7 @@ class PromptMethods(ServerCore):
     def _capabilities(self, revision: str) -> dict[str, Any]:
         capabilities = super()._capabilities(revision)
         if self._offers_prompts:
-            # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
-            capabilities["prompts"] = {"listChanged": True} if at_least(LATEST_LEGACY, revision) else {}
+            capabilities["prompts"] = {"listChanged": True}
         return capabilities
 
     def _handlers(self) -> dict[str, Handler]:
@@ -101,7 +100,7 @@ class PromptMethods(ServerCore):
         made = make_prompt(function, name=name, title=title, description=description, icons=icons, meta=meta)
         self._prompts.add(made)
         self._offers_prompts = True
-        self._announce("notifications/prompts/list_changed")
+        self._announce(PROMPTS_CHANGED)
 
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt. Clients are told that the list has changed; requests that are running go on.
@@ -110,7 +109,11 @@ class PromptMethods(ServerCore):
             KeyError: There is no such prompt.
         """
         self._prompts.remove(name)
-        self._announce("notifications/prompts/list_changed")
+        self._announce(PROMPTS_CHANGED)
+
+    def notify_prompts_changed(self) -> None:
+        """Tell the clients that the list of prompts has changed; as `notify_tools_changed`."""
+        self._announce(PROMPTS_CHANGED)
 
     async def _list_prompts(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         self._require_prompts(context)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.protocol.uri_templates import MAX_URI
+from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
@@ -24,7 +25,6 @@ from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    OVERLOADED,
     RESOURCE_NOT_FOUND_LEGACY,
 )
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
@@ -32,12 +32,6 @@ from trio_mcp.types.versions import LATEST_LEGACY, at_least
 __all__ = ["ResourceMethods"]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-MAX_SUBSCRIPTIONS = 1000
-"""Of one client: more than a person looks after, and a bound to what a client can make a server keep."""
-
-UPDATED = "notifications/resources/updated"
-LIST_CHANGED = "notifications/resources/list_changed"
 
 
 class ResourceMethods(ServerCore):
@@ -49,9 +43,7 @@ class ResourceMethods(ServerCore):
         capabilities = super()._capabilities(revision)
         if not self._offers_resources:
             return capabilities
-        # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
-        flags = {"listChanged": True, "subscribe": True} if at_least(LATEST_LEGACY, revision) else {}
-        return {**capabilities, "resources": flags}
+        return {**capabilities, "resources": {"listChanged": True, "subscribe": True}}
 
     def _handlers(self) -> dict[str, Handler]:
         own = {
@@ -154,7 +146,7 @@ class ResourceMethods(ServerCore):
         )
         (self._resources if resource.template is None else self._resource_templates).add(resource)
         self._offers_resources = True
-        self._announce(LIST_CHANGED)
+        self._announce(RESOURCES_CHANGED)
 
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource, or a template. Clients are told that the list has changed; reading goes on.
@@ -163,16 +155,20 @@ class ResourceMethods(ServerCore):
             KeyError: There is no such resource.
         """
         (self._resource_templates if uri in self._resource_templates else self._resources).remove(uri)
-        self._announce(LIST_CHANGED)
+        self._announce(RESOURCES_CHANGED)
+
+    def notify_resources_changed(self) -> None:
+        """Tell the clients that the list of resources, or of templates, has changed; as `notify_tools_changed`."""
+        self._announce(RESOURCES_CHANGED)
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Tell the clients of the handshake era that have subscribed to this very URI that the resource has changed.
+        """Tell the clients that have subscribed to this very URI that the resource has changed.
 
         Returns at once, from any thread; several changes in one go may become one notification.
         """
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
-        self._announce(UPDATED, uri)
+        self._announce(RESOURCE_UPDATED, uri)
 
     # --- methods -------------------------------------------------------------------------------------------------
 
@@ -212,14 +208,15 @@ class ResourceMethods(ServerCore):
     async def _subscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         self._find(uri, context)
-        subscriptions = _connection(context).subscriptions
-        if len(subscriptions) >= MAX_SUBSCRIPTIONS and uri not in subscriptions:
-            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
-        subscriptions.add(uri)
+        connection, topic = _connection(context), (RESOURCE_UPDATED, uri)
+        if topic not in connection.listener.topics:
+            connection.check_room_for([topic])
+            connection.hear(*topic)
         return {}
 
     async def _unsubscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
-        _connection(context).subscriptions.discard(self._uri(context))
+        connection, uri = _connection(context), self._uri(context)
+        connection.serving.changes.remove(connection.listener, (RESOURCE_UPDATED, uri))
         return {}
 
     def _uri(self, context: Context[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trio_mcp.server.completion import CompletionMethods
+from trio_mcp.server.listening import ListeningMethods
 from trio_mcp.server.logging_methods import LoggingMethods
 from trio_mcp.server.resource_methods import ResourceMethods
 from trio_mcp.server.tool_methods import ToolMethods
@@ -10,7 +11,7 @@ from trio_mcp.server.tool_methods import ToolMethods
 __all__ = ["Server"]
 
 
-class Server(CompletionMethods, LoggingMethods, ResourceMethods, ToolMethods):
+class Server(CompletionMethods, ListeningMethods, LoggingMethods, ResourceMethods, ToolMethods):
     """A server that offers tools, resources and prompts.
 
     Args:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection
 
 if TYPE_CHECKING:
@@ -28,29 +29,66 @@ class Serving:
         state: What its lifespan yielded; None without a lifespan.
         nursery: For what outlives a request and a connection, but not the run. It is cancelled before the lifespan
             ends.
+        changes: Tells them what has changed.
         connections: The clients that are connected.
     """
 
     server: ServerCore
     state: Any
     nursery: trio.Nursery
+    changes: Changes = attrs.field(factory=Changes, init=False)
     connections: set[Connection] = attrs.field(factory=set, init=False)
 
     async def serve_link(self, link: Link) -> None:
-        """Serve one link until the client closes it. When cancelled, so are its handlers, and the link is closed."""
+        """Serve one link until the client closes it.
+
+        When cancelled, those who listen for changes get their results, then handlers are cancelled, and the link is
+        closed.
+        """
         connection = Connection(self, link)
+        async with self.ending_gracefully([connection]):
+            await self._serve(connection)
+
+    async def serve_only_link(
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
+    ) -> None:
+        """As `serve_link`, for a link that ends with the run: it, too, is cancelled only when the results have left.
+
+        Args:
+            opening: Gives the link.
+            opened: Called when it is there.
+        """
+        async with self.ending_gracefully(self.connections), opening as link:
+            opened()
+            await self._serve(Connection(self, link))
+
+    async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)
         try:
-            async with connection, background_nursery() as nursery:
-                nursery.start_soon(connection.send_announcements)
+            async with connection:
                 await connection.wait_closed()
         finally:
+            connection.forget(connection.listener)
             self.connections.discard(connection)
 
-    def announce(self, method: str, uri: str | None = None) -> None:
-        """Tell every client of a change, from any thread. See `Connection.announce`."""
-        for connection in tuple(self.connections):
-            connection.announce(method, uri)
+    @contextlib.asynccontextmanager
+    async def ending_gracefully(self, connections: Collection[Connection]) -> AsyncIterator[None]:
+        """A block that is cancelled only after everyone who listens has been told of the end."""
+        async with background_nursery() as nursery:
+            with trio.CancelScope(shield=True) as block:
+                nursery.start_soon(self._await_cancellation, connections, block)
+                yield
+
+    async def _await_cancellation(self, connections: Collection[Connection], block: trio.CancelScope) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:  # cancelled from outside, or by the end of the block
+            self.changes.tell_all()
+            with trio.CancelScope(shield=True):  # each of them has a deadline
+                async with trio.open_nursery() as nursery:
+                    for connection in connections:
+                        nursery.start_soon(connection.end_listening)
+            block.cancel("the server ends")
 
 
 @contextlib.asynccontextmanager
@@ -60,6 +98,7 @@ async def serving(server: ServerCore) -> AsyncIterator[Serving]:
         state = None if server.lifespan is None else await stack.enter_async_context(server.lifespan(server))
         nursery = await stack.enter_async_context(background_nursery())
         run = Serving(server, state, nursery)
+        nursery.start_soon(run.changes.run)
         server._servings.add(run)
         try:
             yield run

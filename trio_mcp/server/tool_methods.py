@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
+from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
@@ -12,7 +13,6 @@ from trio_mcp.server.handling import list_page
 from trio_mcp.server.tools import call_tool, make_tool
 from trio_mcp.types.common import Icon
 from trio_mcp.types.tools import ToolAnnotations
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["ToolMethods"]
 
@@ -23,9 +23,7 @@ class ToolMethods(ServerCore):
     """Registering, listing and calling tools."""
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
-        # The modern era announces changes only to those who listen for them (`subscriptions/listen`).
-        tools = {"listChanged": True} if at_least(LATEST_LEGACY, revision) else {}
-        return {**super()._capabilities(revision), "tools": tools}
+        return {**super()._capabilities(revision), "tools": {"listChanged": True}}
 
     def _handlers(self) -> dict[str, Handler]:
         return {**super()._handlers(), "tools/list": _list_tools, "tools/call": call_tool}
@@ -109,7 +107,7 @@ class ToolMethods(ServerCore):
                 output_schema=output_schema,
             )
         )
-        self._announce("notifications/tools/list_changed")
+        self._announce(TOOLS_CHANGED)
 
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool. Clients are told that the list has changed; calls that are running go on.
@@ -118,7 +116,15 @@ class ToolMethods(ServerCore):
             KeyError: There is no such tool.
         """
         self._tools.remove(name)
-        self._announce("notifications/tools/list_changed")
+        self._announce(TOOLS_CHANGED)
+
+    def notify_tools_changed(self) -> None:
+        """Tell the clients that the list of tools has changed, as `add_tool` and `remove_tool` do by themselves.
+
+        For a server that lists by other means, for example in a middleware. Returns at once, from any thread; several
+        changes in one go may become one notification.
+        """
+        self._announce(TOOLS_CHANGED)
 
 
 async def _list_tools(server: ServerCore, context: Context[Any]) -> dict[str, Any]:

@@ -326,7 +326,7 @@ class SessionCore(EnteredOnce):
         successor = self._peer.finished(incoming)
         if successor is not None:
             self._start(successor)
-        if not self._peer.running_count:
+        if not self._peer.running_count or incoming.lane is not None:
             self._handlers_idle.unpark_all()
 
     async def _handle_notices(self) -> None:

@@ -1,0 +1,322 @@
+"""``subscriptions/listen``: a request that lasts, and what it tells (2026-07-28 `basic/patterns/subscriptions`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.injection import cancel_everywhere
+from tests.server.harness import LEGACY
+from tests.server.listening import ACKNOWLEDGED, Wire, settled, wire_to
+from trio_mcp import Server, SessionMessage, SessionOptions, memory_link_pair
+from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.server import connection as connection_module
+from trio_mcp.types import meta
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED
+
+TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+UPDATED = "notifications/resources/updated"
+
+
+def one() -> int:
+    return 1
+
+
+def full_server(**options: Any) -> Server:
+    server = Server("test", **options)
+    server.add_tool(one)
+    server.add_resource("x://a", lambda: "text", name="a")
+    server.add_prompt(lambda: "text", name="prompt")
+    return server
+
+
+def stamp(subscription: int | str) -> dict[str, Any]:
+    return {meta.SUBSCRIPTION_ID: subscription}
+
+
+def acknowledgement(subscription: int | str, **honored: Any) -> Notification:
+    return Notification(ACKNOWLEDGED, {"_meta": stamp(subscription), "notifications": honored})
+
+
+def change_everything(server: Server) -> None:
+    server.notify_tools_changed()
+    server.notify_prompts_changed()
+    server.notify_resources_changed()
+    server.notify_resource_updated("x://a")
+    server.notify_resource_updated("x://b")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"toolsListChanged": True}, [(TOOLS, None)]),
+        ({"promptsListChanged": True}, [(PROMPTS, None)]),
+        ({"resourcesListChanged": True}, [(RESOURCES, None)]),
+        ({"resourceSubscriptions": ["x://a"]}, [(UPDATED, "x://a")]),
+        ({"resourceSubscriptions": ["x://b", "x://a"]}, [(UPDATED, "x://a"), (UPDATED, "x://b")]),
+        ({"toolsListChanged": True, "resourceSubscriptions": ["x://b"]}, [(TOOLS, None), (UPDATED, "x://b")]),
+        ({}, []),
+    ],
+)
+async def test_a_client_is_acknowledged_first_and_told_only_of_what_it_asked_for(
+    wanted: dict[str, Any], told: list[Any]
+) -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        assert await wire.listen("s", **wanted) == acknowledgement("s", **wanted)
+        change_everything(server)
+        assert await wire.news() == [(method, "s", uri) for method, uri in told]
+
+
+async def test_what_is_declined_or_asked_for_twice_is_left_out_of_the_acknowledgement() -> None:
+    async with wire_to(full_server()) as wire:
+        wanted = {"toolsListChanged": False, "promptsListChanged": True, "resourceSubscriptions": []}
+        assert await wire.listen(1, **wanted) == acknowledgement(1, promptsListChanged=True)
+        twice = {"resourceSubscriptions": ["x://a", "x://b", "x://a"], "somethingNew": 5}
+        assert await wire.listen(2, **twice) == acknowledgement(2, resourceSubscriptions=["x://a", "x://b"])
+
+
+async def test_what_the_server_does_not_declare_is_not_honored() -> None:
+    """Section Acknowledgment: "Notification types the server does not support are omitted"."""
+    server = Server("tools only")
+    wanted = {
+        "toolsListChanged": True,
+        "promptsListChanged": True,
+        "resourcesListChanged": True,
+        "resourceSubscriptions": ["x://a"],
+    }
+    async with wire_to(server) as wire:
+        assert await wire.listen(1, **wanted) == acknowledgement(1, toolsListChanged=True)
+        change_everything(server)
+        assert await wire.news() == [(TOOLS, 1, None)]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"promptsListChanged": None}},
+        {"notifications": {"resourcesListChanged": "yes"}},
+        {"notifications": {"resourceSubscriptions": "x://a"}},
+        {"notifications": {"resourceSubscriptions": None}},
+        {"notifications": {"resourceSubscriptions": ["x://a", 5]}},
+        {"notifications": {"resourceSubscriptions": ["x" * 8193]}},
+    ],
+)
+async def test_a_malformed_filter_is_refused_and_nothing_is_told(params: dict[str, Any]) -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        await wire.request(1, "subscriptions/listen", params)
+        refusal = await wire.receive()
+        assert isinstance(refusal, ErrorResponse)
+        assert refusal.error.code == INVALID_PARAMS
+        assert "notifications" in refusal.error.message
+        change_everything(server)
+        assert await wire.news() == []
+
+
+async def test_the_handshake_era_has_no_such_method() -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        await wire.link.write.send(SessionMessage(Request(1, "initialize", hello)))
+        await wire.receive()
+        await wire.link.write.send(SessionMessage(Request(2, "subscriptions/listen", {"notifications": {}})))
+        refusal = await wire.receive()
+        assert isinstance(refusal, ErrorResponse)
+        assert refusal.error.code == METHOD_NOT_FOUND
+
+
+async def test_several_subscriptions_on_one_link_are_told_apart() -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        await wire.listen(1, toolsListChanged=True)
+        await wire.listen("1", toolsListChanged=True, promptsListChanged=True)
+        await wire.listen(2, resourceSubscriptions=["x://a"])
+        change_everything(server)
+        assert sorted(await wire.news(), key=repr) == sorted(
+            [(TOOLS, 1, None), (TOOLS, "1", None), (PROMPTS, "1", None), (UPDATED, 2, "x://a")], key=repr
+        )
+
+
+async def test_changes_in_one_go_are_one_notification_and_later_ones_another() -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        await wire.listen(1, toolsListChanged=True)
+        for number in range(50):
+            server.add_tool(one, name=f"tool{number}")
+        assert await wire.news() == [(TOOLS, 1, None)]
+        server.remove_tool("tool1")
+        assert await wire.news() == [(TOOLS, 1, None)]
+
+
+async def test_a_subscription_that_the_client_cancels_ends_without_an_answer() -> None:
+    server = full_server()
+    async with wire_to(server) as wire:
+        await wire.listen(1, toolsListChanged=True)
+        await wire.listen(2, toolsListChanged=True)
+        await wire.cancel(1)
+        await settled()
+        server.notify_tools_changed()
+        assert await wire.news() == [(TOOLS, 2, None)]
+        (run,) = server._servings
+        assert len(run.changes._listeners[TOOLS, None]) == 1
+        await wire.cancel(2)
+        await settled()
+        assert not run.changes._listeners
+        assert wire.all_here() == []
+
+
+async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> None:
+    """A client that reads late must neither miss it nor see it first."""
+    server = full_server(options=SessionOptions(max_outgoing_messages=1))
+    async with wire_to(server) as wire:
+        for number in range(70):  # more than the link and the session hold
+            await wire.request(number, "tools/call", {"name": "nobody"})
+            await settled()
+        await wire.request("s", "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await settled()
+        server.notify_tools_changed()
+        await settled()
+        news: list[Any] = []
+        while len(news) < 2:
+            message = await wire.receive()
+            if isinstance(message, Notification):
+                news.append(message.method)
+        assert news == [ACKNOWLEDGED, TOOLS]
+
+
+async def test_subscriptions_take_no_place_of_a_call() -> None:
+    """A session serves as many calls as ever, however much its client listens to."""
+    options = SessionOptions(max_running_requests=2, max_queued_requests=1)
+    async with wire_to(full_server(options=options)) as wire:
+        await wire.listen(1, toolsListChanged=True)
+        await wire.listen(2, toolsListChanged=True)
+        refusal = await wire.listen(3, toolsListChanged=True)
+        assert isinstance(refusal, ErrorResponse)
+        assert refusal.error.code == OVERLOADED
+        assert "2 are open" in refusal.error.message
+        await wire.request(4, "tools/call", {"name": "one", "arguments": {}})
+        answer = await wire.receive()
+        assert isinstance(answer, Response)
+        await wire.cancel(1)
+        await settled()
+        assert await wire.listen(5, toolsListChanged=True) == acknowledgement(5, toolsListChanged=True)
+
+
+async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all of its subscriptions: a bound for each alone could be multiplied."""
+    monkeypatch.setattr(connection_module, "MAX_SUBSCRIPTIONS", 3)
+    async with wire_to(full_server()) as wire:
+        await wire.listen(1, resourceSubscriptions=["x://a", "x://b"], toolsListChanged=True)
+        refusal = await wire.listen(2, resourceSubscriptions=["x://c", "x://d"])
+        assert isinstance(refusal, ErrorResponse)
+        assert refusal.error.code == OVERLOADED
+        assert await wire.listen(3, resourceSubscriptions=["x://c"]) == acknowledgement(
+            3, resourceSubscriptions=["x://c"]
+        )
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def serve_and_listen(server: Server, count: int, stalled: bool = False) -> list[Any]:
+    """Open subscriptions, end the server's side, and give what comes then until the link is closed."""
+    seen: list[Any] = []
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def serve(task_status: trio.TaskStatus[None]) -> None:
+            with scope:
+                await server.serve(theirs, task_status=task_status)
+
+        await nursery.start(serve)
+        wire = Wire(ours)
+        for number in range(count):
+            await wire.listen(number, toolsListChanged=True)
+        scope.cancel("shutting down")
+        if stalled:
+            return seen
+        async for message in ours.read:
+            seen.append(message.message)
+    return seen
+
+
+@pytest.mark.parametrize("count", [1, 100], ids=["one", "more than the link holds"])
+async def test_the_server_s_own_end_is_a_result_for_each_subscription(count: int) -> None:
+    """Section Graceful Closure: so that a client can tell it from the loss of the link."""
+    seen = await serve_and_listen(full_server(), count)
+    assert sorted(message.id for message in seen) == list(range(count))
+    for message in seen:
+        assert isinstance(message, Response)
+        assert message.result["resultType"] == "complete"
+        assert message.result["_meta"][meta.SUBSCRIPTION_ID] == message.id
+
+
+async def test_what_changed_before_the_end_is_told_before_it() -> None:
+    server = full_server()
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
+        await Wire(ours).listen(1, toolsListChanged=True)
+        server.notify_tools_changed()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            seen = [message.message async for message in ours.read]
+    assert [type(message) for message in seen] == [Notification, Response]
+
+
+async def test_a_client_that_does_not_read_holds_the_end_up_for_the_grace_only(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = full_server(options=SessionOptions(close_grace=3.0))
+    started = trio.current_time()
+    await serve_and_listen(server, 100, stalled=True)
+    assert trio.current_time() - started == 3.0
+    assert not server._servings
+
+
+async def test_without_subscriptions_the_end_waits_for_nobody(autojump_clock: trio.testing.MockClock) -> None:
+    started = trio.current_time()
+    assert await serve_and_listen(full_server(), 0) == []
+    assert trio.current_time() == started
+
+
+async def test_a_client_that_leaves_ends_its_subscriptions_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """They are no calls, whose handlers are given time to finish."""
+    server = full_server()
+    started = trio.current_time()
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        await Wire(ours).listen(1, toolsListChanged=True)
+        for channel in ours:
+            await channel.aclose()
+    assert trio.current_time() == started
+
+
+async def test_listening_can_be_cancelled_at_every_step() -> None:
+    """Wherever the server is cut off, no listener stays behind."""
+    server = full_server()
+
+    async def scenario() -> None:
+        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+            await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
+            wire = Wire(ours)
+            await wire.listen(1, toolsListChanged=True)
+            await wire.listen(2, resourceSubscriptions=["x://a"])
+            change_everything(server)
+            await wire.receive()
+            await wire.cancel(1)
+            await wire.receive()
+            for channel in ours:
+                await channel.aclose()
+
+    async def check() -> None:
+        assert not server._servings
+
+    assert await cancel_everywhere(scenario, check) > 10

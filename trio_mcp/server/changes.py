@@ -1,0 +1,189 @@
+"""Changes, and everyone who wants to hear of them: one fan-out for both eras.
+
+A change costs its announcer the same whether one listens or a thousand: its topic is marked, and a task of the run
+tells the listeners, a slice at a time. A listener whose link has room is told at once; one whose link is full keeps a
+set of topics, and a task of its own waits for room. So what waits for a listener is bounded by its own topics, several
+changes become one notification, and a listener that does not read delays nobody.
+
+After a change was announced, each of its listeners gets at least one notification that is sent after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import trio
+
+__all__ = [
+    "LIST_CHANGES",
+    "MAX_SUBSCRIPTIONS",
+    "PROMPTS_CHANGED",
+    "RESOURCES_CHANGED",
+    "RESOURCE_UPDATED",
+    "TOOLS_CHANGED",
+    "Changes",
+    "Listener",
+    "Topic",
+]
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+RESOURCE_UPDATED = "notifications/resources/updated"
+LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
+
+Topic: TypeAlias = tuple[str, str | None]
+"""The method of a notification, and the URI of the resource that it is about, or None."""
+
+MAX_SUBSCRIPTIONS = 1000
+"""Resources that one client watches: more than a person looks after, and a bound to what a server keeps for it."""
+
+SLICE = 64
+"""How many listeners are told in one go, before other tasks run."""
+
+
+class Listener:
+    """One who hears of changes: a session of the handshake era, or a ``subscriptions/listen``.
+
+    Args:
+        send: Hands the notification of a topic to the link without waiting; gives whether there was room.
+        room: Waits until there may be room.
+
+    Attributes:
+        topics: What it hears of; changed by `Changes` alone.
+    """
+
+    __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "topics")
+
+    def __init__(self, send: Callable[[Topic], bool], room: Callable[[], Awaitable[object]]) -> None:
+        self.topics: set[Topic] = set()
+        self._send = send
+        self._room = room
+        self._dirty: dict[Topic, None] = {}  # in order: what changed first is told first
+        self._parked = trio.lowlevel.ParkingLot()
+        self._idle = False
+        self._ended = False
+
+    def tell(self, topic: Topic) -> None:
+        """Tell it of a change; at once if nothing else waits and its link has room."""
+        if topic not in self.topics or (self._idle and self._send(topic)):
+            return
+        self._dirty[topic] = None
+        self._wake()
+
+    def forget(self, topic: Topic) -> None:
+        """Drop what it has not been told yet."""
+        self._dirty.pop(topic, None)
+
+    def end(self) -> None:
+        """Let `run` return once it has told everything."""
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._idle = False
+        self._parked.unpark()
+
+    async def run(self) -> None:
+        """Tell what could not be told at once, until `end`. Before it runs, nothing is told."""
+        try:
+            while True:
+                while self._dirty:
+                    await trio.lowlevel.checkpoint()
+                    await self._room()
+                    topic = next(iter(self._dirty), None)
+                    if topic is not None and self._send(topic):
+                        del self._dirty[topic]
+                if self._ended:
+                    return
+                self._idle = True
+                await self._parked.park()
+        finally:
+            self._idle = False
+
+
+class Changes:
+    """The fan-out of one run of a server: an index from topics to listeners, and the topics that have changed.
+
+    `announce` may be called from any thread; all else belongs to the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._listeners: dict[Topic, dict[Listener, None]] = {}
+        self._changed: dict[Topic, None] = {}
+        self._parked = trio.lowlevel.ParkingLot()
+
+    def add(self, listener: Listener, topic: Topic) -> None:
+        """Let a listener hear of a topic from now on."""
+        listener.topics.add(topic)
+        self._listeners.setdefault(topic, {})[listener] = None
+
+    def remove(self, listener: Listener, topic: Topic) -> None:
+        """Let it hear of a topic no more: what it has not been told yet, it won't be."""
+        if topic not in listener.topics:
+            return
+        listener.topics.discard(topic)
+        listener.forget(topic)
+        others = self._listeners[topic]
+        del others[listener]
+        if not others:
+            del self._listeners[topic]
+            self._changed.pop(topic, None)
+
+    def remove_all(self, listener: Listener) -> None:
+        """The listener has gone."""
+        for topic in tuple(listener.topics):
+            self.remove(listener, topic)
+
+    def announce(self, method: str, uri: str | None = None) -> None:
+        """Tell everyone who listens, soon. Returns at once, from any thread, and after the run, too."""
+        topic = (method, uri)
+        if topic not in self._listeners:  # so what waits to be told is bounded by what is listened to
+            return
+        try:
+            if trio.lowlevel.current_trio_token() is self._token:
+                self._mark(topic)
+                return
+        except RuntimeError:
+            pass  # another thread
+        try:
+            self._token.run_sync_soon(self._mark, topic, idempotent=True)
+        except trio.RunFinishedError:
+            pass  # with everyone who could be told
+
+    def _mark(self, topic: Topic) -> None:
+        if topic in self._listeners:
+            self._changed[topic] = None
+            self._parked.unpark()
+
+    def tell_all(self) -> None:
+        """Tell the listeners at once of everything that they have not been told."""
+        while self._changed:
+            topic = self._next()
+            for listener in tuple(self._listeners[topic]):
+                listener.tell(topic)
+
+    async def run(self) -> None:
+        """Tell the listeners, in slices: after each the rest of the program gets as much time as it took."""
+        while True:
+            if not self._changed:
+                await self._parked.park()
+                continue
+            topic = self._next()
+            listeners = tuple(self._listeners[topic])
+            try:
+                for start in range(0, len(listeners), SLICE):
+                    began = trio.current_time()
+                    for listener in listeners[start : start + SLICE]:
+                        listener.tell(topic)
+                    await trio.sleep(trio.current_time() - began)
+            except trio.Cancelled:
+                self._mark(topic)  # for `tell_all`
+                raise
+
+    def _next(self) -> Topic:
+        topic = next(iter(self._changed))
+        del self._changed[topic]
+        return topic
