@@ -93,10 +93,12 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(trio.WouldBlock):
             ours.read.receive_nowait()
+        # What has changed since the handshake was answered is told then: the client can't know it.
         await ours.write.send(SessionMessage(Notification("notifications/initialized", None)))
-        await trio.testing.wait_all_tasks_blocked()
-        server.add_tool(one)
         assert (await ours.read.receive()).message == Notification(CHANGED, None)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.WouldBlock):
+            ours.read.receive_nowait()
         nursery.cancel_scope.cancel()
 
 

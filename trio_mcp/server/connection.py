@@ -74,13 +74,15 @@ class Connection(ServerSession):
 
     # --- hearing of changes --------------------------------------------------------------------------------------
 
+    def _opened(self) -> None:
+        for method in LIST_CHANGES:
+            self.hear(method)
+
     def _note(self, notification: Notification) -> None:
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
-            # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization).
+            # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization): it waits.
             self._announcing = True
-            for method in LIST_CHANGES:
-                self.hear(method)
             assert self._nursery is not None
             self._nursery.start_soon(self.listener.run)
 

@@ -60,6 +60,7 @@ class ServerSession(BaseSession):
             result = negotiation.initialize(request)
             assert negotiation.session is not None
             self._peer.revision = negotiation.session.revision
+            self._opened()
             return result
         if request.method == "server/discover":
             return negotiation.discover(request)
@@ -73,6 +74,9 @@ class ServerSession(BaseSession):
             text = f"{request.method!r} is not a method of revision {client.revision} that a client may call"
             raise McpError(METHOD_NOT_FOUND, text)
         return None
+
+    def _opened(self) -> None:
+        """The handshake has been answered; the client has yet to confirm it."""
 
     def _note(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
