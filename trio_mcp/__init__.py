@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trio_mcp.errors import (
         CapabilityError,
         ConfigError,
+        HttpError,
         LocalProtocolError,
         McpError,
         MessageTooLarge,
@@ -61,6 +62,7 @@ _HOMES = {
     "trio_mcp.errors": (
         "CapabilityError",
         "ConfigError",
+        "HttpError",
         "LocalProtocolError",
         "McpError",
         "MessageTooLarge",
@@ -105,6 +107,7 @@ __all__ = [  # noqa: RUF022
     "ConfigError",
     "Context",
     "Depends",
+    "HttpError",
     "HttpServerParameters",
     "Link",
     "LocalProtocolError",

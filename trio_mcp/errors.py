@@ -9,11 +9,14 @@ The three error paths:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "CapabilityError",
     "ConfigError",
+    "HttpError",
+    "HttpTrouble",
     "LocalProtocolError",
     "McpError",
     "MessageTooLarge",
@@ -118,6 +121,74 @@ class ProcessExited(TransportError):
             status = f"exited with status {self.returncode}"
         tail = f"; its standard error ends with:\n{self.stderr_tail}" if self.stderr_tail else ""
         return f"the server process {self.command!r} {status}{tail}"
+
+
+HttpTrouble: TypeAlias = Literal[
+    "busy",
+    "forbidden",
+    "gateway",
+    "header_mismatch",
+    "not_modern",
+    "not_streamable",
+    "refused",
+    "session_lost",
+    "too_large",
+    "unauthorized",
+]
+"""What a failed HTTP exchange means, and so how to go on: see `HttpError`."""
+
+
+class HttpError(TransportError):
+    """A server answered with a HTTP status, or in a form, that carries no result.
+
+    Attributes:
+        target: The HTTP method and the URL.
+        status: The HTTP status.
+        headers: The fields of the answer, by names in lower case.
+        excerpt: The beginning of its body.
+        retry_after: How long the server asks to wait, in seconds, or None.
+        trouble: What it means:
+            ``"unauthorized"``, ``"forbidden"``: the server wants other credentials, or takes no such client;
+            ``"busy"``: it did nothing with the request and will later; ``"gateway"``: something on the way failed, and
+            nobody knows how far the request came; ``"too_large"``: the request was;
+            ``"session_lost"``: the server has forgotten the session, open a new one;
+            ``"header_mismatch"``: the tool wants other headers than the client knows of, list the tools again;
+            ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
+            ``"not_streamable"``: nor Streamable HTTP, try HTTP+SSE; ``"refused"``: anything else.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        status: int,
+        reason: str,
+        headers: Mapping[str, str],
+        excerpt: str,
+        trouble: HttpTrouble = "refused",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(target, status, reason, headers, excerpt, trouble, retry_after)
+        self.target = target
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+        self.excerpt = excerpt
+        self.trouble = trouble
+        self.retry_after = retry_after
+
+    def _text(self) -> str:
+        # Control characters could hide the rest of a message on a terminal.
+        shown = "".join(character if character.isprintable() else " " for character in self.excerpt[:500])
+        body = f": {shown}" if shown.strip() else ""
+        advice = f" ({_ADVICE[self.trouble]})" if self.trouble in _ADVICE else ""
+        return f"{self.target} was answered with status {self.status} {self.reason}{body}{advice}"
+
+
+_ADVICE: dict[HttpTrouble, str] = {
+    "session_lost": "the server has forgotten the session; make a new Client",
+    "unauthorized": "the server wants credentials, or others",
+    "not_streamable": "is this the URL of an MCP server?",
+}
 
 
 class LocalProtocolError(TrioMcpError):

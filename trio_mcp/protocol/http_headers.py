@@ -74,6 +74,10 @@ class Headers:
         values = self._values.get(name.lower())
         return None if values is None else ", ".join(values)
 
+    def as_dict(self) -> dict[str, str]:
+        """The fields by their names in lower case."""
+        return {name: ", ".join(values) for name, values in self._values.items()}
+
     def count(self, name: str) -> int:
         """How many times a field was sent."""
         return len(self._values.get(name.lower(), ()))

@@ -1,0 +1,317 @@
+"""What a client sends over HTTP besides the body, and what it makes of each answer.
+
+S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.protocol.http_requests import (
+    BOTH_ERAS,
+    INITIALIZE,
+    LEGACY,
+    LIST,
+    MODERN,
+    NOTE,
+    SESSION,
+    SESSIONS,
+    head,
+    modern,
+    post,
+)
+from tests.protocol.strategies import messages
+from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
+from trio_mcp.protocol.codec import encode
+from trio_mcp.protocol.http_client import (
+    answer_kind,
+    endpoint_url,
+    modern_revision_of,
+    post_headers,
+    read_failure,
+    stream_headers,
+)
+from trio_mcp.protocol.http_headers import Headers
+from trio_mcp.protocol.http_parameters import ParameterHeader
+from trio_mcp.protocol.http_server import Accept, Opening, Refusal
+from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Request, Response
+
+REGION = (ParameterHeader("Mcp-Param-Region", ("region",)),)
+HOST = [("Host", "localhost:8000")]
+
+
+# --- what is sent -----------------------------------------------------------------------------------------------
+
+
+def test_headers_of_a_modern_request() -> None:
+    """S, Request Metadata: version, method, name and the tool's parameters; never a session."""
+    call = modern("tools/call", name="añadir", arguments={"region": "eu", "a": 1})
+    assert post_headers(call, revision=LEGACY, session=SESSION, parameters=REGION) == {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "=?base64?YcOxYWRpcg==?=",
+        "Mcp-Param-Region": "eu",
+    }
+
+
+def test_headers_of_the_legacy_era() -> None:
+    """L, Session Management and Protocol Version Header: on everything but initialize."""
+    assert post_headers(INITIALIZE, revision=LEGACY, session=SESSION).keys() == {"Content-Type", "Accept"}
+    for message in (LIST, NOTE, Response(1, {}), Batch((LIST, NOTE))):
+        headers = post_headers(message, revision=LEGACY, session=SESSION)
+        assert (headers["MCP-Protocol-Version"], headers["Mcp-Session-Id"]) == (LEGACY, SESSION)
+        assert "Mcp-Method" not in headers
+        assert "Mcp-Session-Id" not in post_headers(message, revision=LEGACY)
+
+
+def test_headers_of_a_stream() -> None:
+    """L, Listening for Messages, 2, and Resumability and Redelivery, 2."""
+    assert stream_headers(revision=LEGACY, session=SESSION, last_event_id="e") == {
+        "Accept": "text/event-stream",
+        "MCP-Protocol-Version": LEGACY,
+        "Mcp-Session-Id": SESSION,
+        "Last-Event-ID": "e",
+    }
+    assert stream_headers() == {"Accept": "text/event-stream"}
+
+
+@given(messages())
+def test_a_server_accepts_what_a_client_sends(message: Any) -> None:
+    """The two halves joined back to back: any message, in a session."""
+    revision = "2025-03-26" if isinstance(message, Batch) else LEGACY
+    session = "old" if isinstance(message, Batch) else SESSION
+    if modern_revision_of(message) is not None:
+        return
+    headers = Headers([*HOST, *post_headers(message, revision=revision, session=session).items()])
+    assert head("POST", headers, BOTH_ERAS) == Opening("message")
+    assert isinstance(post(message, headers, BOTH_ERAS), Accept)
+
+
+@given(st.sampled_from(["tools/call", "prompts/get", "x/own"]), st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> None:
+    """The same for modern requests, with any name."""
+    request = modern(method, name=name, arguments={"region": name})
+    headers = Headers([*HOST, *post_headers(request, parameters=REGION).items()])
+    assert head("POST", headers, BOTH_ERAS) == Opening("message")
+    assert isinstance(post(request, headers, BOTH_ERAS), Accept)
+
+
+@pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
+def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
+    """And its goodbye."""
+    headers = Headers([*HOST, *stream_headers(revision=LEGACY, session=SESSION).items()])
+    opening = head(method, headers, BOTH_ERAS)
+    assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
+
+
+# --- what comes back --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "of_request", "of_notification"),
+    [
+        (200, "application/json", "json", "accepted"),
+        (200, "Application/JSON; charset=utf-8", "json", "accepted"),
+        (200, "text/event-stream", "events", "accepted"),
+        (200, "text/html", "failed", "accepted"),
+        (200, None, "failed", "accepted"),
+        (202, None, "failed", "accepted"),
+        (202, "application/json", "failed", "accepted"),
+        (204, None, "failed", "accepted"),
+        (301, None, "failed", "failed"),
+        (400, "application/json", "failed", "failed"),
+        (404, "text/event-stream", "failed", "failed"),
+        (500, None, "failed", "failed"),
+    ],
+)
+def test_how_to_go_on_with_an_answer(
+    status: int, content_type: str | None, of_request: str, of_notification: str
+) -> None:
+    """S and L, Sending Messages: JSON or events for a request, 202 for the rest."""
+    headers = Headers([] if content_type is None else [("Content-Type", content_type)])
+    assert answer_kind(status, headers, awaits_answer=True) == of_request
+    assert answer_kind(status, headers, awaits_answer=False) == of_notification
+
+
+def error_body(code: int, **members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "error": {"code": code, "message": "no"}, **members}).encode()
+
+
+CALL = modern("tools/call", name="x")
+DISCOVER = modern("server/discover")
+# Each row: the status, the body, what was posted, the session; what it means, and the code to hand on, if any.
+FAILURES: dict[str, tuple[int, bytes, Any, str | None, str, int | None]] = {
+    "session lost": (404, b"", LIST, SESSION, "session_lost", None),
+    "session lost, with words": (404, error_body(-32600, id=7), LIST, SESSION, "session_lost", None),
+    "session lost on a stream": (404, b"", None, SESSION, "session_lost", None),
+    "404 without a session": (404, b"", LIST, None, "refused", None),
+    "an unsupported version": (400, error_body(-32022, id=7), DISCOVER, None, "refused", -32022),
+    "a missing capability": (400, error_body(-32021, id=7), CALL, None, "refused", -32021),
+    "an unknown method": (404, error_body(-32601, id=7), CALL, None, "refused", -32601),
+    "an unknown method, in a session": (404, error_body(-32601, id=7), CALL, SESSION, "refused", -32601),
+    "headers that a tool wants": (400, error_body(-32020, id=7), CALL, None, "header_mismatch", -32020),
+    "headers otherwise": (400, error_body(-32020, id=7), modern(), None, "refused", -32020),
+    "a legacy server: words": (400, b"Bad Request", DISCOVER, None, "not_modern", None),
+    "a legacy server: nothing": (400, b"", DISCOVER, None, "not_modern", None),
+    "a legacy server: an old code": (400, error_body(-32000, id="server-error"), DISCOVER, None, "not_modern", -32000),
+    "a legacy server: no id": (400, error_body(-32600), DISCOVER, None, "not_modern", -32600),
+    "a legacy server: null id": (400, error_body(-32600, id=None), DISCOVER, None, "not_modern", -32600),
+    "no server/discover": (404, error_body(-32601, id=7), DISCOVER, None, "not_modern", -32601),
+    "no modern endpoint": (404, b"Not Found", CALL, None, "not_modern", None),
+    "no POST": (405, b"", CALL, None, "not_modern", None),
+    "HTTP+SSE: 405": (405, b"", INITIALIZE, None, "not_streamable", None),
+    "HTTP+SSE: 404": (404, b"Not Found", INITIALIZE, None, "not_streamable", None),
+    "HTTP+SSE: 400": (400, b"", INITIALIZE, None, "not_streamable", None),
+    "a modern server to initialize": (400, error_body(-32022, id=7), INITIALIZE, None, "refused", -32022),
+    "initialize fails otherwise": (500, b"", INITIALIZE, None, "refused", None),
+    "unauthorized": (401, b"", CALL, None, "unauthorized", None),
+    "forbidden": (403, error_body(-32600), LIST, SESSION, "forbidden", -32600),
+    "too large": (413, b"", LIST, SESSION, "too_large", None),
+    "too many": (429, b"", CALL, None, "busy", None),
+    "down": (503, b"", LIST, SESSION, "busy", None),
+    "bad gateway": (502, b"<html>", CALL, None, "gateway", None),
+    "slow gateway": (504, b"", CALL, None, "gateway", None),
+    "a bug": (500, b"Traceback", CALL, None, "refused", None),
+    "a result with an error's status": (500, encode(Response(7, {})), CALL, None, "refused", None),
+    "a refused notification": (400, error_body(-32600), NOTE, SESSION, "refused", None),
+    "a redirection": (307, b"", CALL, None, "refused", None),
+    "an unknown status": (799, b"", CALL, None, "refused", None),
+    "no answer": (202, b"", LIST, SESSION, "refused", None),
+}
+
+
+def failure(status: int, body: bytes, message: Any, session: str | None, **headers: str) -> Any:
+    fields = Headers([(name.replace("_", "-"), value) for name, value in headers.items()])
+    target = "POST https://example.com/mcp"
+    return read_failure(status, fields, body, target=target, message=message, session=session, now=1000.0)
+
+
+@pytest.mark.parametrize("row", list(FAILURES))
+def test_what_a_failure_means(row: str) -> None:
+    """S, Backward Compatibility and Client Behavior; L, Session Management; RFC 9110 for the rest."""
+    status, body, message, session, trouble, code = FAILURES[row]
+    failed = failure(status, body, message, session)
+    assert failed.error.trouble == trouble
+    assert failed.error.status == status
+    assert (failed.answer.error.code if failed.answer else None) == code
+    if failed.answer is not None:
+        assert failed.answer.id == message.id
+
+
+def test_what_a_call_raises_says_what_happened() -> None:
+    """Rule 4 of the house: the cause, with status, headers and an excerpt of the body."""
+    body = b"<h1>Try\x1b[2J later</h1>\n" + b"x" * 5000
+    error = failure(503, body, CALL, None, Retry_After="7", Content_Type="text/html").error
+    assert isinstance(error, TransportError)
+    text = str(error)
+    assert text.startswith("POST https://example.com/mcp was answered with status 503 Service Unavailable: <h1>Try [2J")
+    assert len(text) < 700
+    assert (error.retry_after, error.headers["content-type"]) == (7, "text/html")
+    assert len(error.excerpt) == 2000
+    again = copy.copy(error)
+    assert (str(again), again.trouble, again.retry_after) == (text, "busy", 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "text"),
+    [
+        (200, {"Content_Type": "text/html"}, "status 200 with the Content-Type 'text/html', which is neither"),
+        (202, {}, "status 202 without an answer to the request"),
+        (307, {"Location": "https://elsewhere.example"}, "redirection to 'https://elsewhere.example'"),
+        (799, {}, "status 799 an unknown status"),
+        (405, {}, "status 405 Method Not Allowed"),
+    ],
+)
+def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: str) -> None:
+    """Also where the status alone would say nothing."""
+    assert text in str(failure(status, b"", LIST, None, **headers).error)
+
+
+@given(
+    st.integers(200, 999),
+    st.binary(max_size=40) | messages().map(encode),
+    messages() | st.just(CALL) | st.none(),
+    st.none() | st.just(SESSION),
+    st.text(max_size=10),
+)
+def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, session: str | None, value: str) -> None:
+    """Whatever a server sends, nothing raises, and an answer goes to the request that it answers."""
+    failed = failure(status, body, message, session, Retry_After=value, Content_Type=value, Location=value)
+    assert isinstance(failed.error, HttpError)
+    assert str(failed.error)
+    assert failed.answer is None or failed.answer.id == message.id
+
+
+@given(st.sampled_from(["tools/list", "initialize", "ping", "server/discover"]), st.dictionaries(st.text(), st.text()))
+def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) -> None:
+    """What the server's rules refuse to a modern client never looks like a server without modern revisions."""
+    request = modern(method, **params)
+    headers = Headers([*HOST, *post_headers(request).items(), ("MCP-Protocol-Version", MODERN)])
+    refusal = post(request, headers, BOTH_ERAS)
+    assert isinstance(refusal, Refusal)
+    failed = read_failure(
+        refusal.status, Headers(refusal.headers), refusal.body, target="POST", message=request, now=0.0
+    )
+    assert failed.answer == ErrorResponse(request.id, refusal.error.error)
+    assert failed.error.trouble == "refused"
+
+
+def test_a_body_that_is_no_object() -> None:
+    """Only a JSON-RPC error is one."""
+    assert failure(400, b"[]", LIST, None).answer is None
+    assert failure(400, encode(Batch((ErrorResponse(7, ErrorData(1, "")),))), LIST, None).answer is None
+
+
+# --- HTTP+SSE ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "url"),
+    [
+        ("/messages?session=1", "https://example.com/messages?session=1"),
+        ("messages", "https://example.com/mcp/messages"),
+        ("https://example.com:443/m", "https://example.com:443/m"),
+        ("https://EXAMPLE.com/m", "https://EXAMPLE.com/m"),
+        ("?x", "https://example.com/mcp/sse?x"),
+    ],
+)
+def test_where_to_post(data: str, url: str) -> None:
+    """2024-11-05 basic/transports: a URI, which may be relative."""
+    assert endpoint_url("https://example.com/mcp/sse", data.encode()) == url
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"https://evil.example/m",
+        b"//evil.example/m",
+        b"http://example.com/m",
+        b"https://example.com:8443/m",
+        b"https://example.com@evil.example/",
+        b"file:///etc/passwd",
+        b"\xff",
+        b"https://[::1",
+        b"https://example.com:port/",
+        b"/a b",
+    ],
+)
+def test_another_origin_is_not_followed(data: bytes) -> None:
+    """It would get the messages, and the credentials that go with them."""
+    with pytest.raises(RemoteProtocolError, match="endpoint event"):
+        endpoint_url("https://example.com/sse", data)
+
+
+def test_a_request_names_its_own_revision() -> None:
+    """Only a modern one counts, and only of requests."""
+    assert modern_revision_of(modern()) == MODERN
+    assert modern_revision_of(LIST) is None
+    assert modern_revision_of(Request(1, "x", {"_meta": {"io.modelcontextprotocol/protocolVersion": LEGACY}})) is None
+    assert modern_revision_of(Request(1, "x", {"_meta": {"io.modelcontextprotocol/protocolVersion": []}})) is None

@@ -1,0 +1,102 @@
+"""When to try again: what a server asks for, and how long to wait on one's own."""
+
+from __future__ import annotations
+
+import random
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.protocol.retrying import Backoff, may_repeat, retry_after
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("0", 0),
+        ("120", 120),
+        ("9" * 400, float("inf")),
+        (formatdate(NOW + 30, usegmt=True), 30),
+        (formatdate(NOW - 30, usegmt=True), 0),
+        ("Wednesday, 20-Jan-27 08:00:30 GMT", 1_800_432_030 - NOW),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("\u0663", None),
+        ("Fri, 99 Foo 2027 99:99:99 GMT", None),
+    ],
+    ids=repr,
+)
+def test_retry_after(value: str | None, seconds: float | None) -> None:
+    """RFC 9110, section 10.2.3: seconds or a date; what can't be read is as if it were not there."""
+    assert retry_after(value, NOW) == seconds
+
+
+@given(st.text(max_size=40))
+def test_any_retry_after_is_read_or_ignored(value: str) -> None:
+    """It comes from a peer: nothing raises, and nothing goes back in time."""
+    seconds = retry_after(value, NOW)
+    assert seconds is None or seconds >= 0
+
+
+backoffs = st.builds(
+    Backoff,
+    first=st.floats(0.01, 5),
+    longest=st.floats(5, 100),
+    attempts=st.integers(0, 10_000),
+    patience=st.floats(0, 1000),
+)
+
+
+@given(backoffs, st.integers(0, 10_000), st.floats(0, 1, exclude_max=True), st.none() | st.floats(0, 2000))
+def test_a_wait_is_bounded(backoff: Backoff, attempt: int, chance: float, asked: float | None) -> None:
+    """By `longest`, or by what the server asks; and it ends after `attempts`, or where too much is asked."""
+    wait = backoff.wait(attempt, lambda: chance, asked)
+    if attempt >= backoff.attempts or (asked is not None and asked > backoff.patience):
+        assert wait is None
+    elif asked is not None and attempt == 0:
+        assert wait == asked
+    else:
+        assert wait is not None
+        assert (asked or 0) <= wait <= max(backoff.longest, asked or 0)
+
+
+def test_waits_double_and_differ() -> None:
+    """Each is between half of its ceiling and the ceiling, which doubles."""
+    backoff = Backoff(first=1, longest=10)
+    assert [backoff.wait(attempt, lambda: 1.0) for attempt in range(6)] == [1, 2, 4, 8, 10, None]
+    assert [backoff.wait(attempt, lambda: 0.0) for attempt in range(6)] == [0.5, 1, 2, 4, 5, None]
+    many = {backoff.wait(3, random.Random(seed).random) for seed in range(100)}
+    assert len(many) > 90
+
+
+@pytest.mark.parametrize("bad", [{"first": 0}, {"first": 2, "longest": 1}, {"attempts": -1}, {"patience": -1}])
+def test_a_backoff_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
+    """When it is made, not when the first wait is due."""
+    with pytest.raises(ValueError, match="a backoff needs"):
+        Backoff(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "method", "repeat"),
+    [
+        ("busy", "tools/call", True),
+        ("busy", None, True),
+        ("gateway", "tools/call", False),
+        ("gateway", "tools/list", True),
+        ("gateway", "x/own", False),
+        ("gateway", None, True),
+        ("refused", "tools/list", False),
+        ("session_lost", "tools/list", False),
+        ("unauthorized", None, False),
+    ],
+)
+def test_what_may_be_repeated(trouble: str, method: str | None, repeat: bool) -> None:
+    """A call may have been carried out unless the server says that it was not; reading twice does no harm."""
+    assert may_repeat(trouble, method) is repeat  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""When to try again: how long to wait, how often, and what may be repeated at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import attrs
+
+from trio_mcp.errors import HttpTrouble
+
+__all__ = ["Backoff", "may_repeat", "retry_after"]
+
+_REPEATABLE: Final = frozenset(
+    {
+        "completion/complete",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "subscriptions/listen",
+        "tools/list",
+    }
+)
+
+
+def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
+    """Whether a failed exchange may be tried again without asking the caller.
+
+    Args:
+        trouble: What went wrong, as `HttpError` has it.
+        method: The method of the message that was posted; None for a GET, which is always repeatable.
+    """
+    if trouble == "busy":
+        return True  # refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4)
+    # A gateway does not know how far the request came.
+    return trouble == "gateway" and (method is None or method in _REPEATABLE)
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Read ``Retry-After``: seconds, or a date (RFC 9110, section 10.2.3).
+
+    Args:
+        value: The field, or None.
+        now: The time, in seconds since 1970.
+
+    Returns:
+        The seconds to wait, not negative; None where the field is missing or can't be read.
+    """
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value) if len(value) <= 15 else float("inf")
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+@attrs.frozen
+class Backoff:
+    """How long to wait before each further attempt: twice as long each time, up to a limit, and never all at once.
+
+    Attributes:
+        first: The longest wait before the second attempt, in seconds.
+        longest: The longest wait of all, in seconds.
+        attempts: How often to try again.
+        patience: The longest wait that a server may ask for, in seconds; one that asks for more gets no further try.
+    """
+
+    first: float = 1.0
+    longest: float = 30.0
+    attempts: int = 5
+    patience: float = 120.0
+
+    def __attrs_post_init__(self) -> None:
+        if not (0 < self.first <= self.longest and self.patience >= 0 and self.attempts >= 0):
+            raise ValueError(f"a backoff needs 0 < first <= longest, patience >= 0 and attempts >= 0, got {self}")
+
+    def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:
+        """The seconds to wait before trying again, or None to give up.
+
+        Args:
+            attempt: How often it has been tried again before, from 0.
+            random: Gives a number from 0 up to 1, so that many clients don't come back at the same moment.
+            asked: What the server asks for, in seconds: its ``Retry-After``, or the ``retry`` of an event stream.
+                It is the wait before the first further attempt, and the least before the others.
+        """
+        if attempt >= self.attempts or (asked is not None and asked > self.patience):
+            return None
+        if asked is not None and attempt == 0:
+            return asked
+        # The exponent is capped: beyond it any power is more than `longest`, and at some point more than a float.
+        ceiling = min(self.longest, self.first * 2.0 ** min(attempt, 64))
+        return max(asked or 0.0, ceiling * (0.5 + 0.5 * random()))
