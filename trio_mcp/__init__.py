@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
     from trio_mcp.protocol.trace_context import TraceContext
-    from trio_mcp.server import Context, Depends, McpLogHandler, Server
+    from trio_mcp.server import Context, Depends, McpLogHandler, NotificationContext, Server
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -78,7 +78,7 @@ _HOMES = {
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
     "trio_mcp.protocol.trace_context": ("TraceContext",),
-    "trio_mcp.server": ("Context", "Depends", "McpLogHandler", "Server"),
+    "trio_mcp.server": ("Context", "Depends", "McpLogHandler", "NotificationContext", "Server"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -115,6 +115,7 @@ __all__ = [  # noqa: RUF022
     "McpLogHandler",
     "MessageTooLarge",
     "NegotiationError",
+    "NotificationContext",
     "ProcessExited",
     "RemoteProtocolError",
     "Reconnect",

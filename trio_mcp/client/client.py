@@ -23,6 +23,10 @@ class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, Log
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` does the handshake; a revision does what
             that revision asks for, and accepts no other.
         client_info: What the client says of itself.
+        extensions: The extensions of the protocol that the client declares, each with its settings:
+            ``{"com.example/feature": {}}``.
+        result_types: The values of ``resultType`` that those extensions add; a result of a type that the client does
+            not know is an error.
         options: Limits, timeouts and hooks of the session.
         connect_timeout: Seconds for starting, connecting and negotiating together.
         probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.

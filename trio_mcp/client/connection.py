@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar, get_args, overload
 
 import attrs
 import trio
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.client.extensions import known_result_types
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.client_negotiation import ServerDeclaration
-from trio_mcp.protocol.eras import ModernClientEra
+from trio_mcp.protocol.eras import RESULT_TYPES, ModernClientEra
 from trio_mcp.protocol.messages import Notification
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.session.capabilities import declares
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.convert import brief
+from trio_mcp.session.convert import as_object, as_result, brief
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.capabilities import ServerCapabilities
 from trio_mcp.types.common import Implementation
+from trio_mcp.types.extensions import checked_extensions, declared_extensions
 from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["ClientConnection"]
+
+ResultT = TypeVar("ResultT", bound=BaseModel)
 
 MODES = ("auto", "legacy", *REVISIONS)
 
@@ -44,6 +48,8 @@ class ClientConnection(EnteredOnce):
         *,
         mode: str = "auto",
         client_info: Implementation | None = None,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        result_types: Collection[str] = (),
         options: SessionOptions | None = None,
         connect_timeout: float = 30.0,
         probe_timeout: float = 5.0,
@@ -60,6 +66,8 @@ class ClientConnection(EnteredOnce):
                 raise ValueError(f"{name} must be a number of seconds above 0, got {seconds!r}")
         if log_level is not None:
             check_log_level(log_level)
+        self._extensions = checked_extensions(extensions, "client")
+        self._result_types = known_result_types(result_types, self._extensions)
         self._open_link = link_factory(target)
         self._mode = mode
         self._client_info = client_info
@@ -93,6 +101,8 @@ class ClientConnection(EnteredOnce):
                         session = ConnectedSession(
                             link,
                             client_info=self._client_info,
+                            capabilities={"extensions": self._extensions} if self._extensions else {},
+                            result_types=self._result_types,
                             options=self._options,
                             on_error=self._on_error,
                             log_level=self._log_level,
@@ -181,6 +191,11 @@ class ClientConnection(EnteredOnce):
             raise RemoteProtocolError(f"the server's capabilities are malformed: {brief(exc)}") from None
 
     @property
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """The settings of each extension that the server has declared, by its identifier."""
+        return declared_extensions(self._server.capabilities)
+
+    @property
     def instructions(self) -> str | None:
         """The server's guidance for the model, or None."""
         return self._server.instructions
@@ -192,34 +207,63 @@ class ClientConnection(EnteredOnce):
 
     # --- requests ------------------------------------------------------------------------------------------------
 
+    @overload
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: BaseModel | Mapping[str, Any] | None = ...,
+        result_type: None = ...,
+        *,
+        timeout: Limit = ...,
+        total_timeout: Limit = ...,
+        reset_on_progress: bool | None = ...,
+        on_progress: ProgressCallback | None = ...,
+    ) -> dict[str, Any]: ...
+
+    @overload
+    async def request(
+        self,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None,
+        result_type: type[ResultT],
+        *,
+        timeout: Limit = ...,
+        total_timeout: Limit = ...,
+        reset_on_progress: bool | None = ...,
+        on_progress: ProgressCallback | None = ...,
+    ) -> ResultT: ...
+
+    async def request(
+        self,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None = None,
+        result_type: type[BaseModel] | None = None,
         *,
         timeout: Limit = USE_SESSION,
         total_timeout: Limit = USE_SESSION,
         reset_on_progress: bool | None = None,
         on_progress: ProgressCallback | None = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Send any request, through the middleware.
 
         Arguments, errors and cancellation are those of `BaseSession.send_request`.
 
         Returns:
-            The result as plain data.
+            The result: a ``result_type``, or plain data.
         """
         session = self.session
         if not self._middleware:
             return await session.send_request(
                 method,
                 params,
+                result_type,
                 timeout=timeout,
                 total_timeout=total_timeout,
                 reset_on_progress=reset_on_progress,
                 on_progress=on_progress,
             )
-        call = OutgoingCall(method, dict(params or {}), self.protocol_version)
+        plain = {} if params is None else dict(as_object(params, "params"))
+        call = OutgoingCall(method, plain, self.protocol_version)
 
         async def send() -> dict[str, Any]:
             call.request_id = session.next_request_id  # nothing waits between here and the taking of an id
@@ -232,7 +276,8 @@ class ClientConnection(EnteredOnce):
                 on_progress=on_progress,
             )
 
-        return await through(self._middleware, 0, call, send)
+        result = await through(self._middleware, 0, call, send)
+        return result if result_type is None else as_result(result, result_type, method)
 
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
         """Ask the server for a sign of life (legacy era only).
@@ -241,6 +286,13 @@ class ClientConnection(EnteredOnce):
             LocalProtocolError: The revision has no ping.
         """
         await self.request("ping", timeout=timeout)
+
+    async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+        """Send the server a notification of your own. Over Streamable HTTP the modern era has none.
+
+        Arguments, errors and cancellation are those of `BaseSession.send_notification`.
+        """
+        await self.session.send_notification(method, params)
 
     # --- notifications -------------------------------------------------------------------------------------------
 
@@ -272,9 +324,11 @@ class ConnectedSession(ClientSession):
         *,
         on_notification: Callable[[Notification], Awaitable[None]],
         log_level: LoggingLevel | None = None,
+        result_types: frozenset[str] = RESULT_TYPES,
         **options: Any,
     ) -> None:
         super().__init__(*link, **options)
+        self._result_types = result_types
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._log_level = log_level
@@ -290,7 +344,8 @@ class ConnectedSession(ClientSession):
         self._era = self._modern_era(self.server.revision)
 
     def _modern_era(self, revision: str) -> ModernClientEra:
-        return attrs.evolve(super()._modern_era(revision), log_level=self._log_level)
+        era = super()._modern_era(revision)
+        return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
 
     async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
         if isinstance(incoming, RemoteProtocolError):

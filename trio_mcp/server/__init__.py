@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trio_mcp.server.context import Context
+from trio_mcp.server.custom_methods import NotificationContext
 from trio_mcp.server.logging import McpLogHandler
 from trio_mcp.server.providers import Depends
 from trio_mcp.server.server import Server
 
-__all__ = ["Context", "Depends", "McpLogHandler", "Server"]
+__all__ = ["Context", "Depends", "McpLogHandler", "NotificationContext", "Server"]

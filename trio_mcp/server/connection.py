@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
     from trio_mcp.server.serving import Serving
 
-__all__ = ["Connection", "Handler", "Middleware"]
+__all__ = ["Connection", "Handler", "Middleware", "NotificationHandler"]
 
 Handler: TypeAlias = Callable[["ServerCore", Context[Any]], Awaitable[dict[str, Any]]]
+NotificationHandler: TypeAlias = Callable[[Notification, Any], Awaitable[None]]
+"""``async (notification, state)``."""
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
 
@@ -71,6 +73,11 @@ class Connection(ServerSession):
         else:
             result = await handler(server, context)
         await responder.respond(result)
+
+    async def received_notification(self, notification: Notification) -> None:
+        handler = self._server._notification_handlers.get(notification.method)
+        if handler is not None:
+            await handler(notification, self._state)
 
     # --- hearing of changes --------------------------------------------------------------------------------------
 

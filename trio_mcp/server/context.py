@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.protocol.trace_context import TraceContext
 from trio_mcp.server.logging import send_log
-from trio_mcp.session.capabilities import declares
+from trio_mcp.session.capabilities import declares, is_spec_method
+from trio_mcp.session.convert import as_object
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
+from trio_mcp.types.extensions import declared_extensions
 
 if TYPE_CHECKING:
     from trio_mcp.protocol.messages import RequestId
@@ -92,6 +94,24 @@ class Context(Generic[StateT]):
         """What the client has declared, as plain data."""
         return self._client.capabilities
 
+    @property
+    def client_extensions(self) -> dict[str, dict[str, Any]]:
+        """The settings of each extension that the client has declared, by its identifier."""
+        return declared_extensions(self._client.capabilities)
+
+    def require_client_extension(self, identifier: str) -> None:
+        """Refuse the request unless the client has declared an extension.
+
+        Raises:
+            McpError: It has not: -32021, which names it (2026-07-28 `basic/index`, Per-request protocol fields).
+        """
+        if identifier not in self.client_extensions:
+            raise McpError(
+                MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"this request needs the extension {identifier!r}, which the client has not declared",
+                {"requiredCapabilities": {"extensions": {identifier: {}}}},
+            )
+
     def require_client_capability(self, capability: str) -> None:
         """Refuse the request unless the client has declared a capability.
 
@@ -126,6 +146,25 @@ class Context(Generic[StateT]):
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """
         await self._responder.report_progress(progress, total, message)
+
+    async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+        """Send the client a notification of your own, which belongs to this request. After the answer nothing is sent.
+
+        A `Client` gives it to its ``on_message``. From a sync tool: ``trio.from_thread.run(ctx.notify, "…", {…})``.
+
+        Args:
+            method: The notification's. Those of an extension begin with its prefix, as a rule.
+            params: Its parameters: a model, or plain JSON data.
+
+        Raises:
+            ValueError: The protocol defines it: then it has a method of its own, or none.
+            TypeError: The parameters are neither a model nor a mapping.
+
+        Waits while the client is slow to read. When cancelled before that, nothing is sent.
+        """
+        if is_spec_method(method):
+            raise ValueError(f"the protocol defines {method!r}; a notification of your own needs a name of your own")
+        await self._responder.notify(method, None if params is None else as_object(params, "params"))
 
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -13,7 +13,7 @@ import trio
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
 from trio_mcp.protocol.server_negotiation import ServerIdentity
-from trio_mcp.server.connection import Handler, Middleware
+from trio_mcp.server.connection import Handler, Middleware, NotificationHandler
 from trio_mcp.server.context import Context
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.prompts import RegisteredPrompt
@@ -23,6 +23,7 @@ from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.extensions import checked_extensions
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
@@ -56,6 +57,7 @@ class ServerCore:
         expose_errors: bool = False,
         page_size: int = 250,
         max_sync_tools: int = 40,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class ServerCore:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self.expose_errors = expose_errors
         self.page_size = page_size
+        self.extensions: Final = checked_extensions(extensions, f"server {name!r}")
         self.options = options or SessionOptions()
         self.on_error = on_error
         self._tools: Registry[RegisteredTool] = Registry("tool")
@@ -102,6 +105,7 @@ class ServerCore:
         self._stand_ins: list[tuple[object, Provider]] = []
         self._overrides: dict[object, Provider] = {}
         self._methods = self._handlers()
+        self._notification_handlers: dict[str, NotificationHandler] = {}
         self._servings: set[Serving] = set()
 
     @property

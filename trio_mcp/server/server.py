@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trio_mcp.server.completion import CompletionMethods
+from trio_mcp.server.custom_methods import CustomMethods
 from trio_mcp.server.listening import ListeningMethods
 from trio_mcp.server.logging_methods import LoggingMethods
 from trio_mcp.server.resource_methods import ResourceMethods
@@ -11,7 +12,7 @@ from trio_mcp.server.tool_methods import ToolMethods
 __all__ = ["Server"]
 
 
-class Server(CompletionMethods, ListeningMethods, LoggingMethods, ResourceMethods, ToolMethods):
+class Server(CompletionMethods, CustomMethods, ListeningMethods, LoggingMethods, ResourceMethods, ToolMethods):
     """A server that offers tools, resources and prompts.
 
     Args:
@@ -32,6 +33,8 @@ class Server(CompletionMethods, ListeningMethods, LoggingMethods, ResourceMethod
         page_size: How many entries a page of a list has.
         max_sync_tools: How many synchronous functions (tools, resources, prompts, completions) run at once, each in a
             thread; further calls wait.
+        extensions: The extensions of the protocol that it declares, each with its settings:
+            ``{"com.example/feature": {}}``.
         options: Limits, timeouts and hooks of each session.
         on_error: Called, sync or async, with what a client sent that belongs to no request.
 

@@ -13,7 +13,7 @@ from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.protocol.messages import ErrorData, Notification, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit, ProgressCallback, call
-from trio_mcp.session.convert import another, as_object, brief
+from trio_mcp.session.convert import another, as_object, as_result, brief
 from trio_mcp.session.core import SessionCore
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
@@ -192,13 +192,7 @@ class BaseSession(SessionCore):
         self._check_outgoing(method)
         result = await call(self, method, self._stamp(None if params is None else as_object(params, "params")), options)
         result = self._read_result(result)
-        if result_type is None:
-            return result
-        try:
-            return result_type.model_validate(result, by_alias=True, by_name=False)
-        except ValidationError as exc:
-            text = f"the answer to {method!r} is no valid {result_type.__name__}: {brief(exc)}"
-            raise RemoteProtocolError(text) from None
+        return result if result_type is None else as_result(result, result_type, method)
 
     async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
         """Send a notification.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types._base import WireModel
 
-__all__ = ["another", "as_object", "brief"]
+__all__ = ["another", "as_object", "as_result", "brief"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def as_object(value: object, what: str) -> dict[str, Any]:
@@ -32,6 +35,18 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{what} must be a model or a mapping, got {type(value).__name__}")
+
+
+def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
+    """A result of the peer's as a model.
+
+    Raises:
+        RemoteProtocolError: It is none.
+    """
+    try:
+        return model.model_validate(result, by_alias=True, by_name=False)
+    except ValidationError as exc:
+        raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
 
 
 def another(error: Exception) -> Exception:
