@@ -21,7 +21,15 @@ from trio_mcp._version import __version__
 
 if TYPE_CHECKING:
     from trio_mcp import types
-    from trio_mcp.client import Client, ClientGroup, Reconnect
+    from trio_mcp.client import (
+        Client,
+        ClientGroup,
+        PromptsListChanged,
+        Reconnect,
+        ResourcesListChanged,
+        ResourceUpdated,
+        ToolsListChanged,
+    )
     from trio_mcp.errors import (
         CapabilityError,
         ConfigError,
@@ -58,7 +66,15 @@ if TYPE_CHECKING:
     from trio_mcp.transports.stdio_server import stdio_server
 
 _HOMES = {
-    "trio_mcp.client": ("Client", "ClientGroup", "Reconnect"),
+    "trio_mcp.client": (
+        "Client",
+        "ClientGroup",
+        "PromptsListChanged",
+        "Reconnect",
+        "ResourceUpdated",
+        "ResourcesListChanged",
+        "ToolsListChanged",
+    ),
     "trio_mcp.errors": (
         "CapabilityError",
         "ConfigError",
@@ -117,10 +133,13 @@ __all__ = [  # noqa: RUF022
     "NegotiationError",
     "NotificationContext",
     "ProcessExited",
+    "PromptsListChanged",
     "RemoteProtocolError",
     "Reconnect",
     "RequestRecord",
     "RequestTimeout",
+    "ResourceUpdated",
+    "ResourcesListChanged",
     "Responder",
     "Server",
     "ServerSession",
@@ -130,6 +149,7 @@ __all__ = [  # noqa: RUF022
     "StdioServerParameters",
     "Timeouts",
     "ToolError",
+    "ToolsListChanged",
     "TraceContext",
     "TransportError",
     "TrioMcpError",

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from trio_mcp.client.client import Client
 from trio_mcp.client.config import load_config
+from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from trio_mcp.client.group import ClientGroup
 from trio_mcp.client.group_listing import Listed
 from trio_mcp.client.group_member import Reconnect, ServerStatus
 from trio_mcp.client.results import ToolResult
+from trio_mcp.client.subscriptions import Subscription
 
-__all__ = ["Client", "ClientGroup", "Listed", "Reconnect", "ServerStatus", "ToolResult", "load_config"]
+__all__ = [
+    "Client",
+    "ClientGroup",
+    "Listed",
+    "PromptsListChanged",
+    "Reconnect",
+    "ResourceUpdated",
+    "ResourcesListChanged",
+    "ServerStatus",
+    "Subscription",
+    "ToolResult",
+    "ToolsListChanged",
+    "load_config",
+]

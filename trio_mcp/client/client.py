@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trio_mcp.client.completion import CompletionMethods
+from trio_mcp.client.listen import ListenMethods
 from trio_mcp.client.logging import LoggingMethods
 from trio_mcp.client.prompts import PromptMethods
 from trio_mcp.client.resources import ResourceMethods
@@ -11,7 +12,7 @@ from trio_mcp.client.tools import ToolMethods
 __all__ = ["Client"]
 
 
-class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, LoggingMethods):
+class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, ListenMethods, LoggingMethods):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
     Entering connects and negotiates. What is raised in the block leaves it as it is; the loss of the server ends the

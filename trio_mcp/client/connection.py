@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar, get_args, overload
+from typing import Any, NoReturn, TypeVar, get_args, overload
 
 import attrs
 import trio
@@ -14,16 +14,18 @@ from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.client.extensions import known_result_types
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
+from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.link import Link
 from trio_mcp.protocol.client_negotiation import ServerDeclaration
 from trio_mcp.protocol.eras import RESULT_TYPES, ModernClientEra
+from trio_mcp.protocol.events import OutgoingRequest
 from trio_mcp.protocol.messages import Notification
-from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.calling import UNLIMITED, USE_SESSION, Limit, ProgressCallback, call
 from trio_mcp.session.capabilities import declares
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.convert import as_object, as_result, brief
+from trio_mcp.session.convert import another, as_object, as_result, brief
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.capabilities import ServerCapabilities
@@ -37,6 +39,9 @@ __all__ = ["ClientConnection"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
 MODES = ("auto", "legacy", *REVISIONS)
+
+ChangeHook = Callable[[str, str | None], None]
+"""``(kind, uri)``, as in `Subscriptions`. It is called by the session's reader: it must neither block nor raise."""
 
 
 class ClientConnection(EnteredOnce):
@@ -78,6 +83,8 @@ class ClientConnection(EnteredOnce):
         self._on_log, self._on_error, self._on_message = on_log, on_error, on_message
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas()
+        self._subscriptions = Subscriptions(self._changed)
+        self._change_hooks: list[ChangeHook] = []
         self._session: ConnectedSession | None = None
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
@@ -107,6 +114,7 @@ class ClientConnection(EnteredOnce):
                             on_error=self._on_error,
                             log_level=self._log_level,
                             on_notification=self._received,
+                            subscriptions=self._subscriptions,
                         )
                         async with session:
                             await self._negotiate(session)
@@ -296,9 +304,14 @@ class ClientConnection(EnteredOnce):
 
     # --- notifications -------------------------------------------------------------------------------------------
 
-    async def _received(self, notification: Notification) -> None:
-        if notification.method == "notifications/tools/list_changed":
+    def _changed(self, kind: str, uri: str | None) -> None:
+        """The server says that a list, or the resource of this URI, is another now."""
+        if kind == "tools":
             self._output_schemas.forget()
+        for hook in self._change_hooks:
+            hook(kind, uri)
+
+    async def _received(self, notification: Notification) -> None:
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})
@@ -323,6 +336,7 @@ class ConnectedSession(ClientSession):
         link: Link,
         *,
         on_notification: Callable[[Notification], Awaitable[None]],
+        subscriptions: Subscriptions,
         log_level: LoggingLevel | None = None,
         result_types: frozenset[str] = RESULT_TYPES,
         **options: Any,
@@ -331,6 +345,8 @@ class ConnectedSession(ClientSession):
         self._result_types = result_types
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
+        self._subscriptions = subscriptions
+        self._loss = trio.Event()
         self._log_level = log_level
 
     @property
@@ -354,6 +370,43 @@ class ConnectedSession(ClientSession):
 
     async def received_notification(self, notification: Notification) -> None:
         await self._on_notification(notification)
+
+    def _note(self, notification: Notification) -> None:
+        if notification.method in NOTICES:
+            try:
+                self._subscriptions.note(notification, modern=self.modern)
+            except RemoteProtocolError as exc:
+                self._queue_notice(exc)
+
+    async def subscribe(
+        self, method: str, params: dict[str, Any], opened: Callable[[OutgoingRequest], None]
+    ) -> dict[str, Any]:
+        """Send a request that lasts, without a time limit, and wait for its result.
+
+        Args:
+            method: The method.
+            params: Its parameters.
+            opened: Called with the request when it has its id and before it is sent.
+
+        Errors and cancellation are those of `BaseSession.send_request`.
+        """
+        self._check_outgoing(method)
+        return self._read_result(await call(self, method, self._stamp(params), UNLIMITED, opened))
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run something in a task that ends with the session; not at all if that has ended."""
+        if self._lost is None and self._nursery is not None:
+            self._nursery.start_soon(function, *arguments)
+
+    async def raise_loss(self) -> NoReturn:
+        """Wait until no call can be made any more, and raise what every call then raises."""
+        await self._loss.wait()
+        assert self._lost is not None
+        raise another(self._lost)
+
+    def _settle_everything(self, error: Exception) -> None:
+        super()._settle_everything(error)
+        self._loss.set()
 
 
 def check_log_level(level: object) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trio_mcp.protocol.events import OutgoingRequest
     from trio_mcp.session.core import SessionCore
 
-__all__ = ["CallOptions", "ProgressCallback", "call"]
+__all__ = ["UNLIMITED", "CallOptions", "ProgressCallback", "call"]
 
 ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
 
@@ -93,6 +93,10 @@ class CallOptions:
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
 
 
+UNLIMITED = CallOptions(None, None, False, None)
+"""Of a call that waits for ever."""
+
+
 @lru_cache(maxsize=16)
 def _default_options(defaults: Timeouts) -> CallOptions:
     """What most calls use, made once for each setting of a session."""
@@ -100,9 +104,21 @@ def _default_options(defaults: Timeouts) -> CallOptions:
 
 
 async def call(
-    session: SessionCore, method: str, params: dict[str, Any] | None, options: CallOptions
+    session: SessionCore,
+    method: str,
+    params: dict[str, Any] | None,
+    options: CallOptions,
+    opened: Callable[[OutgoingRequest], None] | None = None,
 ) -> dict[str, Any]:
-    """Send one request and wait for its result. See `BaseSession.send_request`."""
+    """Send one request and wait for its result. See `BaseSession.send_request`.
+
+    Args:
+        session: The session.
+        method: The method's name.
+        params: Its parameters, as they go out.
+        options: Its limits and callback.
+        opened: Called with the request when it has its id and before it is sent.
+    """
     await trio.lowlevel.checkpoint_if_cancelled()
     if session._lost is not None:
         raise another(session._lost)
@@ -110,6 +126,8 @@ async def call(
     started = trio.current_time()
     outgoing = peer.open_request(method, params, wants_progress=options.wants_progress)
     waiting = outgoing.waiter = Call()
+    if opened is not None:
+        opened(outgoing)
     reason: str | None = None
     try:
         if outbox.has_room and not options.wants_progress:

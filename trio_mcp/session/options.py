@@ -12,6 +12,9 @@ __all__ = ["RequestRecord", "SessionOptions", "Timeouts"]
 
 logger = logging.getLogger("trio_mcp")
 
+LASTING = frozenset({"subscriptions/listen"})
+"""Requests that are meant to last: that they do is no reason for an alert."""
+
 
 def _seconds(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
     if value is None:
@@ -95,7 +98,8 @@ class SessionOptions:
         close_grace: Seconds that a close waits for messages handed over before it.
         drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
         on_request: Called, synchronously, with the record of each request that is over. It must not block.
-        alert_threshold: Requests of at least this many seconds also go to ``on_alert``; None watches for none.
+        alert_threshold: Requests of at least this many seconds also go to ``on_alert``, but for
+            ``subscriptions/listen``, which is meant to last; None watches for none.
         on_alert: Called like ``on_request``; logs a warning by default.
     """
 
@@ -120,7 +124,8 @@ class SessionOptions:
         try:
             if self.on_request is not None:
                 self.on_request(record)
-            if self.alert_threshold is not None and record.duration >= self.alert_threshold:
+            slow = self.alert_threshold is not None and record.duration >= self.alert_threshold
+            if slow and record.method not in LASTING:
                 self.on_alert(record)
         except Exception:
             logger.exception("a hook for finished requests failed")
