@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+import trio
+
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, memory_link_pair
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Request, Response
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
 
 ALL: dict[str, Any] = {
     "resources": {"subscribe": True},
@@ -32,7 +34,8 @@ async def scripted(
     """A client of a server that gives these answers; a method without one is never answered.
 
     Yields:
-        The client, the requests so far but those that open the connection, and the server's end of the link.
+        The client, the requests so far but those that open the connection, and the server's end of the link, whose
+        ``heard`` has the notifications so far.
     """
     asked: list[Request] = []
     wires: list[Wire] = []
@@ -53,8 +56,14 @@ async def scripted(
             yield ours
 
     async def serve(wire: Wire) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):  # the client has left
+            await answer_all(wire)
+
+    async def answer_all(wire: Wire) -> None:
         async for item in wire.read:
             message = item.message
+            if isinstance(message, Notification):
+                wire.heard.append(message)
             if not isinstance(message, Request):
                 continue
             if message.method in opening:

@@ -70,6 +70,7 @@ class Wire:
 
     def __init__(self, link: Link) -> None:
         self.read, self.write = link
+        self.heard: list[Notification] = []  # where a script reads
 
     async def receive(self) -> Incoming:
         return (await self.read.receive()).message

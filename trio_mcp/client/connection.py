@@ -393,10 +393,12 @@ class ConnectedSession(ClientSession):
         self._check_outgoing(method)
         return self._read_result(await call(self, method, self._stamp(params), UNLIMITED, opened))
 
-    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Run something in a task that ends with the session; not at all if that has ended."""
-        if self._lost is None and self._nursery is not None:
-            self._nursery.start_soon(function, *arguments)
+    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
+        """Run something in a task that ends with the session; False if that has ended."""
+        if self._lost is not None or self._nursery is None:
+            return False
+        self._nursery.start_soon(function, *arguments)
+        return True
 
     async def raise_loss(self) -> NoReturn:
         """Wait until no call can be made any more, and raise what every call then raises."""

@@ -28,12 +28,12 @@ __all__ = ["ListenMethods"]
 LISTEN = "subscriptions/listen"
 
 LEGACY_CAPABILITIES = {
-    "tools_list_changed": "tools.listChanged",
-    "prompts_list_changed": "prompts.listChanged",
-    "resources_list_changed": "resources.listChanged",
-    "resource_subscriptions": "resources.subscribe",
+    "toolsListChanged": "tools.listChanged",
+    "promptsListChanged": "prompts.listChanged",
+    "resourcesListChanged": "resources.listChanged",
+    "resourceSubscriptions": "resources.subscribe",
 }
-"""What a server of the legacy era declares if it tells of a change, by the field of the filter."""
+"""What a server of the legacy era declares if it tells of a change, by the name in the filter."""
 
 
 class ListenMethods(ClientConnection):
@@ -82,11 +82,11 @@ class ListenMethods(ClientConnection):
         if session.modern:
             return self._listening(asked, None, limit)
         declared = session.server.capabilities
-        wanted = asked.model_dump(exclude_none=True)
+        wanted = asked.to_wire()
         honored = {name: value for name, value in wanted.items() if declares(declared, LEGACY_CAPABILITIES[name])}
         if not honored:
             raise CapabilityError("Client.listen", LEGACY_CAPABILITIES[next(iter(wanted))], "server")
-        return self._listening(asked, SubscriptionFilter(**honored), limit)
+        return self._listening(asked, SubscriptionFilter.from_wire(honored), limit)
 
     @contextlib.asynccontextmanager
     async def _listening(
@@ -140,7 +140,8 @@ class ListenMethods(ClientConnection):
             self._resource_watches = ResourceWatches(self.request, self.session.start_soon)
         subscription._honor(honored)
         async with self._resource_watches.watching(honored.resource_subscriptions or ()):
-            subscription._acknowledge()
+            if not self.session.closed:
+                subscription._acknowledge()
             await self.session.raise_loss()
 
 
@@ -160,12 +161,13 @@ def _filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterabl
             raise TypeError(f"{name} must be True or False, got {flag!r}")
     if isinstance(resources, (str, bytes, Mapping)) or not isinstance(resources, Iterable):
         raise TypeError(f"resources must be a list of URIs, got {resources!r}")
-    uris = list(dict.fromkeys(resources))
-    for uri in uris:
+    given = list(resources)
+    for uri in given:
         if not isinstance(uri, str):
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
+    uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")
     if not uris and not any(flags.values()):

@@ -47,10 +47,10 @@ class ResourceWatches:
 
     Args:
         request: Sends a request, as `ClientConnection.request`.
-        start_soon: Runs a function in a task that ends with the session, if that has not ended yet.
+        start_soon: Runs a function in a task that ends with the session; gives whether that is still there.
     """
 
-    def __init__(self, request: Callable[..., Awaitable[Any]], start_soon: Callable[..., None]) -> None:
+    def __init__(self, request: Callable[..., Awaitable[Any]], start_soon: Callable[..., bool]) -> None:
         self._request = request
         self._start_soon = start_soon
         self._watches: dict[str, _Watch] = {}
@@ -105,9 +105,7 @@ class ResourceWatches:
         watch.holders -= 1
         if watch.holders:
             return
-        if watch.asked:
-            self._start_soon(self._unsubscribe, uri, watch)
-        else:
+        if not (watch.asked and self._start_soon(self._unsubscribe, uri, watch)):
             del self._watches[uri]
 
     async def _unsubscribe(self, uri: str, watch: _Watch) -> None:

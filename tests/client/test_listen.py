@@ -1,0 +1,526 @@
+"""Hearing of changes in the modern era (2026-07-28 `basic/patterns/subscriptions`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+
+from tests.client.listening import (
+    ACKNOWLEDGED,
+    MODERN,
+    PROMPTS,
+    RESOURCES,
+    TELLS_ALL,
+    TOOLS,
+    UPDATED,
+    Listener,
+    acknowledgement,
+    end,
+    listening,
+    notice,
+    settle,
+)
+from tests.client.scripted import scripted, sent
+from trio_mcp import (
+    Client,
+    LocalProtocolError,
+    McpError,
+    PromptsListChanged,
+    RemoteProtocolError,
+    RequestTimeout,
+    ResourcesListChanged,
+    ResourceUpdated,
+    SessionClosed,
+    SessionOptions,
+    Timeouts,
+    ToolsListChanged,
+    TransportError,
+)
+from trio_mcp._nursery import background_nursery
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Failure, Notification, Response
+from trio_mcp.types import meta
+
+EVERYTHING: dict[str, Any] = {
+    "tools_list_changed": True,
+    "prompts_list_changed": True,
+    "resources_list_changed": True,
+    "resources": ["x:/a", "x:/b"],
+}
+
+
+def modern(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
+    return scripted(answers or {}, revision=MODERN, capabilities=TELLS_ALL, **arguments)
+
+
+async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_order() -> None:
+    faults: list[Exception] = []
+    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+        listener = Listener()
+        nursery.start_soon(lambda: listener.run(client, **EVERYTHING))
+        await settle()
+        (request,) = asked
+        assert listener.subscription is None
+        assert sent(request) == {
+            "notifications": {
+                "toolsListChanged": True,
+                "promptsListChanged": True,
+                "resourcesListChanged": True,
+                "resourceSubscriptions": ["x:/a", "x:/b"],
+            }
+        }
+        await wire.send(acknowledgement(request))
+        await settle()
+        assert listener.subscription is not None
+        assert listener.subscription.honored.to_wire() == sent(request)["notifications"]
+        for method in (PROMPTS, TOOLS, RESOURCES):
+            await wire.send(notice(method, request.id))
+        for uri in ("x:/b", "x:/a"):
+            await wire.send(notice(UPDATED, request.id, uri=uri))
+        await settle()
+        assert listener.events == [
+            PromptsListChanged(),
+            ToolsListChanged(),
+            ResourcesListChanged(),
+            ResourceUpdated("x:/b"),
+            ResourceUpdated("x:/a"),
+        ]
+        await wire.send(Response(request.id, end(request)))
+    assert (listener.done, listener.failure, listener.subscription.ended) == (True, None, True)
+    assert faults == []
+
+
+async def test_only_what_was_asked_for_is_in_the_filter() -> None:
+    async with modern() as (client, asked, wire):
+        async with listening(client, asked, wire, resources=("x:/a", "x:/a")):
+            pass
+        async with listening(client, asked, wire, prompts_list_changed=True):
+            pass
+    assert [sent(request)["notifications"] for request in asked] == [
+        {"resourceSubscriptions": ["x:/a"]},
+        {"promptsListChanged": True},
+    ]
+
+
+async def test_each_subscription_gets_its_own_and_no_other() -> None:
+    async with modern() as (client, asked, wire), listening(client, asked, wire, **EVERYTHING) as (one, first):
+        async with listening(client, asked, wire, **EVERYTHING) as (other, second):
+            assert first.id != second.id
+            await wire.send(notice(TOOLS, second.id))
+            await wire.send(notice(UPDATED, first.id, uri="x:/a"))
+            await settle()
+            assert one.events == [ResourceUpdated("x:/a")]
+            assert other.events == [ToolsListChanged()]
+        await wire.send(notice(TOOLS, second.id))
+        await settle()
+        assert one.events == [ResourceUpdated("x:/a")]
+
+
+@pytest.mark.parametrize("method", [TOOLS, UPDATED, ACKNOWLEDGED])
+@pytest.mark.parametrize("wrong", ["missing", "no object", True, 2.0, "2", 0, -1, 999, None, [2]])
+async def test_what_does_not_name_a_subscription_is_a_fault_and_reaches_none(method: str, wrong: Any) -> None:
+    faults: list[Exception] = []
+    seen: list[str] = []
+    async with (
+        modern(on_error=faults.append, on_message=lambda notification: seen.append(notification.method)) as rig,
+        listening(*rig, **EVERYTHING) as (listener, request),
+    ):
+        assert request.id == 2
+        params: dict[str, Any] = {"uri": "x:/a", "notifications": {}}
+        if wrong != "missing":
+            params["_meta"] = 7 if wrong == "no object" else {meta.SUBSCRIPTION_ID: wrong}
+        await rig[2].send(Notification(method, params))
+        await settle()
+        assert listener.events == []
+        assert seen == [ACKNOWLEDGED, method]
+    (fault,) = faults
+    if not (method == UPDATED and wrong == "no object"):
+        assert "belongs to no subscription" in str(fault)
+
+
+async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_delivered() -> None:
+    faults: list[Exception] = []
+    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+        listener = Listener()
+        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True, resources=["x:/a", "x:/b"]))
+        await settle()
+        (request,) = asked
+        await wire.send(acknowledgement(request, promptsListChanged=True, resourceSubscriptions=["x:/b", "x:/c"]))
+        await settle()
+        assert listener.subscription is not None
+        assert listener.subscription.honored.to_wire() == {"resourceSubscriptions": ["x:/b"]}
+        for method in (TOOLS, PROMPTS, RESOURCES):
+            await wire.send(notice(method, request.id))
+        for uri in ("x:/a", "x:/c", "x:/bb", "x:/b"):
+            await wire.send(notice(UPDATED, request.id, uri=uri))
+        await settle()
+        assert listener.events == [ResourceUpdated("x:/b")]
+        nursery.cancel_scope.cancel()
+    texts = [str(fault) for fault in faults]
+    assert "more than was asked for" in texts[0]
+    assert ["does not cover it" in text for text in texts] == [False] + [True] * 6
+
+
+async def test_before_the_acknowledgement_and_a_second_one_are_faults() -> None:
+    faults: list[Exception] = []
+    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+        listener = Listener()
+        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
+        await settle()
+        await wire.send(notice(TOOLS, asked[0].id))
+        await settle()
+        assert listener.subscription is None
+        for _ in range(2):
+            await wire.send(acknowledgement(asked[0]))
+        await settle()
+        assert listener.events == []
+        await wire.send(notice(TOOLS, asked[0].id))
+        await settle()
+        assert listener.events == [ToolsListChanged()]
+        nursery.cancel_scope.cancel()
+    early, twice = map(str, faults)
+    assert "before subscription 2 was acknowledged" in early
+    assert "twice" in twice
+
+
+@pytest.mark.parametrize("notifications", [None, 7, {"toolsListChanged": {}}, {"resourceSubscriptions": "x:/a"}])
+async def test_a_malformed_acknowledgement_is_raised_on_entering_and_ends_the_request(notifications: Any) -> None:
+    async with modern(on_error=lambda _: None) as (client, asked, wire), trio.open_nursery() as nursery:
+        listener = Listener()
+        nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
+        await settle()
+        await wire.send(notice(ACKNOWLEDGED, asked[0].id, notifications=notifications))
+        await settle()
+        assert isinstance(listener.failure, RemoteProtocolError)
+        assert [note.params["requestId"] for note in wire.heard] == [asked[0].id]
+
+
+async def test_a_malformed_update_is_a_fault_and_costs_only_itself() -> None:
+    faults: list[Exception] = []
+    async with modern(on_error=faults.append) as rig, listening(*rig, **EVERYTHING) as (listener, request):
+        await rig[2].send(notice(UPDATED, request.id, uri=7))
+        await rig[2].send(notice(UPDATED, request.id))
+        await rig[2].send(notice(UPDATED, request.id, uri="x:/a"))
+        await settle()
+        assert listener.events == [ResourceUpdated("x:/a")]
+    assert ["malformed" in str(fault) for fault in faults] == [True, True]
+
+
+async def test_a_refusal_is_raised_on_entering() -> None:
+    async with modern({"subscriptions/listen": ErrorData(-32601, "no such thing")}) as (client, _, wire):
+        with pytest.raises(McpError, match="no such thing"):
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+        assert wire.heard == []
+        assert len(client._subscriptions) == 0
+
+
+async def test_an_error_later_is_raised_by_the_loop_after_what_came_before() -> None:
+    async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
+        await rig[2].send(notice(TOOLS, request.id))
+        await rig[2].send(ErrorResponse(request.id, ErrorData(-32000, "overloaded")))
+        await settle()
+        assert listener.events == [ToolsListChanged()]
+        assert isinstance(listener.failure, McpError)
+        assert listener.subscription is not None
+        assert not listener.subscription.ended
+
+
+async def test_no_acknowledgement_in_time(autojump_clock: Any) -> None:
+    async with modern() as (client, asked, wire):
+        with pytest.raises(RequestTimeout) as caught:
+            async with client.listen(tools_list_changed=True, timeout=7):
+                raise AssertionError
+        assert (caught.value.method, caught.value.seconds, trio.current_time()) == ("subscriptions/listen", 7, 7)
+        await settle()
+        assert [note.params for note in wire.heard] == [{"requestId": asked[0].id, "reason": "the request timed out"}]
+
+
+async def test_a_late_acknowledgement_is_no_fault(autojump_clock: Any) -> None:
+    faults: list[Exception] = []
+    async with modern(on_error=faults.append) as (client, asked, wire):
+        with trio.move_on_after(1):
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+        await wire.send(acknowledgement(asked[0]))
+        await wire.send(notice(TOOLS, asked[0].id))
+        await wire.send(Response(asked[0].id, end(asked[0])))
+        await settle()
+    assert faults == []
+
+
+async def test_nothing_limits_how_long_it_lasts(autojump_clock: Any) -> None:
+    options = SessionOptions(timeouts=Timeouts(timeout=5, total_timeout=9))
+    async with modern(options=options) as rig, listening(*rig, **EVERYTHING) as (listener, request):
+        await trio.sleep(80_000)
+        await rig[2].send(notice(TOOLS, request.id))
+        await settle()
+        assert (listener.events, listener.done) == ([ToolsListChanged()], False)
+
+
+async def test_no_alert_for_a_request_that_is_meant_to_last(
+    autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    records: list[Any] = []
+    options = SessionOptions(on_request=records.append, alert_threshold=1)
+    async with modern(options=options) as rig:
+        async with listening(*rig, **EVERYTHING):
+            await trio.sleep(60)
+        await settle()
+    assert [(record.method, record.duration, record.outcome) for record in records[1:]] == [
+        ("subscriptions/listen", 60, "cancelled")
+    ]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_leaving_cancels_the_request_at_once() -> None:
+    async with modern() as (client, asked, wire):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acknowledge_first, asked, wire)
+            async with client.listen(tools_list_changed=True) as events:
+                pass
+        await settle()
+        assert [(note.method, note.params) for note in wire.heard] == [
+            ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client listens no more"})
+        ]
+        assert len(client._subscriptions) == 0
+        with pytest.raises(LocalProtocolError, match="has been left"):
+            await anext(events)
+
+
+async def acknowledge_first(asked: list[Any], wire: Any) -> None:
+    while not asked:
+        await trio.lowlevel.checkpoint()
+    await wire.send(acknowledgement(asked[0]))
+
+
+async def test_what_leaves_the_block_is_what_was_raised_in_it() -> None:
+    raised = LookupError("mine")
+    async with modern() as (client, asked, wire):
+        with pytest.raises(LookupError) as caught:
+            async with background_nursery() as nursery:
+                nursery.start_soon(acknowledge_first, asked, wire)
+                async with client.listen(tools_list_changed=True):
+                    raise raised
+    assert caught.value is raised
+
+
+BROKEN_ENDS: list[dict[str, Any]] = [
+    {},
+    {"resultType": "complete"},
+    {"_meta": {}},
+    {"_meta": 7},
+    {"_meta": {meta.SUBSCRIPTION_ID: 3}},
+    {"_meta": {meta.SUBSCRIPTION_ID: "2"}},
+    {"_meta": {meta.SUBSCRIPTION_ID: 2.0}},
+    {"resultType": "input_required", "_meta": {meta.SUBSCRIPTION_ID: 2}},
+    {"resultType": "whatever", "_meta": {meta.SUBSCRIPTION_ID: 2}},
+]
+
+
+@pytest.mark.parametrize("result", BROKEN_ENDS)
+async def test_a_malformed_end_is_raised_by_the_loop(result: dict[str, Any]) -> None:
+    async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
+        assert request.id == 2
+        await rig[2].send(Response(request.id, result))
+        await settle()
+        assert isinstance(listener.failure, RemoteProtocolError)
+
+
+async def test_an_end_before_the_acknowledgement_is_raised_on_entering() -> None:
+    end_of_two = {"resultType": "complete", "_meta": {meta.SUBSCRIPTION_ID: 2}}
+    async with modern({"subscriptions/listen": end_of_two}) as (client, _, _wire):
+        with pytest.raises(RemoteProtocolError, match="had not acknowledged"):
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+
+
+async def test_the_loop_tells_what_came_before_the_end_and_ends_again_and_again() -> None:
+    async with modern() as (client, asked, wire), trio.open_nursery() as nursery:
+        nursery.start_soon(acknowledge_first, asked, wire)
+        async with client.listen(**EVERYTHING) as events:
+            assert not events.ended
+            await wire.send(notice(UPDATED, asked[0].id, uri="x:/a"))
+            await wire.send(notice(TOOLS, asked[0].id))
+            await wire.send(Response(asked[0].id, end(asked[0])))
+            await settle()
+            assert [event async for event in events] == [ResourceUpdated("x:/a"), ToolsListChanged()]
+            assert [event async for event in events] == []
+            assert events.ended
+        await settle()
+    assert wire.heard == []  # it was over: there was nothing to cancel
+
+
+async def test_a_server_that_cancels_it_is_an_error_of_the_loop() -> None:
+    async with modern() as rig, listening(*rig, **EVERYTHING) as (listener, request):
+        await rig[2].send(Notification("notifications/cancelled", {"requestId": request.id, "reason": "shutting down"}))
+        await settle()
+        assert isinstance(listener.failure, TransportError)
+        assert "shutting down" in str(listener.failure)
+
+
+@pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
+@pytest.mark.parametrize("how", ["closed by the server", "broken", "closed by the client"])
+async def test_the_loss_of_the_link_is_raised_by_every_loop(how: str, revision: str) -> None:
+    async with scripted({}, revision=revision, capabilities=TELLS_ALL) as (client, asked, wire):
+        listeners = [Listener(), Listener()]
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                nursery.start_soon(lambda it: it.run(client, tools_list_changed=True), listener)
+            await settle()
+            for request in asked:
+                await wire.send(acknowledgement(request))
+            if how == "closed by the server":
+                await wire.write.aclose()
+            elif how == "broken":
+                await wire.send(Failure(TransportError("the cable is cut")))
+            else:
+                await client.aclose()
+        for listener in listeners:
+            assert listener.subscription is not None
+            assert not listener.subscription.ended
+            assert type(listener.failure) is (TransportError if how == "broken" else SessionClosed)
+        assert listeners[0].failure is not listeners[1].failure
+        with pytest.raises(TransportError):
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+        assert len(client._subscriptions) == 0
+
+
+BAD_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({}, ValueError, "nothing to listen for"),
+    ({"resources": []}, ValueError, "nothing to listen for"),
+    ({"tools_list_changed": False}, ValueError, "nothing to listen for"),
+    ({"tools_list_changed": 1}, TypeError, "tools_list_changed must be True or False, got 1"),
+    ({"prompts_list_changed": None}, TypeError, "prompts_list_changed must be True or False"),
+    ({"resources_list_changed": "yes"}, TypeError, "resources_list_changed must be True or False"),
+    ({"resources": "x:/a"}, TypeError, "resources must be a list of URIs, got 'x:/a'"),
+    ({"resources": b"x:/a"}, TypeError, "resources must be a list of URIs"),
+    ({"resources": {"x:/a": 1}}, TypeError, "resources must be a list of URIs"),
+    ({"resources": 7}, TypeError, "resources must be a list of URIs"),
+    ({"resources": ["x:/a", 7]}, TypeError, "a URI must be a string, got 7"),
+    ({"resources": [["x:/a"]]}, TypeError, "a URI must be a string"),
+    ({"resources": ["x:/a", ""]}, ValueError, "a URI must not be empty"),
+    ({"resources": [f"x:/{number}" for number in range(1001)]}, ValueError, "1000 resources at once, got 1001"),
+    ({"tools_list_changed": True, "timeout": 0}, ValueError, "timeout must be more than 0"),
+    ({"tools_list_changed": True, "timeout": "1"}, TypeError, "timeout must be a number"),
+]
+
+
+@pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
+@pytest.mark.parametrize(("arguments", "error", "text"), BAD_ARGUMENTS)
+async def test_bad_arguments_are_refused_by_the_call_itself(
+    arguments: dict[str, Any], error: type[Exception], text: str, revision: str
+) -> None:
+    async with scripted({}, revision=revision, capabilities=TELLS_ALL) as (client, asked, _):
+        with pytest.raises(error, match=text):
+            client.listen(**arguments)
+    assert asked == []
+
+
+async def test_a_client_that_is_not_connected_can_t_listen() -> None:
+    with pytest.raises(LocalProtocolError, match="not connected"):
+        Client(lambda: None).listen(tools_list_changed=True)  # type: ignore[arg-type, return-value]
+
+
+async def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.client.subscriptions.MAX_LISTENS", 2)
+    async with modern() as rig, listening(*rig, **EVERYTHING):
+        async with listening(*rig, **EVERYTHING):
+            with pytest.raises(LocalProtocolError, match="2 times at once"):
+                async with rig[0].listen(tools_list_changed=True):
+                    raise AssertionError
+        async with listening(*rig, **EVERYTHING):
+            pass
+
+
+async def test_what_the_modern_server_declares_does_not_matter_as_it_says_what_it_honours() -> None:
+    async with (
+        scripted({}, revision=MODERN, capabilities={}) as rig,
+        listening(*rig, tools_list_changed=True) as (listener, request),
+    ):
+        await rig[2].send(notice(TOOLS, request.id))
+        await settle()
+        assert listener.events == [ToolsListChanged()]
+
+
+async def test_a_middleware_surrounds_the_request_and_may_change_it() -> None:
+    seen: list[str] = []
+
+    async def stamp(call: Any, call_next: Any) -> Any:
+        seen.append(f"before {call.method}")
+        call.params = {**call.params, "_meta": {"acme/trace": "1"}}
+        try:
+            return await call_next()
+        finally:
+            seen.append("after")
+
+    async with modern(middleware=[stamp]) as rig:
+        async with listening(*rig, **EVERYTHING) as (listener, request):
+            assert request.params is not None
+            assert request.params["_meta"]["acme/trace"] == "1"
+            assert request.params["_meta"][meta.PROTOCOL_VERSION] == MODERN
+            await rig[2].send(notice(TOOLS, request.id))
+            await settle()
+            assert listener.events == [ToolsListChanged()]
+            assert seen == ["before subscriptions/listen"]
+        assert seen == ["before subscriptions/listen", "after"]
+
+
+async def test_a_middleware_that_asks_again_keeps_the_subscription() -> None:
+    async def again(call: Any, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except McpError:
+            return await call_next()
+
+    async with modern(middleware=[again]) as rig, listening(*rig, **EVERYTHING) as (listener, first):
+        _, asked, wire = rig
+        await wire.send(ErrorResponse(first.id, ErrorData(-32000, "restarting")))
+        await settle()
+        second = asked[-1]
+        assert second.id != first.id
+        await wire.send(acknowledgement(second))
+        await wire.send(notice(TOOLS, first.id))
+        await wire.send(notice(PROMPTS, second.id))
+        await settle()
+        assert (listener.events, listener.done) == ([PromptsListChanged()], False)
+
+
+async def test_a_middleware_that_fails_fails_the_one_who_listens() -> None:
+    async def fail(call: Any, call_next: Any) -> Any:
+        raise ZeroDivisionError
+
+    async with modern(middleware=[fail]) as (client, asked, _):
+        with pytest.raises(ZeroDivisionError):
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+    assert asked == []
+
+
+@pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
+async def test_every_notice_makes_the_client_forget_listened_for_or_not(revision: str) -> None:
+    """What was learnt of the tools' output schemas goes, and whoever has a hook is told, in the order of arrival."""
+    changes: list[Any] = []
+    tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}}]}
+    answers = {"tools/list": tools}
+    async with scripted(answers, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None) as (
+        client,
+        _,
+        wire,
+    ):
+        client._change_hooks.append(lambda kind, uri: changes.append((kind, uri)))
+        await client.list_tools()
+        assert client._output_schemas.knows("t")
+        await wire.send(notice(PROMPTS))
+        await settle()
+        assert client._output_schemas.knows("t")
+        await wire.send(notice(TOOLS))
+        await wire.send(notice(RESOURCES))
+        await wire.send(notice(UPDATED, uri="x:/a"))
+        await wire.send(notice(UPDATED))
+        await settle()
+        assert not client._output_schemas.knows("t")
+    assert changes == [("prompts", None), ("tools", None), ("resources", None), ("resources", "x:/a")]

@@ -1,0 +1,246 @@
+"""Hearing of changes in the legacy era: capabilities, `resources/subscribe` and `resources/unsubscribe`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.client.listening import (
+    ACKNOWLEDGED,
+    LEGACY,
+    PROMPTS,
+    RESOURCES,
+    TELLS_ALL,
+    TOOLS,
+    UPDATED,
+    Listener,
+    notice,
+    settle,
+)
+from tests.client.scripted import scripted
+from trio_mcp import (
+    CapabilityError,
+    LocalProtocolError,
+    McpError,
+    PromptsListChanged,
+    RequestTimeout,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from trio_mcp.client.resource_watches import UNSUBSCRIBE_TIMEOUT
+from trio_mcp.protocol.messages import ErrorData, Response
+
+REVISIONS = ["2024-11-05", LEGACY]
+SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
+
+
+def legacy(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
+    arguments.setdefault("capabilities", TELLS_ALL)
+    return scripted(SUBSCRIBES if answers is None else answers, **arguments)
+
+
+def asked_for(asked: list[Any]) -> list[tuple[str, str]]:
+    return [(request.method.removeprefix("resources/"), request.params["uri"]) for request in asked]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_same_face_as_in_the_modern_era(revision: str) -> None:
+    async with legacy(revision=revision) as (client, asked, wire):
+        async with client.listen(tools_list_changed=True, resources=["x:/a", "x:/b"]) as events:
+            assert asked_for(asked) == [("subscribe", "x:/a"), ("subscribe", "x:/b")]
+            assert events.honored.to_wire() == {"toolsListChanged": True, "resourceSubscriptions": ["x:/a", "x:/b"]}
+            for message in (notice(PROMPTS), notice(UPDATED, uri="x:/b"), notice(RESOURCES), notice(TOOLS)):
+                await wire.send(message)
+            assert [await anext(events), await anext(events)] == [ResourceUpdated("x:/b"), ToolsListChanged()]
+        await settle()
+        assert asked_for(asked)[2:] == [("unsubscribe", "x:/a"), ("unsubscribe", "x:/b")]
+        assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
+
+
+async def test_only_what_the_server_declares_is_honoured() -> None:
+    declared: dict[str, Any] = {"tools": {}, "prompts": {"listChanged": True}, "resources": {"listChanged": False}}
+    arguments: dict[str, Any] = {
+        "tools_list_changed": True,
+        "prompts_list_changed": True,
+        "resources_list_changed": True,
+        "resources": ["x:/a"],
+    }
+    faults: list[Exception] = []
+    async with (
+        legacy({}, capabilities=declared, on_error=faults.append) as (client, asked, wire),
+        client.listen(**arguments) as events,
+    ):
+        assert events.honored.to_wire() == {"promptsListChanged": True}
+        for message in (notice(TOOLS), notice(RESOURCES), notice(UPDATED, uri="x:/a"), notice(PROMPTS)):
+            await wire.send(message)
+        assert await anext(events) == PromptsListChanged()
+        await settle()
+        assert not events._pending
+        assert asked == []
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "capability"),
+    [
+        ({"tools_list_changed": True}, "tools.listChanged"),
+        ({"prompts_list_changed": True, "resources": ["x:/a"]}, "prompts.listChanged"),
+        ({"resources_list_changed": True}, "resources.listChanged"),
+        ({"resources": ["x:/a"]}, "resources.subscribe"),
+    ],
+)
+async def test_where_nothing_can_be_honoured_the_call_says_so(arguments: dict[str, Any], capability: str) -> None:
+    declared: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {"subscribe": False}}
+    async with legacy(capabilities=declared) as (client, asked, _):
+        with pytest.raises(CapabilityError) as caught:
+            client.listen(**arguments)
+        assert (caught.value.method, caught.value.capability) == ("Client.listen", capability)
+    assert asked == []
+
+
+async def test_the_first_subscribes_and_the_last_unsubscribes() -> None:
+    async with legacy() as (client, asked, wire):
+        async with client.listen(resources=["x:/a", "x:/b"]) as one:
+            async with client.listen(resources=["x:/b", "x:/c"]) as other:
+                await wire.send(notice(UPDATED, uri="x:/b"))
+                await wire.send(notice(UPDATED, uri="x:/c"))
+                assert await anext(one) == ResourceUpdated("x:/b")
+                assert [await anext(other), await anext(other)] == [ResourceUpdated("x:/b"), ResourceUpdated("x:/c")]
+            await settle()
+            assert asked_for(asked) == [
+                ("subscribe", "x:/a"),
+                ("subscribe", "x:/b"),
+                ("subscribe", "x:/c"),
+                ("unsubscribe", "x:/c"),
+            ]
+            assert not one._pending
+        await settle()
+        assert asked_for(asked)[4:] == [("unsubscribe", "x:/a"), ("unsubscribe", "x:/b")]
+
+
+async def test_two_that_enter_at_once_subscribe_once() -> None:
+    async with legacy({"resources/unsubscribe": {}}) as (client, asked, wire), trio.open_nursery() as nursery:
+        listeners = [Listener(), Listener()]
+        for listener in listeners:
+            nursery.start_soon(lambda it: it.run(client, resources=["x:/a"]), listener)
+        await settle()
+        (request,) = asked
+        assert [listener.subscription for listener in listeners] == [None, None]
+        await wire.send(Response(request.id, {}))
+        await settle()
+        assert None not in [listener.subscription for listener in listeners]
+        assert len(asked) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_refused_resource_is_raised_and_those_before_it_are_given_back() -> None:
+    def answer(params: dict[str, Any]) -> Any:
+        return ErrorData(-32002, "not found") if params["uri"] == "x:/no" else {}
+
+    async with legacy({"resources/subscribe": answer, "resources/unsubscribe": {}}) as (client, asked, _):
+        with pytest.raises(McpError, match="not found"):
+            async with client.listen(resources=["x:/a", "x:/no", "x:/b"]):
+                raise AssertionError
+        await settle()
+        assert asked_for(asked) == [("subscribe", "x:/a"), ("subscribe", "x:/no"), ("unsubscribe", "x:/a")]
+        assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
+
+
+async def test_a_subscription_given_up_is_given_back_as_it_may_have_been_carried_out(autojump_clock: Any) -> None:
+    async with legacy({"resources/unsubscribe": {}}) as (client, asked, wire):
+        with pytest.raises(RequestTimeout) as caught:
+            async with client.listen(resources=["x:/a"], timeout=4):
+                raise AssertionError
+        assert (caught.value.method, caught.value.seconds, trio.current_time()) == ("resources/subscribe", 4, 4)
+        await settle()
+        assert asked_for(asked) == [("subscribe", "x:/a"), ("unsubscribe", "x:/a")]
+        assert [note.params["requestId"] for note in wire.heard[1:]] == [asked[0].id]
+        assert len(client._resource_watches or ()) == 0
+
+
+async def test_leaving_waits_for_no_answer_but_listening_again_does(autojump_clock: Any) -> None:
+    """An unsubscription on its way could take back what a new one gives."""
+    async with legacy({"resources/subscribe": {}}) as (client, asked, _):
+        async with client.listen(resources=["x:/a"]):
+            pass
+        assert trio.current_time() == 0
+        await settle()
+        assert asked_for(asked) == [("subscribe", "x:/a"), ("unsubscribe", "x:/a")]
+        with pytest.raises(RequestTimeout):
+            async with client.listen(resources=["x:/a"], timeout=1):
+                raise AssertionError
+        async with client.listen(resources=["x:/a"], timeout=60):
+            assert trio.current_time() == UNSUBSCRIBE_TIMEOUT
+            assert asked_for(asked)[2:] == [("subscribe", "x:/a")]
+
+
+async def test_one_that_comes_back_in_time_keeps_the_subscription() -> None:
+    async with legacy() as (client, asked, _), trio.open_nursery() as nursery:
+        async with client.listen(resources=["x:/a"]):
+            pass
+        nursery.start_soon(lambda: Listener().run(client, resources=["x:/a"]))
+        await settle()
+        methods = [method for method, _ in asked_for(asked)]
+        assert methods in (["subscribe"], ["subscribe", "unsubscribe", "subscribe"])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lost_link_gets_no_unsubscription() -> None:
+    async with legacy() as (client, asked, wire), trio.open_nursery() as nursery:
+        listener = Listener()
+        nursery.start_soon(lambda: listener.run(client, resources=["x:/a"]))
+        await settle()
+        await wire.write.aclose()
+        await settle()
+        assert listener.done
+        assert asked_for(asked) == [("subscribe", "x:/a")]
+        assert len(client._resource_watches or ()) == 0
+
+
+async def test_a_refused_unsubscription_is_nobody_s_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    refused = {"resources/subscribe": {}, "resources/unsubscribe": ErrorData(-32603, "no")}
+    async with legacy(refused) as (client, asked, _):
+        for _ in range(2):
+            async with client.listen(resources=["x:/a"]):
+                pass
+            await settle()
+        assert [method for method, _ in asked_for(asked)] == ["subscribe", "unsubscribe"] * 2
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []
+
+
+async def test_too_many_resources_of_all_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.client.resource_watches.MAX_URIS", 3)
+    async with legacy() as (client, asked, _):
+        async with client.listen(resources=["x:/a", "x:/b"]):
+            with pytest.raises(LocalProtocolError, match="'x:/d' is more"):
+                async with client.listen(resources=["x:/b", "x:/c", "x:/d"]):
+                    raise AssertionError
+            async with client.listen(resources=["x:/b", "x:/a"]):
+                pass
+            await settle()
+            assert asked_for(asked)[-1] == ("unsubscribe", "x:/c")
+        await settle()
+        async with client.listen(resources=["x:/1", "x:/2", "x:/3"]):
+            pass
+
+
+async def test_notices_that_are_nobody_s_are_no_faults() -> None:
+    """Of a subscription of the application's own, say; and the word for the modern era means nothing here."""
+    faults: list[Exception] = []
+    async with legacy(on_error=faults.append) as (client, _, wire), client.listen(resources=["x:/a"]) as events:
+        for message in (notice(UPDATED, uri="x:/z"), notice(TOOLS), notice(ACKNOWLEDGED, 1, notifications={})):
+            await wire.send(message)
+        await wire.send(notice(UPDATED, uri="x:/a"))
+        assert await anext(events) == ResourceUpdated("x:/a")
+        assert not events._pending
+    assert faults == []
+
+
+async def test_lists_of_resources_and_templates() -> None:
+    async with legacy() as (client, asked, wire), client.listen(resources_list_changed=True) as events:
+        await wire.send(notice(RESOURCES))
+        assert await anext(events) == ResourcesListChanged()
+        assert asked == []
