@@ -1,0 +1,207 @@
+"""What waits for a slow listener is bounded, and the last change is always told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.client.listening import (
+    LEGACY,
+    MODERN,
+    PROMPTS,
+    RESOURCES,
+    TELLS_ALL,
+    TOOLS,
+    UPDATED,
+    Listener,
+    acknowledgement,
+    notice,
+    settle,
+)
+from tests.client.scripted import scripted
+from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from trio_mcp.client import Subscription
+from trio_mcp.client.events import ChangeEvent
+from trio_mcp.protocol.messages import Notification
+from trio_mcp.types.subscriptions import SubscriptionFilter
+
+SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
+URIS = ["x:/a", "x:/b", "x:/a/below", "x:/c"]
+EVENTS: list[tuple[ChangeEvent, str, str | None]] = [
+    (ToolsListChanged(), TOOLS, None),
+    (PromptsListChanged(), PROMPTS, None),
+    (ResourcesListChanged(), RESOURCES, None),
+    *((ResourceUpdated(uri), UPDATED, uri) for uri in URIS),
+]
+
+three_flags = st.tuples(st.booleans(), st.booleans(), st.booleans())
+steps = st.lists(st.integers(0, len(EVENTS) - 1) | st.just("take") | st.just("settle"), max_size=40)
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+@settings(max_examples=60)
+@given(
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()), asked=st.sets(st.sampled_from(URIS[:3])), steps=steps
+)
+async def test_a_listener_of_any_speed_sees_the_last_change_of_each_and_nothing_else(
+    revision: str, flags: tuple[bool, bool, bool], asked: set[str], steps: list[Any]
+) -> None:
+    """Whoever reads anew whatever an event names ends up with what there is; nothing else is told."""
+    if not (any(flags) or asked):
+        return
+    names = ("tools_list_changed", "prompts_list_changed", "resources_list_changed")
+    wanted: set[ChangeEvent] = {event for (event, *_), flag in zip(EVENTS, flags, strict=False) if flag}
+    wanted |= {ResourceUpdated(uri) for uri in URIS if uri in asked or (uri == "x:/a/below" and "x:/a" in asked)}
+    versions: Counter[ChangeEvent] = Counter()
+    read: Counter[ChangeEvent] = Counter()
+    told: Counter[ChangeEvent] = Counter()
+    async with (
+        scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None) as rig,
+        trio.open_nursery() as nursery,
+    ):
+        client, requests, wire = rig
+        if revision == MODERN:
+
+            async def acknowledge() -> None:
+                await settle()
+                await wire.send(acknowledgement(requests[-1]))
+
+            nursery.start_soon(acknowledge)
+        async with client.listen(**dict(zip(names, flags, strict=True)), resources=sorted(asked)) as events:
+            subscription = requests[-1].id if revision == MODERN else None
+
+            async def take() -> None:
+                event = await anext(events)
+                told[event] += 1
+                read[event] = versions[event]
+
+            for step in steps:
+                if step == "settle":
+                    await settle()
+                elif step == "take":
+                    if events._pending:
+                        await take()
+                else:
+                    event, method, uri = EVENTS[step]
+                    versions[event] += 1
+                    await wire.send(notice(method, subscription, **({} if uri is None else {"uri": uri})))
+            await settle()
+            assert len(events._pending) <= len(EVENTS)
+            while events._pending:
+                await take()
+            assert set(told) <= wanted
+            for event in wanted:
+                assert read[event] == versions[event]
+                assert told[event] <= versions[event]
+
+
+async def test_events_wait_in_the_order_of_their_first_occurrence() -> None:
+    async with (
+        scripted(SUBSCRIBES, capabilities=TELLS_ALL) as (client, _, wire),
+        client.listen(tools_list_changed=True, resources=["x:/a", "x:/b"]) as events,
+    ):
+        for message in (
+            notice(UPDATED, uri="x:/b"),
+            notice(TOOLS),
+            notice(UPDATED, uri="x:/b"),
+            notice(UPDATED, uri="x:/a"),
+            notice(TOOLS),
+        ):
+            await wire.send(message)
+        await settle()
+        taken = [await anext(events), await anext(events)]
+        await wire.send(notice(UPDATED, uri="x:/b"))
+        await settle()
+        taken += [await anext(events), await anext(events)]
+        assert not events._pending
+    assert taken == [ResourceUpdated("x:/b"), ToolsListChanged(), ResourceUpdated("x:/a"), ResourceUpdated("x:/b")]
+
+
+async def test_a_listener_that_takes_nothing_holds_up_nobody() -> None:
+    """More notices than any queue holds: calls are answered, and another listener hears of them."""
+    async with (
+        scripted({"tools/list": {"tools": []}}, capabilities=TELLS_ALL) as (client, _, wire),
+        client.listen(tools_list_changed=True) as idle,
+        trio.open_nursery() as nursery,
+    ):
+        busy = Listener()
+        nursery.start_soon(lambda: busy.run(client, tools_list_changed=True))
+        await settle()
+        for _ in range(3000):
+            await wire.send(notice(TOOLS))
+        assert (await client.list_tools()).tools == []
+        await settle()
+        assert len(busy.events) >= 1
+        assert len(idle._pending) == 1
+        nursery.cancel_scope.cancel()
+
+
+BELOW = [
+    ("x:/a", "x:/a/b", True),
+    ("x:/a", "x:/a?b", True),
+    ("x:/a", "x:/a#b", True),
+    ("x:/a/", "x:/a/b", True),
+    ("x:/a", "x:/a", True),
+    ("x:/a", "x:/ab", False),
+    ("x:/a", "x:/", False),
+    ("x:/a/", "x:/a", False),
+    ("x:/a", "X:/a", False),
+    ("x:/a", "", False),
+]
+
+
+@pytest.mark.parametrize(("asked", "told", "heard"), BELOW)
+def test_a_resource_below_one_that_was_asked_for_is_told_as_itself(asked: str, told: str, heard: bool) -> None:
+    subscription = subscribed([asked])
+    assert subscription._deliver(ResourceUpdated(told)) is heard
+    assert list(subscription._pending) == ([ResourceUpdated(told)] if heard else [])
+
+
+def test_without_end_below_is_told_as_the_nearest_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server can't fill our memory with names that it makes up, and no change is lost."""
+    monkeypatch.setattr("trio_mcp.client.subscriptions.MAX_PENDING", 3)
+    subscription = subscribed(["x:/", "x:/a"])
+    for number in range(100):
+        assert subscription._deliver(ResourceUpdated(f"x:/a/{number}"))
+        assert subscription._deliver(ResourceUpdated(f"x:/b/{number}"))
+    assert set(subscription._pending) == {
+        ResourceUpdated("x:/a/0"),
+        ResourceUpdated("x:/b/0"),
+        ResourceUpdated("x:/a/1"),
+        ResourceUpdated("x:/a"),
+        ResourceUpdated("x:/"),
+    }
+
+
+def test_a_name_of_any_length_is_told_as_the_one_that_was_asked_for() -> None:
+    subscription = subscribed(["x:/a"])
+    assert subscription._deliver(ResourceUpdated("x:/a/" + "b" * 8193))
+    assert list(subscription._pending) == [ResourceUpdated("x:/a")]
+
+
+def subscribed(uris: list[str]) -> Subscription:
+    wanted = SubscriptionFilter(resource_subscriptions=uris)
+    subscription = Subscription(wanted)
+    subscription._honor(wanted)
+    return subscription
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    async with (
+        scripted({}, capabilities=TELLS_ALL) as (client, _, wire),
+        client.listen(tools_list_changed=True) as events,
+    ):
+        for before in (True, False):
+            with trio.CancelScope() as scope:
+                if before:
+                    await wire.send(Notification(TOOLS))
+                    await settle()
+                scope.cancel()
+                await anext(events)
+            assert scope.cancelled_caught
+        assert await anext(events) == ToolsListChanged()
