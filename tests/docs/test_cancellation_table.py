@@ -17,6 +17,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.client.listening import MODERN, notice
+from tests.client.listening import listening as heard_by_one
+from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
 from trio_mcp import (
     BaseSession,
@@ -28,6 +31,7 @@ from trio_mcp import (
     Server,
     SessionOptions,
     StdioServerParameters,
+    ToolsListChanged,
     memory_link_pair,
     stdio_client,
 )
@@ -231,6 +235,25 @@ async def client_close() -> None:
             await client.aclose()
         assert scope.cancelled_caught
     assert server.is_gone()
+
+
+@row("async with Client.listen(...), and its loop")
+async def listening() -> None:
+    async with scripted({}, revision=MODERN) as (client, asked, wire):
+
+        async def enter() -> None:
+            async with client.listen(tools_list_changed=True):
+                raise AssertionError
+
+        await cancel_while_blocked(enter)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [note.params for note in wire.heard] == [{"requestId": asked[0].id, "reason": REASON}]
+    async with scripted({}, revision=MODERN) as rig, heard_by_one(*rig, tools_list_changed=True) as (listener, request):
+        assert listener.subscription is not None
+        await cancel_while_blocked(listener.subscription.__anext__)
+        await rig[2].send(notice("notifications/tools/list_changed", request.id))
+        await trio.testing.wait_all_tasks_blocked()
+        assert listener.events == [ToolsListChanged()]
 
 
 @row("BaseSession.send_request")

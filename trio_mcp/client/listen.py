@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any
 
 import trio
@@ -18,6 +17,7 @@ from trio_mcp.client.middleware import OutgoingCall, through
 from trio_mcp.client.resource_watches import MAX_URIS, ResourceWatches
 from trio_mcp.client.subscriptions import Subscription
 from trio_mcp.errors import CapabilityError, RemoteProtocolError, RequestTimeout
+from trio_mcp.protocol.events import OutgoingRequest
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit
 from trio_mcp.session.capabilities import declares
 from trio_mcp.types import meta
@@ -121,10 +121,13 @@ class ListenMethods(ClientConnection):
 
     async def _hear_modern(self, subscription: Subscription) -> None:
         session = self.session
-        call = OutgoingCall(LISTEN, {"notifications": subscription._asked.to_wire()})
+        call = OutgoingCall(LISTEN, {"notifications": subscription._asked.to_wire()}, self.protocol_version)
+
+        def opened(outgoing: OutgoingRequest) -> None:
+            call.request_id = outgoing.request.id
+            self._subscriptions.opened(subscription, outgoing)
 
         async def send() -> dict[str, Any]:
-            opened = partial(self._subscriptions.opened, subscription)
             return await session.subscribe(call.method, call.params, opened)
 
         result = await through(self._middleware, 0, call, send)
