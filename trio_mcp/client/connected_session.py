@@ -1,0 +1,106 @@
+"""The session of a `Client`: what the client has to see where messages arrive, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import attrs
+import trio
+
+from trio_mcp.client.subscriptions import NOTICES, Subscriptions
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.link import Link
+from trio_mcp.protocol.eras import RESULT_TYPES, ModernClientEra
+from trio_mcp.protocol.events import OutgoingRequest
+from trio_mcp.protocol.messages import Notification
+from trio_mcp.session.calling import UNLIMITED, call
+from trio_mcp.session.client import ClientSession
+from trio_mcp.session.convert import another
+from trio_mcp.session.responder import Responder
+from trio_mcp.types.logging import LoggingLevel
+
+__all__ = ["ConnectedSession"]
+
+
+class ConnectedSession(ClientSession):
+    """The session of a `Client`."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        on_notification: Callable[[Notification], Awaitable[None]],
+        subscriptions: Subscriptions,
+        log_level: LoggingLevel | None = None,
+        result_types: frozenset[str] = RESULT_TYPES,
+        **options: Any,
+    ) -> None:
+        super().__init__(*link, **options)
+        self._result_types = result_types
+        self.last_fault: RemoteProtocolError | None = None
+        self._on_notification = on_notification
+        self._subscriptions = subscriptions
+        self._loss = trio.Event()
+        self._log_level = log_level
+
+    @property
+    def modern(self) -> bool:
+        """Whether the session has been opened in the modern era."""
+        return isinstance(self._era, ModernClientEra)
+
+    def set_log_level(self, level: LoggingLevel | None) -> None:
+        """Have every later request ask for log messages (modern era only)."""
+        self._log_level = level
+        self._era = self._modern_era(self.server.revision)
+
+    def _modern_era(self, revision: str) -> ModernClientEra:
+        era = super()._modern_era(revision)
+        return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
+
+    async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
+        if isinstance(incoming, RemoteProtocolError):
+            self.last_fault = incoming
+        await super().handle_incoming(incoming)
+
+    async def received_notification(self, notification: Notification) -> None:
+        await self._on_notification(notification)
+
+    def _note(self, notification: Notification) -> None:
+        if notification.method in NOTICES:
+            try:
+                self._subscriptions.note(notification, modern=self.modern)
+            except RemoteProtocolError as exc:
+                self._queue_notice(exc)
+
+    async def subscribe(
+        self, method: str, params: dict[str, Any], opened: Callable[[OutgoingRequest], None]
+    ) -> dict[str, Any]:
+        """Send a request that lasts, without a time limit, and wait for its result.
+
+        Args:
+            method: The method.
+            params: Its parameters.
+            opened: Called with the request when it has its id and before it is sent.
+
+        Errors and cancellation are those of `BaseSession.send_request`.
+        """
+        self._check_outgoing(method)
+        return self._read_result(await call(self, method, self._stamp(params), UNLIMITED, opened))
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
+        """Run something in a task that ends with the session; False if that has ended."""
+        if self._lost is not None or self._nursery is None:
+            return False
+        self._nursery.start_soon(function, *arguments)
+        return True
+
+    async def raise_loss(self) -> NoReturn:
+        """Wait until no call can be made any more, and raise what every call then raises."""
+        await self._loss.wait()
+        assert self._lost is not None
+        raise another(self._lost)
+
+    def _settle_everything(self, error: Exception) -> None:
+        super()._settle_everything(error)
+        self._loss.set()
