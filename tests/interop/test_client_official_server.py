@@ -8,7 +8,7 @@ import psutil
 import pytest
 import trio
 
-from trio_mcp import CapabilityError, Client, RequestTimeout, TransportError, types
+from trio_mcp import CapabilityError, Client, McpError, RequestTimeout, TransportError, types
 
 from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, TOOLS, Launch
 
@@ -59,6 +59,19 @@ async def test_negotiates_the_newest_revision_of_the_era(connect: Callable[..., 
     assert tools["add"].annotations is not None
     assert tools["add"].annotations.read_only_hint is True
     assert tools["picture"].output_schema is None
+
+
+async def test_an_extension_and_its_method(connect: Callable[..., Client]) -> None:
+    """Each side sees what the other declares, and in both eras the method is there for who declares its extension."""
+    with trio.fail_after(DEADLINE):
+        async with connect(extensions={"com.example/doubling": {}}) as client:
+            # That server declares its extensions in the modern era only, but takes a client's in both.
+            modern = client.protocol_version == NEGOTIATED["auto"]
+            assert client.extensions == ({"com.example/doubling": {"limit": 100}} if modern else {})
+            assert (await client.request("com.example/double", {"number": 21}))["doubled"] == 42
+        async with connect() as client:
+            with pytest.raises(McpError):
+                await client.request("com.example/double", {"number": 21})
 
 
 async def test_every_page_of_a_list(paging_server: Launch, mode: str) -> None:

@@ -6,11 +6,13 @@ Each test also runs against the SDK's own server. That is the control: where it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import mcp
 import mcp_types
 import pytest
 import trio
+from mcp.client import advertise
 
 from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, offering
 
@@ -49,6 +51,30 @@ def text(result: mcp_types.CallToolResult) -> str:
     (block,) = result.content
     assert isinstance(block, mcp_types.TextContent)
     return block.text
+
+
+class DoubleParams(mcp_types.RequestParams):
+    number: int
+
+
+class Double(mcp_types.Request[DoubleParams, Literal["com.example/double"]]):
+    method: Literal["com.example/double"] = "com.example/double"
+    params: DoubleParams
+
+
+class Doubled(mcp_types.Result):
+    doubled: int
+
+
+async def test_an_extension_and_its_method(connect: Connect) -> None:
+    """A method of an extension answers the client that has declared it, and nobody else, in both eras."""
+    request = Double(params=DoubleParams(number=21))
+    with trio.fail_after(DEADLINE):
+        async with connect(extensions=[advertise("com.example/doubling")]) as client:
+            assert (await client.session.send_request(request, Doubled)).doubled == 42
+        async with connect() as client:
+            with pytest.raises(mcp.MCPError):
+                await client.session.send_request(request, Doubled)
 
 
 async def test_negotiates_the_newest_revision_of_the_era(

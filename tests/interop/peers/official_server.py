@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import warnings
 from collections import defaultdict
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import anyio
 from mcp import MCPDeprecationWarning
-from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve
+from mcp.server.context import ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
+from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve, require_client_extension
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import RequestParams, ToolAnnotations
 from pydantic import BaseModel
 
 # Log notifications are deprecated by the 2026-07-28 revision, and peers still send them.
@@ -19,7 +22,33 @@ warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
 
-server = MCPServer("official-peer", version="2.3-peer", instructions="Call any tool.", log_level="CRITICAL")
+
+class DoubleParams(RequestParams):
+    number: int
+
+
+async def double(ctx: ServerRequestContext[Any, Any], params: DoubleParams) -> dict[str, Any]:
+    require_client_extension(ctx, Doubling.identifier)
+    return {"doubled": 2 * params.number}
+
+
+class Doubling(Extension):
+    identifier = "com.example/doubling"
+
+    def settings(self) -> dict[str, Any]:
+        return {"limit": 100}
+
+    def methods(self) -> Sequence[MethodBinding]:
+        return [MethodBinding("com.example/double", DoubleParams, double)]
+
+
+server = MCPServer(
+    "official-peer",
+    version="2.3-peer",
+    instructions="Call any tool.",
+    log_level="CRITICAL",
+    extensions=[Doubling()],
+)
 events: list[str] = []
 recorded: defaultdict[str, anyio.Event] = defaultdict(anyio.Event)
 

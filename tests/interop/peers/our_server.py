@@ -12,7 +12,9 @@ from trio_mcp import Context, Server, ToolError, types
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=")
 
-server = Server("our-peer", version="1-peer", instructions="Call any tool.")
+DOUBLING = "com.example/doubling"
+
+server = Server("our-peer", version="1-peer", instructions="Call any tool.", extensions={DOUBLING: {"limit": 100}})
 events: list[str] = []
 recorded: defaultdict[str, trio.Event] = defaultdict(trio.Event)
 
@@ -25,6 +27,15 @@ def record(event: str) -> None:
 class Weather(BaseModel):
     city: str
     celsius: float
+
+
+class DoubleParams(BaseModel):
+    number: int
+
+
+@server.method("com.example/double", params=DoubleParams, extension=DOUBLING)
+async def double(params: DoubleParams, ctx: Context) -> dict[str, int]:
+    return {"doubled": 2 * params.number}
 
 
 @server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
