@@ -1,0 +1,116 @@
+"""One request of the modern era over HTTP: the response stream is the request, and its end cancels the handler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import trio
+
+from trio_mcp.errors import McpError
+from trio_mcp.link import Link
+from trio_mcp.protocol.codec import encode_or_replace
+from trio_mcp.protocol.events import RequestStarted
+from trio_mcp.protocol.http_server import status_of
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
+from trio_mcp.protocol.sse import encode_comment, encode_event
+from trio_mcp.server.connection import Connection
+from trio_mcp.session.responder import Responder
+from trio_mcp.transports.asgi import HttpAnswer, HttpRequest
+from trio_mcp.types.versions import Era
+
+if TYPE_CHECKING:
+    from trio_mcp.server.serving import Serving
+
+__all__ = ["HttpExchange"]
+
+COMMENT = encode_comment()
+
+
+class HttpExchange(Connection):
+    """A connection for a single request. It has no reader: the request has been read, and nothing else will come.
+
+    Args:
+        serving: The run of the server.
+        answer: Where the answer goes: one JSON text, unless a notification comes before it or it is bound to stream.
+        may_stream: Whether notifications are sent at all.
+        keep_alive: Seconds of silence after which a stream gets a comment.
+    """
+
+    def __init__(self, serving: Serving, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
+        super().__init__(serving, Link(_NothingToRead(), _Way(self, answer)))
+        self._answer = answer
+        self.may_stream = may_stream
+        self._keep_alive = keep_alive
+
+    async def serve(self, message: Request, request: HttpRequest, metadata: dict[str, Any]) -> None:
+        """Run the handler in this task, and answer. When cancelled, so is the handler."""
+        (event,) = self._peer.receive(message, metadata)
+        assert isinstance(event, RequestStarted)
+        incoming = event.incoming
+        responder = incoming.context = Responder(self, incoming)
+        settled: dict[str, Any] | ErrorData | None
+        try:
+            settled = self._intercept(responder)
+        except McpError as exc:
+            settled = ErrorData(exc.code, exc.message, exc.data)
+        if settled is not None:
+            answer = self._peer.answer(incoming, settled)
+            assert isinstance(answer, (Response, ErrorResponse))
+            await self.send(answer)
+            return
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._watch, request, responder)
+            await self._serve(responder, incoming)
+            await self._outbox.flush()
+            self._nursery = None
+            nursery.cancel_scope.cancel("the request is answered")
+
+    async def _watch(self, request: HttpRequest, responder: Responder) -> None:
+        await request.gone()
+        responder.cancel_scope.cancel("the client closed the response stream")
+        # Nobody reads it, so nothing needs to wait for its place in the stream.
+        await self._outbox.aclose()
+
+    async def send(self, message: Response | ErrorResponse | Notification) -> None:
+        """Write a message: what comes before the answer begins a stream."""
+        answer = self._answer
+        last = not isinstance(message, Notification)
+        data, _ = encode_or_replace(message)
+        if data is None or answer.finished:
+            return
+        if not answer.started and isinstance(message, (Response, ErrorResponse)):
+            await answer.whole(status_of(message, Era.MODERN), data)
+            return
+        if not self.may_stream and not answer.started:
+            return
+        if not answer.started:
+            await answer.start_events()
+            if self._nursery is not None:
+                self._nursery.start_soon(answer.keep_alive, self._keep_alive, COMMENT)
+        await answer.send(encode_event(data, event="message"))
+        if last:
+            await answer.finish()
+
+
+class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
+    async def receive(self) -> NoReturn:
+        raise trio.EndOfChannel
+
+    async def aclose(self) -> None:
+        pass
+
+
+class _Way(trio.abc.SendChannel[SessionMessage]):
+    """Where the outbox of an exchange writes to."""
+
+    def __init__(self, exchange: HttpExchange, answer: HttpAnswer) -> None:
+        self._exchange = exchange
+
+    async def send(self, value: SessionMessage) -> None:
+        message = value.message
+        assert isinstance(message, (Response, ErrorResponse, Notification))
+        await self._exchange.send(message)
+
+    async def aclose(self) -> None:
+        pass

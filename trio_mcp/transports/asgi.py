@@ -1,0 +1,157 @@
+"""One exchange of HTTP, as ASGI hands it over: the request with its body; the answer in one piece or as a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+import trio
+
+from trio_mcp.protocol.http_headers import EVENTS, JSON, Headers
+
+__all__ = ["BodyTooLarge", "ClientGone", "HttpAnswer", "HttpRequest", "ReceiveCallable", "Scope", "SendCallable"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+ReceiveCallable: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+SendCallable: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+Fields: TypeAlias = Iterable[tuple[str, str]]
+
+DRAINED = 1024 * 1024
+"""Bytes of an unwanted body that are still read: the system resets a connection that is closed with something unread,
+and the answer may be lost with it."""
+
+DRAIN_TIME = 1.0
+
+
+class BodyTooLarge(Exception):
+    """The body has more bytes than are taken."""
+
+
+class ClientGone(Exception):
+    """The client has left before its request was complete."""
+
+
+class HttpRequest:
+    """What the client sent.
+
+    Attributes:
+        scope: ASGI's.
+        method: In upper case.
+        path: Below where the application is mounted.
+        headers: Its fields.
+    """
+
+    def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        self.path = path[len(root) :] if root and path.startswith(root) else path
+        self.headers = Headers(scope["headers"])
+        self._receive = receive
+        self._complete = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it came in on an address that only this machine can reach, a loopback one or a Unix socket's."""
+        server = self.scope.get("server")
+        return not server or server[1] is None or server[0] == "::1" or str(server[0]).startswith("127.")
+
+    async def body(self, limit: int) -> bytes:
+        """Read the body.
+
+        Raises:
+            BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
+            ClientGone: The client has left.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        while not self._complete:
+            chunk = await self._next()
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLarge
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read what is left of an unwanted body, within bounds."""
+        left = DRAINED
+        with trio.move_on_after(DRAIN_TIME):
+            while not self._complete and left > 0:
+                try:
+                    left -= len(await self._next())
+                except ClientGone:
+                    return
+
+    async def _next(self) -> bytes:
+        event = await self._receive()
+        if event["type"] != "http.request":
+            raise ClientGone
+        self._complete = not event.get("more_body", False)
+        body: bytes = event.get("body", b"")
+        return body
+
+    async def gone(self) -> None:
+        """Wait until the client has left. For one task, after the body."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class HttpAnswer:
+    """What goes back: `whole`, or `start_events`, `send` and `finish`.
+
+    Args:
+        send: ASGI's.
+        fields: Header fields that every answer of this exchange carries.
+    """
+
+    def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
+        self._send = send
+        self._fields = list(fields)
+        self._sending = trio.Lock()
+        self._last_sent = -math.inf
+        self.started = False
+        self.finished = False
+
+    async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
+        """Answer in one piece. A body is JSON unless the fields say otherwise."""
+        self.started = self.finished = True
+        given = [*self._fields, *fields, ("content-length", str(len(body)))]
+        if body and not any(name.lower() == "content-type" for name, _ in given):
+            given.append(("content-type", JSON))
+        await self._start(status, given)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def start_events(self, fields: Fields = ()) -> None:
+        """Begin an event stream."""
+        self.started = True
+        # S, Receiving Messages: a proxy must not hold events back.
+        stream = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
+        await self._start(200, [*self._fields, *fields, *stream])
+
+    async def _start(self, status: int, fields: Fields) -> None:
+        encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the stream; after its end nothing is sent any more."""
+        async with self._sending:
+            if not self.finished:
+                self._last_sent = trio.current_time()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self) -> None:
+        """End the stream; again is a no-op."""
+        async with self._sending:
+            if self.started and not self.finished:
+                self.finished = True
+                await self._send({"type": "http.response.body", "body": b""})
+
+    async def keep_alive(self, interval: float, comment: bytes) -> None:
+        """Send a comment whenever nothing else was sent for ``interval`` seconds, until cancelled."""
+        while not self.finished:
+            await trio.sleep_until(max(self._last_sent, trio.current_time() - interval) + interval)
+            if trio.current_time() >= self._last_sent + interval:
+                await self.send(comment)
