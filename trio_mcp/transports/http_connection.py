@@ -6,7 +6,8 @@ Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
   down. HTTP/2 over TLS is, by ALPN.
 * A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
 * What the application leaves unread of a body is dropped instead of blocking the connection for ever.
-* The idle time is a deadline, not a task that is started anew for each request.
+* The idle time is a deadline, not a task that is started anew for each request; head and body of an answer leave in one
+  piece; nothing waits a turn of the event loop for what is there already.
 * An exception ends this connection, with a line in the log.
 """
 
@@ -16,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
@@ -107,18 +109,7 @@ class HttpConnection(TCPServer):
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, RawData):
-            async with self.send_lock:
-                whole = False
-                try:
-                    with trio.move_on_after(self._write_timeout):
-                        await self.stream.send_all(event.data)
-                        whole = True
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    pass
-                finally:
-                    if not whole:  # what the peer has got of it has no end, so nothing can follow
-                        await trio.aclose_forcefully(self.stream)
-            if not whole:
+            if event.data and not await self._send(event.data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
             await self._close()
@@ -126,12 +117,49 @@ class HttpConnection(TCPServer):
         elif isinstance(event, Updated):
             self._set_idle(event.idle)
 
+    async def _send(self, data: bytes) -> bool:
+        """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
+        try:
+            self.send_lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self.send_lock.acquire()
+        whole = False
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout):
+                await self.stream.send_all(data)
+                whole = True
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self.send_lock.release()
+            if not whole:
+                await trio.aclose_forcefully(self.stream)
+        return whole
+
 
 class H11WithoutUpgrade(H11Protocol):
-    """HTTP/1.1 that stays HTTP/1.1. (RFC 9110, section 7.8: a server may ignore an Upgrade.)"""
+    """HTTP/1.1 that stays HTTP/1.1. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
+
+    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together.
+    """
+
+    _head = b""
 
     async def _check_protocol(self, event: Any) -> None:
         pass
+
+    async def _send_h11_event(self, event: Any) -> None:
+        try:
+            data = self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            self._head = data
+        elif self._head or data:
+            data, self._head = self._head + data, b""
+            await self.send(RawData(data=data))
 
 
 class ForgivingTaskGroup(TaskGroup):
@@ -142,17 +170,26 @@ class ForgivingTaskGroup(TaskGroup):
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
 
+        async def next_event() -> ASGIReceiveEvent:
+            try:
+                return receive.receive_nowait()
+            except trio.WouldBlock:
+                return await receive.receive()
+
         async def run() -> None:
             with receive:
                 try:
-                    await app(scope, receive.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                    await app(scope, next_event, send, trio.to_thread.run_sync, trio.from_thread.run)
                 except Exception as exc:
                     logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
             await send(None)
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
             try:
-                await put.send(event)
+                try:
+                    put.send_nowait(event)
+                except trio.WouldBlock:
+                    await put.send(event)
             except trio.BrokenResourceError:
                 pass  # the application has ended
 

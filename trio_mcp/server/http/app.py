@@ -100,13 +100,14 @@ class HttpApp:
         return None
 
     async def _post(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> None:
-        try:
-            with trio.fail_after(self.options.body_timeout):
+        body: bytes | None = None
+        with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
+            try:
                 body = await request.body(settings.max_message_size)
-        except BodyTooLarge:
-            await self._refuse(too_large(settings), request, answer)
-            return
-        except trio.TooSlowError:
+            except BodyTooLarge:
+                await self._refuse(too_large(settings), request, answer)
+                return
+        if body is None:
             text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
             await self._refuse(refuse(408, text), request, answer)
             return
