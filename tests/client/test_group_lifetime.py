@@ -140,7 +140,7 @@ async def test_adding_and_removing() -> None:
         assert await add(group, "a") == 3
 
 
-async def test_adding_what_can_not_be_connected_to() -> None:
+async def test_adding_what_can_not_be_connected_to(autojump_clock: trio.testing.MockClock) -> None:
     broken = Flaky()
     broken.refusal = Oops("no")
     async with ClientGroup({"a": make_server()}) as group:
@@ -148,6 +148,8 @@ async def test_adding_what_can_not_be_connected_to() -> None:
             await group.add("b", broken)
         assert set(group.status) == {"a"}
         assert await add(group, "a") == 3
+        await trio.sleep(1000)
+        assert len(broken.attempts) == 1  # it is not tried again
     async with ClientGroup({"a": make_server()}, require="any", reconnect=AT_ONCE) as group:
         await group.add("b", broken)
         assert group.status["b"].state == "failed"
@@ -169,6 +171,43 @@ async def test_a_call_that_waits_for_a_server_which_is_removed() -> None:
 
             await trio.testing.wait_all_tasks_blocked()
             await group.remove("a")
+
+
+@pytest.mark.parametrize("way", ["leave", "remove"])
+async def test_a_connection_is_closed_in_good_order(way: str) -> None:
+    trail: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+        await trio.lowlevel.checkpoint()
+        trail.append("closed in order")
+
+    async with ClientGroup({"a": Server("x", lifespan=lifespan)}) as group:
+        if way == "remove":
+            await group.remove("a")
+            assert trail == ["closed in order"]
+    assert trail == ["closed in order"]
+
+
+@pytest.mark.parametrize("way", ["remove", "aclose"])
+async def test_a_close_that_is_cancelled_waits_for_nothing(way: str) -> None:
+    flaky = Flaky()
+
+    @contextlib.asynccontextmanager
+    async def never_closes() -> AsyncIterator[Link]:
+        async with flaky() as link:
+            yield link
+            await trio.sleep_forever()
+
+    async with ClientGroup({"a": never_closes}) as group:
+        member = group._members["a"]
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await (group.remove("a") if way == "remove" else group.aclose())
+        assert scope.cancelled_caught
+        with trio.fail_after(10):
+            await member.ended.wait()
 
 
 @pytest.mark.parametrize("error", [Oops("x"), ExceptionGroup("mine", [Oops("y")]), KeyboardInterrupt(), SystemExit(3)])

@@ -21,6 +21,7 @@ from trio_mcp import (
     LocalProtocolError,
     ProcessExited,
     Reconnect,
+    Server,
     SessionClosed,
     TransportError,
     memory_link_pair,
@@ -68,6 +69,27 @@ async def test_a_lost_server_comes_back_and_the_others_do_not_notice() -> None:
     assert [state for name, state in heard if name == "flaky"] == [
         *("connecting", "connected", "failed", "connecting", "connected", "closed")
     ]
+
+
+async def test_a_server_that_comes_back_as_another_is_asked_anew() -> None:
+    def with_resource() -> Server:
+        server = Server("x")
+
+        @server.resource("x://y")
+        async def y() -> str:
+            return "here"
+
+        return server
+
+    flaky = Flaky(with_resource())
+    async with ClientGroup({"flaky": flaky, "other": with_resource()}, reconnect=AT_ONCE) as group:
+        with pytest.raises(LocalProtocolError, match="'flaky' and 'other' all have"):
+            await group.read_resource("x://y")
+        flaky.server = make_server()
+        flaky.cut()
+        await until(group, "flaky", "failed")
+        await until(group, "flaky", "connected")
+        assert (await group.read_resource("x://y")).contents
 
 
 async def test_delays_grow_up_to_a_bound_and_a_call_raises_at_once_when_its_server_will_not_be_there_in_time(

@@ -117,11 +117,9 @@ class UriTemplate:
         self._query_start = ""
         self._query_at = 0
         parts = self._compile()
-        names = [part.name for part in parts if isinstance(part, _Slot)]
-        self.variables = tuple(names)
-        for name, repeated in itertools.groupby(
-            sorted([*names, *self.query_variables, *filter(None, [self.exploded])])
-        ):
+        self.variables = tuple(part.name for part in parts if isinstance(part, _Slot))
+        names = [*self.variables, *self.query_variables, *filter(None, [self.exploded])]
+        for name, repeated in itertools.groupby(sorted(names)):
             if len(list(repeated)) > 1:
                 raise ValueError(f"{template!r}: the variable {name!r} occurs twice")
         for one, other in itertools.pairwise(parts):
@@ -207,7 +205,7 @@ class UriTemplate:
             return None
         values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
         if self._query_start:
-            start = _index(units, "?", 0)
+            start = _index(units, "?", 0, 0)
             if start is not None and self._query_start == "&":
                 start = _index(units, "&", self._query_at, start)
             if start is not None:
@@ -382,7 +380,7 @@ def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bo
     return reach
 
 
-def _index(units: list[str], unit: str, skip: int, start: int = 0) -> int | None:
+def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
     found = (position for position in range(start, len(units)) if units[position] == unit)
     return next(itertools.islice(found, skip, None), None)
 
