@@ -22,7 +22,7 @@ NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-
 
 _COMMON = {"add", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
 
-TOOLS = {"control": _COMMON | {"ask"}, "ours": _COMMON}
+TOOLS = {"control": _COMMON | {"announce", "ask"}, "ours": _COMMON}
 """The tools of peers/official_server.py and peers/our_server.py: `chatty` logs, `ask` elicits."""
 
 LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}

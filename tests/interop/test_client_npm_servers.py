@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, types
+from trio_mcp import Client, McpError, ResourceUpdated, ToolsListChanged, types
 
 from .support import DEADLINE, Launch
 
@@ -188,6 +188,21 @@ async def test_everything_subscriptions(everything_server: Launch) -> None:
             await told.wait()
             await client.call_tool("toggle-subscriber-updates", {})
     assert updated == [{"uri": other}]
+
+
+async def test_everything_listened_to(everything_server: Launch) -> None:
+    """`Client.listen` subscribes on entering; the update comes as an event; leaving unsubscribes."""
+    uri = "demo://resource/dynamic/text/2"
+    with trio.fail_after(DEADLINE):
+        async with Client(everything_server.for_us()) as client:
+            async with client.listen(tools_list_changed=True, resources=[uri]) as events:
+                assert events.honored.resource_subscriptions == [uri]
+                await client.call_tool("toggle-subscriber-updates", {})  # sends the first at once
+                while (event := await anext(events)) != ResourceUpdated(uri):
+                    assert event == ToolsListChanged()
+                await client.call_tool("toggle-subscriber-updates", {})
+            async with client.listen(resources=[uri]):  # waits for the end of the subscription before
+                pass
 
 
 async def test_everything_prompts(everything_server: Launch) -> None:

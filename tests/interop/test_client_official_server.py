@@ -8,7 +8,16 @@ import psutil
 import pytest
 import trio
 
-from trio_mcp import CapabilityError, Client, McpError, RequestTimeout, TransportError, types
+from trio_mcp import (
+    CapabilityError,
+    Client,
+    McpError,
+    RequestTimeout,
+    ResourceUpdated,
+    ToolsListChanged,
+    TransportError,
+    types,
+)
 
 from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, TOOLS, Launch
 
@@ -244,3 +253,26 @@ async def test_many_calls_at_once_each_get_their_own_answer(connect: Callable[..
             for number in range(30):
                 nursery.start_soon(call, number)
     assert sums == {number: 2 * number for number in range(30)}
+
+
+async def test_changes_reach_those_who_listen_for_them(official_server: Launch) -> None:
+    """Of two subscriptions on one link each gets what it asked for, the same event once, and nothing after its end."""
+    uri = "test://watched"
+    with trio.fail_after(DEADLINE):
+        async with Client(official_server.for_us()) as client, client.listen(resources=[uri]) as one:
+            async with client.listen(tools_list_changed=True, resources=["test://other"]) as other:
+                assert one.honored.to_wire() == {"resourceSubscriptions": [uri]}
+                assert other.honored.to_wire() == {"toolsListChanged": True, "resourceSubscriptions": ["test://other"]}
+                await client.call_tool("announce", {"uri": uri})
+                assert await anext(one) == ResourceUpdated(uri)
+                assert await anext(other) == ToolsListChanged()
+            await client.call_tool("announce", {"uri": uri})
+            assert await anext(one) == ResourceUpdated(uri)
+
+
+async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_server: Launch) -> None:
+    """This server declares no notices in the handshake era, so there is nothing to listen for."""
+    with trio.fail_after(DEADLINE):
+        async with Client(official_server.for_us(), mode="legacy") as client:
+            with pytest.raises(CapabilityError):
+                client.listen(tools_list_changed=True, prompts_list_changed=True, resources=["test://watched"])

@@ -144,6 +144,15 @@ async def chatty(words: list[str], ctx: Context) -> str:
 
 
 @server.tool()
+async def announce(uri: str, ctx: Context) -> str:
+    """Say that the lists of tools and of prompts and one resource have changed (to those who listen)."""
+    await ctx.notify_tools_changed()
+    await ctx.notify_prompts_changed()
+    await ctx.notify_resource_updated(uri)
+    return "announced"
+
+
+@server.tool()
 async def ask(answer: Annotated[Colour, Resolve(which_colour)]) -> str:
     """Ask the user a question: a request in the handshake era, an input round in the stateless one."""
     return f"painted {answer.colour}"

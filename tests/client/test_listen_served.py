@@ -1,0 +1,130 @@
+"""`Client.listen` and the servers of this library: in memory and over stdio, in both eras."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from tests.client.listening import LEGACY, MODERN, settle
+from trio_mcp import (
+    Client,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    Server,
+    StdioServerParameters,
+    ToolsListChanged,
+    memory_link_pair,
+)
+
+PROGRAM = textwrap.dedent(
+    """
+    from trio_mcp import Server
+
+    server = Server("desk")
+
+
+    @server.resource("desk://calendar")
+    async def calendar() -> str:
+        return "tea at five"
+
+
+    @server.prompt
+    async def tidy() -> str:
+        return "Tidy up."
+
+
+    @server.tool
+    async def change() -> None:
+        server.notify_tools_changed()
+        server.notify_prompts_changed()
+        server.notify_resources_changed()
+        server.notify_resource_updated("desk://calendar")
+        server.notify_resource_updated("desk://elsewhere")
+    """
+)
+ALL = {ToolsListChanged(), PromptsListChanged(), ResourcesListChanged(), ResourceUpdated("desk://calendar")}
+
+
+def desk() -> Server:
+    names: dict[str, Server] = {}
+    exec(PROGRAM, names)
+    return names["server"]
+
+
+@pytest.fixture(params=["memory", "stdio"])
+def target(request: pytest.FixtureRequest) -> Iterator[Server | StdioServerParameters]:
+    if request.param == "memory":
+        yield desk()
+    else:
+        yield StdioServerParameters(sys.executable, ["-c", PROGRAM + "\nserver.run()"])
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY, "2024-11-05"])
+async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioServerParameters, mode: str) -> None:
+    faults: list[Exception] = []
+    with trio.fail_after(30):
+        async with (
+            Client(target, mode=mode, on_error=faults.append) as client,
+            client.listen(
+                tools_list_changed=True,
+                prompts_list_changed=True,
+                resources_list_changed=True,
+                resources=["desk://calendar"],
+            ) as everything,
+        ):
+            async with client.listen(prompts_list_changed=True) as prompts:
+                await client.call_tool("change")
+                assert {await anext(everything) for _ in ALL} == ALL
+                assert await anext(prompts) == PromptsListChanged()
+                assert not everything._pending
+            await client.call_tool("change")
+            assert {await anext(everything) for _ in ALL} == ALL
+            assert await client.list_tools()
+    assert faults == []
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+async def test_leaving_ends_the_subscription_at_the_server(mode: str) -> None:
+    server = desk()
+    async with Client(server, mode=mode) as client:
+        for _ in range(3):
+            async with client.listen(tools_list_changed=True, resources=["desk://calendar"]):
+                pass
+        await settle()
+        assert len(client._subscriptions) == 0
+        seen: list[str] = []
+        client._change_hooks.append(lambda kind, uri: seen.append(uri or kind))
+        server.notify_resource_updated("desk://calendar")
+        await settle()
+        assert seen == []
+
+
+async def test_a_server_that_ends_by_itself_ends_the_loop() -> None:
+    """It answers the subscription before it goes, so the loop ends without an error."""
+    server = desk()
+    events_seen: list[object] = []
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        stop = trio.CancelScope()
+
+        async def serve() -> None:
+            with stop:
+                await server.serve(theirs)
+
+        nursery.start_soon(serve)
+
+        async with (
+            Client(lambda: contextlib.nullcontext(ours), mode=MODERN) as client,
+            client.listen(tools_list_changed=True) as events,
+        ):
+            server.notify_tools_changed()
+            events_seen.append(await anext(events))
+            stop.cancel()
+            events_seen += [event async for event in events]
+            assert events.ended
+    assert events_seen == [ToolsListChanged()]
