@@ -1,4 +1,4 @@
-"""requestState: signed, bound to its request, principal and time (2026-07-28 `basic/patterns/mrtr`, Server Requirements)."""
+"""requestState: signed, bound to its request, principal and time (2026-07-28 `basic/patterns/mrtr`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def sealed(state: RequestState = STATE, **options: Any) -> str:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )

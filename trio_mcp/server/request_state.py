@@ -1,7 +1,7 @@
 """The ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`), sans-IO.
 
-It passes through the client, so it is signed (HMAC-SHA256) and bound to the request, the principal and a time. It is not
-encrypted: the client can read it, and what is in it came from the client, from the handler's questions or from its state.
+It passes through the client, so it is signed (HMAC-SHA256), and bound to the request, the principal and a time. It is
+not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
 """
 
 from __future__ import annotations

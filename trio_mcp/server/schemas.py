@@ -77,14 +77,17 @@ def adapter_for(kind: Any, subject: str) -> TypeAdapter[Any]:
 
 
 def json_schema_of(
-    adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], subject: str
+    adapter: TypeAdapter[Any],
+    mode: Literal["validation", "serialization"],
+    subject: str,
+    generator: JsonSchema | None = None,
 ) -> tuple[dict[str, Any], JsonSchema]:
     """The JSON Schema 2020-12 of a type, and who made it.
 
     Raises:
         TypeError: It has none; the message names the subject.
     """
-    generator = JsonSchema()
+    generator = generator or JsonSchema()
     try:
         schema = generator.generate(adapter.core_schema, mode)
     except PydanticInvalidForJsonSchema as exc:

@@ -10,7 +10,7 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp.errors import McpError, RemoteProtocolError
-from trio_mcp.protocol.messages import ErrorData, Notification, SessionMessage
+from trio_mcp.protocol.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit, ProgressCallback, call
 from trio_mcp.session.convert import another, as_object, as_result, brief
@@ -140,6 +140,7 @@ class BaseSession(SessionCore):
         total_timeout: Limit = ...,
         reset_on_progress: bool | None = ...,
         on_progress: ProgressCallback | None = ...,
+        related_request_id: RequestId | None = ...,
     ) -> dict[str, Any]: ...
 
     @overload
@@ -153,6 +154,7 @@ class BaseSession(SessionCore):
         total_timeout: Limit = ...,
         reset_on_progress: bool | None = ...,
         on_progress: ProgressCallback | None = ...,
+        related_request_id: RequestId | None = ...,
     ) -> ResultT: ...
 
     async def send_request(
@@ -165,6 +167,7 @@ class BaseSession(SessionCore):
         total_timeout: Limit = USE_SESSION,
         reset_on_progress: bool | None = None,
         on_progress: ProgressCallback | None = None,
+        related_request_id: RequestId | None = None,
     ) -> Any:
         """Send a request and wait for its answer.
 
@@ -178,6 +181,8 @@ class BaseSession(SessionCore):
             on_progress: Called, sync or async, in this task, with a `ProgressNotificationParams` for each progress
                 notification in order; all are done before this returns. What it raises is raised here, and the
                 request is cancelled.
+            related_request_id: The peer's request that this one is part of serving: a transport with a stream for each
+                request puts it there.
 
         Raises:
             McpError: The peer answered with an error.
@@ -190,7 +195,8 @@ class BaseSession(SessionCore):
         """
         options = CallOptions.of(self.options.timeouts, timeout, total_timeout, reset_on_progress, on_progress)
         self._check_outgoing(method)
-        result = await call(self, method, self._stamp(None if params is None else as_object(params, "params")), options)
+        plain = self._stamp(None if params is None else as_object(params, "params"))
+        result = await call(self, method, plain, options, related=related_request_id)
         result = self._read_result(result)
         return result if result_type is None else as_result(result, result_type, method)
 

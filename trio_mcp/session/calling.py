@@ -13,7 +13,7 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.messages import ErrorData, SessionMessage
+from trio_mcp.protocol.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.session.call import TIMED_OUT, Call
 from trio_mcp.session.convert import another, brief
 from trio_mcp.session.options import RequestRecord, Timeouts
@@ -109,6 +109,7 @@ async def call(
     params: dict[str, Any] | None,
     options: CallOptions,
     opened: Callable[[OutgoingRequest], None] | None = None,
+    related: RequestId | None = None,
 ) -> dict[str, Any]:
     """Send one request and wait for its result. See `BaseSession.send_request`.
 
@@ -118,6 +119,7 @@ async def call(
         params: Its parameters, as they go out.
         options: Its limits and callback.
         opened: Called with the request when it has its id and before it is sent.
+        related: The peer's request that this one is part of serving.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     if session._lost is not None:
@@ -134,10 +136,10 @@ async def call(
             deadline = options.deadline(started, started)
             if deadline != inf:
                 session._deadlines.add(deadline, outgoing)
-            outbox.put(SessionMessage(outgoing.request), outgoing)
+            outbox.put(SessionMessage(outgoing.request, related), outgoing)
             await waiting.wait()
         else:
-            await _call_in_scope(session, outgoing, waiting, started, options)
+            await _call_in_scope(session, outgoing, waiting, started, options, related)
         if waiting.outcome is TIMED_OUT:
             reason = "the request timed out"
             raise _timeout(method, options, started)
@@ -146,7 +148,7 @@ async def call(
         raise
     finally:
         if not outgoing.settled:
-            _abandon(session, outgoing, reason)
+            _abandon(session, outgoing, reason, related)
         if session.options.watched:
             record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
             session.options.record(record)
@@ -162,13 +164,18 @@ async def call(
 
 
 async def _call_in_scope(
-    session: SessionCore, outgoing: OutgoingRequest, waiting: Call, started: float, options: CallOptions
+    session: SessionCore,
+    outgoing: OutgoingRequest,
+    waiting: Call,
+    started: float,
+    options: CallOptions,
+    related: RequestId | None,
 ) -> None:
     """Wait where the time limit can strike elsewhere than at the answer: for room, or in a progress callback."""
     with trio.CancelScope(deadline=options.deadline(started, started)) as scope:
         await session._outbox.room()
         if not outgoing.settled:
-            session._outbox.put(SessionMessage(outgoing.request), outgoing)
+            session._outbox.put(SessionMessage(outgoing.request, related), outgoing)
         await _wait(session, waiting, scope, started, options)
     if waiting.outcome is None:
         waiting.outcome = TIMED_OUT
@@ -196,11 +203,11 @@ async def _wait(
             return
 
 
-def _abandon(session: SessionCore, outgoing: OutgoingRequest, reason: str | None) -> None:
+def _abandon(session: SessionCore, outgoing: OutgoingRequest, reason: str | None, related: RequestId | None) -> None:
     """Hand the notice over without waiting: a caller on its way out is never held up (rule 2 of docs/design)."""
     notice = session._peer.cancel(outgoing, reason)
     if notice is not None:
-        session._outbox.put_control(SessionMessage(notice, outgoing.request.id))
+        session._outbox.put_control(SessionMessage(notice, outgoing.request.id if related is None else related))
 
 
 def _timeout(method: str, options: CallOptions, started: float) -> RequestTimeout:
