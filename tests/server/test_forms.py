@@ -1,0 +1,309 @@
+"""Forms: a flat model as the requested schema of each revision (`client/elicitation`), an answer as that model."""
+
+from __future__ import annotations
+
+import enum
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model
+
+from tests.types.published import needs_schemas, validator
+from trio_mcp.server.forms import NoSuchField, form_of
+
+REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
+
+
+class Color(enum.Enum):
+    RED = "#f00"
+    DARK_GREEN = "#0a0"
+
+
+class Size(enum.StrEnum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+Fruit = Annotated[Literal["a"], Field(title="Apple")] | Annotated[Literal["b"], Field(title="Banana")]
+
+
+class Everything(BaseModel):
+    text: str = Field(min_length=1, max_length=9, title="Text", description="A line.")
+    mail: str = Field("a@b.c", json_schema_extra={"format": "email"})
+    link: AnyUrl
+    day: date = date(2020, 1, 1)
+    moment: datetime
+    whole: int = Field(7, gt=0, le=10)
+    real: Annotated[float, Field(ge=0.5, lt=2)]
+    yes: bool = True
+    one: Literal["x", "y"] = "x"
+    color: Color = Color.RED
+    size: Size
+    fruit: Fruit = "a"
+    maybe: int | None = None
+    wanted: Size | None
+    several: Annotated[set[Color], Field(min_length=1, max_length=2)] = {Color.DARK_GREEN}
+    plain: list[Literal["x", "y"]] = ["y"]
+    fruits: list[Fruit] = []
+
+
+def test_the_form_in_the_newest_words() -> None:
+    assert form_of(Everything).schema_for("2026-07-28") == {
+        "type": "object",
+        "required": ["text", "link", "moment", "real", "size"],
+        "properties": {
+            "text": {"type": "string", "title": "Text", "description": "A line.", "minLength": 1, "maxLength": 9},
+            "mail": {"type": "string", "format": "email", "default": "a@b.c"},
+            "link": {"type": "string", "format": "uri"},
+            "day": {"type": "string", "format": "date", "default": "2020-01-01"},
+            "moment": {"type": "string", "format": "date-time"},
+            "whole": {"type": "integer", "minimum": 1, "maximum": 10, "default": 7},
+            "real": {"type": "number", "minimum": 0.5, "maximum": 2},
+            "yes": {"type": "boolean", "default": True},
+            "one": {"type": "string", "enum": ["x", "y"], "default": "x"},
+            "color": {
+                "type": "string",
+                "oneOf": [{"const": "#f00", "title": "Red"}, {"const": "#0a0", "title": "Dark green"}],
+                "default": "#f00",
+            },
+            "size": {"type": "string", "enum": ["small", "large"]},
+            "fruit": {
+                "type": "string",
+                "oneOf": [{"const": "a", "title": "Apple"}, {"const": "b", "title": "Banana"}],
+                "default": "a",
+            },
+            "maybe": {"type": "integer"},
+            "wanted": {"type": "string", "enum": ["small", "large"]},
+            "several": {
+                "type": "array",
+                "items": {"anyOf": [{"const": "#f00", "title": "Red"}, {"const": "#0a0", "title": "Dark green"}]},
+                "minItems": 1,
+                "maxItems": 2,
+                "default": ["#0a0"],
+            },
+            "plain": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, "default": ["y"]},
+            "fruits": {
+                "type": "array",
+                "items": {"anyOf": [{"const": "a", "title": "Apple"}, {"const": "b", "title": "Banana"}]},
+                "default": [],
+            },
+        },
+    }
+
+
+class Old(BaseModel):
+    text: str = "x"
+    number: int = 3
+    yes: bool = True
+    color: Color = Color.RED
+    size: Size = Size.SMALL
+
+
+def test_the_first_revision_with_forms_has_enum_names_and_defaults_of_booleans_only() -> None:
+    assert form_of(Old).schema_for("2025-06-18")["properties"] == {
+        "text": {"type": "string"},
+        "number": {"type": "integer"},
+        "yes": {"type": "boolean", "default": True},
+        "color": {"type": "string", "enum": ["#f00", "#0a0"], "enumNames": ["Red", "Dark green"]},
+        "size": {"type": "string", "enum": ["small", "large"]},
+    }
+
+
+def test_a_choice_of_several_is_refused_where_the_revision_has_none() -> None:
+    with pytest.raises(NoSuchField, match=r"'several' is a choice of several.*2025-06-18"):
+        form_of(Everything).schema_for("2025-06-18")
+
+
+class Inner(BaseModel):
+    x: int
+
+
+class Self(BaseModel):
+    again: Self | None = None
+
+
+class Numbers(enum.Enum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (Inner, "'field' is object"),
+        (list[str], "list of something else than choices"),
+        (list[Inner], "list of something else than choices"),
+        (list[Any], "list of something else than choices"),
+        (dict[str, str], "'field' is object"),
+        (Any, "'field' is of any type"),
+        (int | str, "'field' is a union"),
+        (Literal["a"] | int, "'field' is a union"),
+        (Literal[1, 2], "something else than strings"),
+        (Literal["a", 2], "something else than strings"),
+        (Numbers, "something else than strings"),
+        (SecretStr, r"a secret.*ctx\.elicit_url"),
+        (tuple[int, int], "list of something else than choices"),
+        (object, "can't be described|of any type"),
+        (None, "'field' is null"),
+    ],
+)
+def test_what_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        form_of(create_model("Model", field=(annotation, ...)))
+
+
+def test_a_model_of_itself_is_refused() -> None:
+    with pytest.raises(TypeError, match="'again' is object"):
+        form_of(Self)
+
+
+@pytest.mark.parametrize("model", [int, dict, "Model", None, Everything.model_construct()])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(TypeError, match="pydantic model"):
+        form_of(model)
+
+
+def test_a_form_is_made_once() -> None:
+    assert form_of(Old) is form_of(Old)
+
+
+def test_an_answer_becomes_the_model() -> None:
+    form = form_of(Everything)
+    answer = form.read(
+        {
+            "text": "hi",
+            "link": "http://x.example",
+            "moment": "2020-01-01T00:00:00Z",
+            "real": 1,
+            "size": "large",
+            "several": ["#f00"],
+        }
+    )
+    assert (answer.size, answer.several, answer.wanted, answer.one) == (Size.LARGE, {Color.RED}, None, "x")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"whole": 11}, {"real": 2.0}, {"size": "medium"}, {"text": ""}, {"several": []}, {"moment": "now"}]
+)
+def test_an_answer_that_breaks_the_model_is_refused(wrong: dict[str, Any]) -> None:
+    fine = {
+        "text": "hi",
+        "link": "http://x.example",
+        "moment": "2020-01-01T00:00:00Z",
+        "real": 1,
+        "size": "large",
+    }
+    form_of(Everything).read(fine)
+    with pytest.raises(ValidationError):
+        form_of(Everything).read({**fine, **wrong})
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: date
+    color: Color
+
+
+def test_a_strict_model_takes_the_json_form() -> None:
+    assert form_of(Strict).read({"day": "2020-01-02", "color": "#f00"}) == Strict(day=date(2020, 1, 2), color=Color.RED)
+
+
+class Aliased(BaseModel):
+    from_: str = Field(alias="from")
+
+
+def test_the_names_on_the_wire_are_the_aliases() -> None:
+    form = form_of(Aliased)
+    assert list(form.schema_for("2026-07-28")["properties"]) == ["from"]
+    assert form.read({"from": "x"}).from_ == "x"
+
+
+# --- any flat model ------------------------------------------------------------------------------------------------
+
+words = st.text("abcdefgh", min_size=1, max_size=5)
+choices = st.lists(words, min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def kinds(draw: st.DrawFn, several: bool) -> tuple[Any, st.SearchStrategy[Any]]:
+    """An annotation, and the values that JSON has for it."""
+    kind = draw(st.sampled_from(["text", "date", "datetime", "int", "float", "bool", "literal", "enum", "titled"]))
+    if kind == "text":
+        low, high = sorted((draw(st.integers(0, 5)), draw(st.integers(0, 5))))
+        return Annotated[str, Field(min_length=low, max_length=high)], st.text(min_size=low, max_size=high)
+    if kind == "date":
+        return date, st.dates().map(date.isoformat)
+    if kind == "datetime":
+        return datetime, st.datetimes().map(datetime.isoformat)
+    if kind == "int":
+        low, high = sorted((draw(st.integers(-50, 50)), draw(st.integers(-50, 50))))
+        if draw(st.booleans()):
+            return Annotated[int, Field(gt=low - 1, lt=high + 1)], st.integers(low, high)
+        return Annotated[int, Field(ge=low, le=high)], st.integers(low, high)
+    if kind == "float":
+        return Annotated[float, Field(ge=-1, le=1)], st.floats(-1, 1)
+    if kind == "bool":
+        return bool, st.booleans()
+    values = draw(choices)
+    one = st.sampled_from(values)
+    annotation: Any
+    if kind == "literal":
+        annotation = Literal[tuple(values)]
+    elif kind == "enum":
+        annotation = enum.Enum("Any", {f"{draw(words)}_{n}": value for n, value in enumerate(values)})  # type: ignore[misc]
+    else:
+        annotation = Annotated[Literal[values[0]], Field(title="First")]
+        for value in values[1:]:
+            annotation = annotation | Annotated[Literal[value], Field(title=draw(words))]
+    if several and draw(st.booleans()):
+        return list[annotation], st.lists(one, max_size=3)
+    return annotation, one
+
+
+@st.composite
+def flat_models(draw: st.DrawFn, several: bool) -> tuple[type[BaseModel], dict[str, Any]]:
+    """A flat model, and an answer that fits it."""
+    fields: dict[str, Any] = {}
+    answer = {}
+    for name in draw(st.lists(st.sampled_from("abcdef").map("f_{}".format), unique=True)):
+        annotation, values = draw(kinds(several))
+        details = {"title": draw(st.none() | words), "description": draw(st.none() | words)}
+        if draw(st.booleans()):
+            annotation = annotation | None
+        match draw(st.sampled_from(["required", "default", "none"])):
+            case "required":
+                fields[name] = (annotation, Field(**details))
+                answer[name] = draw(values)
+            case "default":
+                fields[name] = (annotation, Field(draw(values), validate_default=True, **details))
+            case "none":
+                fields[name] = (annotation | None, Field(None, **details))
+        if name not in answer and draw(st.booleans()):
+            answer[name] = draw(values)
+    return create_model("Model", **fields), answer
+
+
+@needs_schemas
+@pytest.mark.parametrize("revision", REVISIONS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back(
+    revision: str, data: st.DataObject
+) -> None:
+    model, answer = data.draw(flat_models(several=revision != "2025-06-18"))
+    form = form_of(model)
+    schema = form.schema_for(revision)
+    request = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": schema}}
+    if revision == "2025-11-25":
+        request |= {"jsonrpc": "2.0", "id": 1}
+    validator(revision, "ElicitRequest").validate(request)
+    jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    # What fits the form fits the model, and stays what it is.
+    jsonschema_rs.validator_for(schema).validate(answer)
+    read = form.read(answer).model_dump(mode="json")
+    for name, value in answer.items():
+        expected = value if isinstance(value, (str, list)) else pytest.approx(value)
+        assert read[name] == expected or model.model_fields[name].annotation in (datetime, datetime | None)
