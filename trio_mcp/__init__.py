@@ -49,7 +49,17 @@ if TYPE_CHECKING:
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
     from trio_mcp.protocol.trace_context import TraceContext
-    from trio_mcp.server import Context, Depends, McpLogHandler, NotificationContext, Server
+    from trio_mcp.server import (
+        Context,
+        Depends,
+        Elicited,
+        InputRequest,
+        InputRequired,
+        McpLogHandler,
+        NotificationContext,
+        Server,
+        UrlElicitationRequired,
+    )
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -94,7 +104,17 @@ _HOMES = {
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
     "trio_mcp.protocol.trace_context": ("TraceContext",),
-    "trio_mcp.server": ("Context", "Depends", "McpLogHandler", "NotificationContext", "Server"),
+    "trio_mcp.server": (
+        "Context",
+        "Depends",
+        "Elicited",
+        "InputRequest",
+        "InputRequired",
+        "McpLogHandler",
+        "NotificationContext",
+        "Server",
+        "UrlElicitationRequired",
+    ),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -123,8 +143,11 @@ __all__ = [  # noqa: RUF022
     "ConfigError",
     "Context",
     "Depends",
+    "Elicited",
     "HttpError",
     "HttpServerParameters",
+    "InputRequest",
+    "InputRequired",
     "Link",
     "LocalProtocolError",
     "McpError",
@@ -153,6 +176,7 @@ __all__ = [  # noqa: RUF022
     "TraceContext",
     "TransportError",
     "TrioMcpError",
+    "UrlElicitationRequired",
     "memory_link_pair",
     "stdio_client",
     "stdio_server",

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from trio_mcp.server.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.context import Context
 from trio_mcp.server.custom_methods import NotificationContext
 from trio_mcp.server.logging import McpLogHandler
 from trio_mcp.server.providers import Depends
 from trio_mcp.server.server import Server
 
-__all__ = ["Context", "Depends", "McpLogHandler", "NotificationContext", "Server"]
+__all__ = [
+    "Context",
+    "Depends",
+    "Elicited",
+    "InputRequest",
+    "InputRequired",
+    "McpLogHandler",
+    "NotificationContext",
+    "Server",
+    "UrlElicitationRequired",
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
-from trio_mcp.errors import LocalProtocolError, McpError
+from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.protocol.messages import Notification, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
@@ -32,6 +32,9 @@ NotificationHandler: TypeAlias = Callable[[Notification, Any], Awaitable[None]]
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
 
+MAX_ELICITATIONS = 1000
+"""Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
+
 
 class Connection(ServerSession):
     """A session of a `Server`.
@@ -52,6 +55,7 @@ class Connection(ServerSession):
         self._listeners = {self.listener}
         self._announcing = False
         self._ending = False
+        self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
         self._trio_token = trio.lowlevel.current_trio_token()
 
     async def received_request(self, responder: Responder) -> None:
@@ -60,12 +64,12 @@ class Connection(ServerSession):
         if handler is None:
             await super().received_request(responder)
             return
-        CURRENT.set((responder, self._trio_token))
         meta = responder.meta
         # What this task has inherited is the trace in which the server was started, not that of the request.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
         context: Context[Any] = Context(responder, self._state)
+        CURRENT.set((context, self._trio_token))
         if server.middleware:
             result = await _through(server.middleware, 0, context, lambda: handler(server, context))
             if type(result) is not dict:
@@ -78,6 +82,32 @@ class Connection(ServerSession):
         handler = self._server._notification_handlers.get(notification.method)
         if handler is not None:
             await handler(notification, self._state)
+
+    # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
+
+    def note_elicitation(self, elicitation_id: str) -> None:
+        """Remember which client is asked to visit a page, to tell it and nobody else when that is done."""
+        self._elicitations[elicitation_id] = None
+        if len(self._elicitations) > MAX_ELICITATIONS:
+            del self._elicitations[next(iter(self._elicitations))]
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Tell the client that what it was asked to do on a page is done, if it was asked; from any thread."""
+        try:
+            self._trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
+        except trio.RunFinishedError:
+            pass  # with everyone who could be told
+
+    def _complete_elicitation(self, elicitation_id: str) -> None:
+        if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
+            del self._elicitations[elicitation_id]
+            self._nursery.start_soon(self._send_completion, elicitation_id)
+
+    async def _send_completion(self, elicitation_id: str) -> None:
+        try:
+            await self.send_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+        except TrioMcpError:
+            pass  # the client has gone, or its revision has no such notification
 
     # --- hearing of changes --------------------------------------------------------------------------------------
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.protocol.trace_context import TraceContext
+from trio_mcp.server.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
 from trio_mcp.server.logging import send_log
+from trio_mcp.server.rounds import no_asking
+from trio_mcp.server.sampling import ask_model
 from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.convert import as_object
 from trio_mcp.types.common import Implementation
@@ -20,12 +23,22 @@ from trio_mcp.types.extensions import declared_extensions
 if TYPE_CHECKING:
     from trio_mcp.protocol.messages import RequestId
     from trio_mcp.protocol.server_negotiation import ClientDeclaration
+    from trio_mcp.server.rounds import Rounds
+    from trio_mcp.server.sampling import Messages
     from trio_mcp.session.responder import Responder
+    from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.logging import LoggingLevel
+    from trio_mcp.types.roots import Root
+    from trio_mcp.types.sampling import CreateMessageResult, IncludeContext, ModelPreferences, ToolChoice
+    from trio_mcp.types.tools import Tool
 
 __all__ = ["Context"]
 
 StateT = TypeVar("StateT", default=Any)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 
 class Context(Generic[StateT]):
@@ -39,10 +52,11 @@ class Context(Generic[StateT]):
         state: What the server's lifespan yielded; None without a lifespan.
     """
 
-    __slots__ = ("_responder", "method", "params", "state")
+    __slots__ = ("_responder", "_rounds", "method", "params", "state")
 
     def __init__(self, responder: Responder, state: StateT) -> None:
         self._responder = responder
+        self._rounds: Rounds | None = None
         self.method = responder.method
         self.params: dict[str, Any] = responder.params
         self.state = state
@@ -121,17 +135,8 @@ class Context(Generic[StateT]):
         Raises:
             McpError: It has not: -32021, which names it (2026-07-28 `basic/index`, Per-request protocol fields).
         """
-        if declares(self.client_capabilities, capability):
-            return
-        required: dict[str, Any] = {}
-        inner = required
-        for name in capability.split("."):
-            inner[name] = inner = {}
-        raise McpError(
-            MISSING_REQUIRED_CLIENT_CAPABILITY,
-            f"this request needs the client capability {capability!r}, which the client has not declared",
-            {"requiredCapabilities": required},
-        )
+        if not declares(self.client_capabilities, capability):
+            raise missing_capability(capability)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the work is; does nothing if the client did not ask (`basic/patterns/progress`).
@@ -187,3 +192,175 @@ class Context(Generic[StateT]):
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """
         await send_log(self._responder, level, data, logger)
+
+    # --- asking the client; the long way of each is in docs/asking ------------------------------------------------
+
+    def elicit(
+        self, message: str, model: type[ModelT], *, key: str | None = None, timeout: float | None = None
+    ) -> InputRequest[Elicited[ModelT | None]]:
+        """Ask the user to fill in a form: ``answer = await ctx.elicit("Who are you?", Person)`` (`client/elicitation`).
+
+        Nothing secret: what is filled in passes through the client. From a sync function:
+        ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
+
+        Args:
+            message: What it is about, for the user.
+            model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
+                a list of either), with defaults or optional.
+            key: What the question is known by in the modern era; by default its number in the order of asking.
+            timeout: Seconds that the user may take; None for no limit but ``Server(request_state_ttl=…)``.
+
+        Raises:
+            TypeError, ValueError: An argument is not what it should be, or the model is not flat.
+
+        Awaiting it raises `McpError` if the client has not declared it (-32021), if its answer does not fit the form
+        (-32602) and, in the handshake era, for an error answer; `RequestTimeout` after ``timeout`` (handshake era); and
+        `LocalProtocolError` if the request is answered, or its method is none that may ask.
+
+        In the modern era a question without an answer ends the function like a cancellation, and it runs again when the
+        answer has come. When cancelled, a client of the handshake era is told.
+        """
+        return ask_form(self, message, model, key, timeout)
+
+    def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> InputRequest[Elicited[None]]:
+        """Ask the user to visit a page, for what must not pass through the client (`client/elicitation`, URL mode).
+
+        The answer says only whether the user agrees to; what happens on the page is between the user and your server.
+        As `elicit` otherwise.
+
+        Args:
+            message: Why, for the user.
+            url: The page.
+            elicitation_id: What `Server.notify_elicitation_complete` is given later (2025-11-25 only); a random one by
+                default, which the attribute of that name tells.
+            key: As in `elicit`.
+            timeout: As in `elicit`.
+        """
+        return ask_url(self, message, url, elicitation_id, key, timeout)
+
+    def sample(
+        self,
+        messages: Messages,
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        model_preferences: ModelPreferences | Mapping[str, Any] | None = None,
+        tools: Iterable[Tool | Mapping[str, Any]] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | ToolChoice | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        include_context: IncludeContext | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> InputRequest[CreateMessageResult]:
+        """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
+
+        As `elicit` otherwise.
+
+        Args:
+            messages: What to say to it: a string, a `types.SamplingMessage`, or several. An earlier reply may be one.
+            max_tokens: How much it may say at most.
+            system_prompt: Instructions.
+            model_preferences: What matters in the choice of a model.
+            tools: What it may call; needs the client capability ``sampling.tools``. You call them, and ask again
+                with the results.
+            tool_choice: Whether it may, must or must not call one.
+            temperature: How varied its replies are.
+            stop_sequences: What ends a reply.
+            include_context: Ask the client to add context of its servers; deprecated.
+            metadata: For the provider of the model.
+            key: As in `elicit`.
+            timeout: As in `elicit`.
+
+        Raises:
+            TypeError, ValueError: An argument is not what it should be, or tool uses and results don't match.
+        """
+        return ask_model(
+            self,
+            messages,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            model_preferences=model_preferences,
+            tools=tools,
+            tool_choice=tool_choice,
+            temperature=temperature,
+            stop_sequences=None if stop_sequences is None else list(stop_sequences),
+            include_context=include_context,
+            metadata=None if metadata is None else dict(metadata),
+            key=key,
+            timeout=timeout,
+        )
+
+    def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:
+        """Ask the client for the directories that it wants worked in (`client/roots`). As `elicit` otherwise."""
+        return ask_roots(self, key, timeout)
+
+    @overload
+    async def gather(self, first: InputRequest[A], /) -> tuple[A]: ...
+    @overload
+    async def gather(self, first: InputRequest[A], second: InputRequest[B], /) -> tuple[A, B]: ...
+    @overload
+    async def gather(
+        self, first: InputRequest[A], second: InputRequest[B], third: InputRequest[C], /
+    ) -> tuple[A, B, C]: ...
+    @overload
+    async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]: ...
+
+    async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
+        """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
+
+        In the modern era that is one round, in the handshake era they are sent concurrently. If one fails, so does
+        this, and the others are cancelled. As `elicit` otherwise.
+        """
+        for request in requests:
+            if not isinstance(request, InputRequest):
+                raise TypeError(f"gather takes questions such as ctx.elicit(…), not awaited; got {request!r}")
+        return tuple(await self._ask(requests))
+
+    async def _ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
+        return await self._asking().ask(requests)
+
+    def _asking(self) -> Rounds:
+        if self._rounds is None:
+            raise no_asking(self.method)
+        return self._rounds
+
+    async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Do something once, however often the function runs for this request: ``id = await ctx.once("id", new_id)``.
+
+        The value is kept in the request's state: when the function runs again, it is there, and nothing is called. It
+        is kept from the next question on; the client can read it, but not change it.
+
+        Args:
+            key: What it is known by.
+            function: Sync or async.
+            arguments: Its arguments.
+
+        Returns:
+            Its value, as plain JSON data.
+
+        Raises:
+            TypeError: The value has no JSON form.
+
+        When cancelled while the function runs, nothing is kept.
+        """
+        return await self._asking().once(key, function, *arguments)
+
+    @property
+    def input_responses(self) -> Mapping[str, InputResponse]:
+        """The answers so far, by key, as models of the wire: what a function has after it returned `InputRequired`."""
+        return {} if self._rounds is None else self._rounds.responses
+
+    @property
+    def input_state(self) -> Any:
+        """The ``state`` of the `InputRequired` that the function returned the last time; None before that."""
+        return None if self._rounds is None else self._rounds.state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.prompts import RegisteredPrompt
 from trio_mcp.server.providers import Provider, key_of, read_provider
+from trio_mcp.server.request_state import StateSealer
 from trio_mcp.server.resources import RegisteredResource
 from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.tools import RegisteredTool
@@ -58,6 +60,11 @@ class ServerCore:
         page_size: int = 250,
         max_sync_tools: int = 40,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        request_state_key: bytes | Sequence[bytes] | None = None,
+        request_state_ttl: float = 600.0,
+        principal: Callable[[Context[Any]], str | None] | None = None,
+        max_input_rounds: int = 32,
+        max_parked: int = 100,
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
@@ -66,11 +73,22 @@ class ServerCore:
         unknown = [revision for revision in revisions if revision not in REVISIONS]
         if unknown or not revisions or isinstance(revisions, str):
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
-        for argument, count in (("page_size", page_size), ("max_sync_tools", max_sync_tools)):
+        for argument, count in (
+            ("page_size", page_size),
+            ("max_sync_tools", max_sync_tools),
+            ("max_input_rounds", max_input_rounds),
+            ("max_parked", max_parked),
+        ):
             if isinstance(count, bool) or not isinstance(count, int):
                 raise TypeError(f"{argument} must be an integer, got {count!r}")
             if count < 1:
                 raise ValueError(f"{argument} must be at least 1, got {count}")
+        if isinstance(request_state_ttl, bool) or not isinstance(request_state_ttl, (int, float)):
+            raise TypeError(f"request_state_ttl must be a number of seconds, got {request_state_ttl!r}")
+        if not 0 < request_state_ttl < math.inf:
+            raise ValueError(f"request_state_ttl must be more than 0 seconds and finite, got {request_state_ttl!r}")
+        if principal is not None and not callable(principal):
+            raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must give an async context manager: decorate it with @asynccontextmanager")
         self.info: Final = Implementation(
@@ -92,6 +110,11 @@ class ServerCore:
         self.expose_errors = expose_errors
         self.page_size = page_size
         self.extensions: Final = checked_extensions(extensions, f"server {name!r}")
+        self.sealer: Final = StateSealer(name, request_state_key)
+        self.request_state_ttl = request_state_ttl
+        self.principal = principal
+        self.max_input_rounds = max_input_rounds
+        self.max_parked = max_parked
         self.options = options or SessionOptions()
         self.on_error = on_error
         self._tools: Registry[RegisteredTool] = Registry("tool")
@@ -152,6 +175,20 @@ class ServerCore:
         finally:
             self._stand_ins.remove(entry)  # not the last one: blocks of several tasks may end in any order
             self._overrides = dict(self._stand_ins)
+
+    def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that was asked to visit a page that what it was to do there is done (2025-11-25).
+
+        Returns at once, from any thread. Nobody else is told; the modern era has no such notification.
+
+        Args:
+            elicitation_id: As in `Context.elicit_url`.
+        """
+        if not isinstance(elicitation_id, str):
+            raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
+        for each in tuple(self._servings):
+            for connection in tuple(each.connections):
+                connection.complete_elicitation(elicitation_id)
 
     # --- serving -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.protocol.server_negotiation import ClientDeclaration
+    from trio_mcp.server.context import Context
     from trio_mcp.session.responder import Responder
 
 __all__ = ["CURRENT", "McpLogHandler", "send_log", "severity_of"]
@@ -27,8 +28,9 @@ MAX_PENDING_RECORDS = 1000
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 
-CURRENT: ContextVar[tuple[Responder, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
-"""The request, and the run of Trio that serves it: in the task of the request, so in its child tasks and threads."""
+CURRENT: ContextVar[tuple[Context[Any], trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
+"""The context of the request, whose request may change (`parking`), and the run of Trio that serves
+it: in the task of the request, so in its child tasks and threads."""
 
 
 def severity_of(level: object) -> int:
@@ -106,7 +108,8 @@ class McpLogHandler(logging.Handler):
         # A link that logs as it sends would come back here for ever.
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
-        responder, token = current
+        context, token = current
+        responder = context._responder
         self._emitting = True
         try:
             level = _level_of(record.levelno)

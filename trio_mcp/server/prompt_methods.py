@@ -12,7 +12,9 @@ from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
 from trio_mcp.server.handling import failure, list_page, run
+from trio_mcp.server.interactive import run_interactive
 from trio_mcp.server.prompts import PromptOutputError, make_prompt, prompt_result
+from trio_mcp.server.rounds import Asked
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -48,6 +50,7 @@ class PromptMethods(ServerCore):
         description: str | None = ...,
         icons: Iterable[Icon] | None = ...,
         meta: Mapping[str, Any] | None = ...,
+        park_input: bool = ...,
     ) -> Callable[[FunctionT], FunctionT]: ...
 
     def prompt(self, function: Any = None, /, **details: Any) -> Any:  # type: ignore[misc]
@@ -71,6 +74,7 @@ class PromptMethods(ServerCore):
         description: str | None = None,
         icons: Iterable[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        park_input: bool = False,
     ) -> None:
         """Offer a function as a prompt, at any time and from any thread. Clients are told that the list has changed.
 
@@ -97,7 +101,9 @@ class PromptMethods(ServerCore):
             TypeError: The signature can't be offered: a hint has no JSON form, for example.
             ValueError: The name is invalid or taken.
         """
-        made = make_prompt(function, name=name, title=title, description=description, icons=icons, meta=meta)
+        made = make_prompt(
+            function, name=name, title=title, description=description, icons=icons, meta=meta, park_input=park_input
+        )
         self._prompts.add(made)
         self._offers_prompts = True
         self._announce(PROMPTS_CHANGED)
@@ -137,8 +143,12 @@ class PromptMethods(ServerCore):
                     INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {argument[:100]}: must be a string"
                 )
         try:
-            bound = prompt.bind(arguments, context)
-            value = await run(bound, prompt.signature.is_async, self)
+            if prompt.signature.may_ask:
+                value = await run_interactive(self, context, lambda: prompt.bind(arguments, context), prompt.signature)
+                if type(value) is Asked:
+                    return value.result
+            else:
+                value = await run(prompt.bind(arguments, context), prompt.signature.is_async, self)
             return prompt_result(value, prompt.definition.description, context.protocol_version)
         except InvalidArguments as exc:
             raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None

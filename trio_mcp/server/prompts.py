@@ -107,6 +107,7 @@ def make_prompt(
     description: str | None,
     icons: Iterable[Icon] | None,
     meta: Mapping[str, Any] | None,
+    park_input: bool,
 ) -> RegisteredPrompt:
     """Make a prompt of a function. See `Server.add_prompt`."""
     if not callable(function):
@@ -115,7 +116,7 @@ def make_prompt(
         name = getattr(bare(function), "__name__", type(function).__name__)
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{name!r} is no valid prompt name; pass name=…")
-    signature = read_signature(function, Context, f"prompt {name!r}")
+    signature = read_signature(function, Context, f"prompt {name!r}", park_input=park_input)
     schema = signature.input_schema
     properties, required = schema.get("properties", {}), schema.get("required", ())
     arguments = [

@@ -12,6 +12,7 @@ from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
 from trio_mcp.server.handling import NO_CACHING, failure, list_page, run, single
+from trio_mcp.server.interactive import run_interactive
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.resources import (
     ContentsError,
@@ -20,6 +21,7 @@ from trio_mcp.server.resources import (
     make_resource,
     read_result,
 )
+from trio_mcp.server.rounds import Asked
 from trio_mcp.server.signature import Bound
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
@@ -67,6 +69,7 @@ class ResourceMethods(ServerCore):
         annotations: Annotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        park_input: bool = False,
     ) -> Callable[[FunctionT], FunctionT]:
         """Offer what a function returns as a resource; the function itself stays as it is.
 
@@ -88,6 +91,7 @@ class ResourceMethods(ServerCore):
                 annotations=annotations,
                 icons=icons,
                 meta=meta,
+                park_input=park_input,
             )
             return function
 
@@ -106,6 +110,7 @@ class ResourceMethods(ServerCore):
         annotations: Annotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        park_input: bool = False,
     ) -> None:
         """Offer what a function returns as a resource, or as a family of resources if the URI is a template.
 
@@ -143,6 +148,7 @@ class ResourceMethods(ServerCore):
             annotations=annotations,
             icons=icons,
             meta=meta,
+            park_input=park_input,
         )
         (self._resources if resource.template is None else self._resource_templates).add(resource)
         self._offers_resources = True
@@ -187,7 +193,12 @@ class ResourceMethods(ServerCore):
         resource, bound = self._find(uri, context)
         revision = context.protocol_version
         try:
-            value = await run(bound, resource.signature.is_async, self)
+            if resource.signature.may_ask:
+                value = await run_interactive(self, context, lambda: self._find(uri, context)[1], resource.signature)
+                if type(value) is Asked:
+                    return value.result
+            else:
+                value = await run(bound, resource.signature.is_async, self)
             result = read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
             exc = single(exc)

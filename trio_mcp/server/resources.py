@@ -94,6 +94,7 @@ def make_resource(
     annotations: Annotations | Mapping[str, Any] | None,
     icons: Iterable[Icon] | None,
     meta: Mapping[str, Any] | None,
+    park_input: bool,
 ) -> RegisteredResource:
     """Make a resource of a function. See `Server.add_resource`."""
     if not callable(function):
@@ -107,7 +108,7 @@ def make_resource(
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None and (template is not None or isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
-    signature = read_signature(function, Context, what)
+    signature = read_signature(function, Context, what, park_input=park_input)
     _check_agreement(signature, template, what)
     if isinstance(annotations, Mapping):
         annotations = Annotations(**annotations)

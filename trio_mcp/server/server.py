@@ -35,6 +35,14 @@ class Server(CompletionMethods, CustomMethods, ListeningMethods, LoggingMethods,
             thread; further calls wait.
         extensions: The extensions of the protocol that it declares, each with its settings:
             ``{"com.example/feature": {}}``.
+        request_state_key: What signs the state of a request that waits for input (modern era): 32 secret bytes or more,
+            the same for all processes that serve one address. Of several, the first signs and any is accepted. By
+            default each process has a random one.
+        request_state_ttl: How many seconds a client has to come back with the answers.
+        principal: ``(context) -> str | None``: on whose behalf a request is made. Nobody else's request may go on
+            with its state.
+        max_input_rounds: How often one request may ask for input and go on with the answers.
+        max_parked: How many handlers with ``park_input`` may wait for input, over all clients.
         options: Limits, timeouts and hooks of each session.
         on_error: Called, sync or async, with what a client sent that belongs to no request.
 

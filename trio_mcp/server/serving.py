@@ -16,6 +16,7 @@ from trio_mcp.server.connection import Connection
 if TYPE_CHECKING:
     from trio_mcp.link import Link
     from trio_mcp.server.core import ServerCore
+    from trio_mcp.server.parking import ParkedRounds
 
 __all__ = ["Serving", "serving"]
 
@@ -31,6 +32,7 @@ class Serving:
             ends.
         changes: Tells them what has changed.
         connections: The clients that are connected.
+        parked: The handlers that wait for input without a request, by the id in its ``requestState``.
     """
 
     server: ServerCore
@@ -38,6 +40,7 @@ class Serving:
     nursery: trio.Nursery
     changes: Changes = attrs.field(factory=Changes, init=False)
     connections: set[Connection] = attrs.field(factory=set, init=False)
+    parked: dict[str, ParkedRounds] = attrs.field(factory=dict, init=False)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.

@@ -41,6 +41,8 @@ class Signature:
         returns: Its return annotation; `inspect.Signature.empty` if it has none.
         context_parameter: The parameter that gets the `Context`.
         dependencies: What fills its parameters with a provider; None if it has none.
+        park_input: Where it asks for input it stays, instead of running again (modern era).
+        may_ask: There is something in its parameters that can ask for input.
     """
 
     function: Callable[..., Any]
@@ -54,6 +56,12 @@ class Signature:
     _validate_json: Callable[[bytes], dict[str, Any]]
     _as_json: bool
     _positional: tuple[str, ...]
+    park_input: bool = False
+    may_ask: bool = attrs.field(init=False)
+
+    @may_ask.default
+    def _has_somebody_to_ask(self) -> bool:
+        return self.context_parameter is not None or self.dependencies is not None
 
     def bind(self, arguments: dict[str, Any], context: object) -> Bound:
         """Validate arguments, fill in the defaults, and bind them. No provider is called yet.
@@ -91,7 +99,12 @@ class Signature:
 
 
 def read_signature(
-    function: Callable[..., Any], context_type: type, what: str, *, open_ended: bool = False
+    function: Callable[..., Any],
+    context_type: type,
+    what: str,
+    *,
+    open_ended: bool = False,
+    park_input: bool = False,
 ) -> Signature:
     """Turn a function's type hints and docstring into a contract.
 
@@ -101,6 +114,7 @@ def read_signature(
             that is marked with `Depends`.
         what: What the function is, for error messages: ``"tool 'add'"``.
         open_ended: Somebody else checks the arguments, so a function may take them as ``**arguments``.
+        park_input: See `Signature`.
 
     Raises:
         TypeError: The signature can't be offered; the message says which parameter is to blame, and what to do.
@@ -136,7 +150,7 @@ def read_signature(
         else:
             fields[name] = _field(Any if annotation is _EMPTY else annotation, parameter.default, described.get(name))
     adapter, schema, as_json = _contract(fields, extra, what)
-    return Signature(
+    signature = Signature(
         function=function,
         is_async=is_async(function),
         description=description,
@@ -148,7 +162,11 @@ def read_signature(
         validate_json=adapter.validator.validate_json,
         as_json=as_json,
         positional=tuple(positional),
+        park_input=park_input,
     )
+    if park_input and not signature.may_ask:
+        raise TypeError(f"{what} has park_input, but nothing to ask with: give it a parameter annotated as Context")
+    return signature
 
 
 def _docstring(function: Callable[..., Any]) -> str | None:

@@ -43,6 +43,7 @@ class ToolMethods(ServerCore):
         meta: Mapping[str, Any] | None = ...,
         input_schema: dict[str, Any] | None = ...,
         output_schema: dict[str, Any] | None = ...,
+        park_input: bool = ...,
     ) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(self, function: Any = None, /, **details: Any) -> Any:  # type: ignore[misc]
@@ -69,6 +70,7 @@ class ToolMethods(ServerCore):
         meta: Mapping[str, Any] | None = None,
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
+        park_input: bool = False,
     ) -> None:
         """Offer a function as a tool, also from a tool or another thread. Clients are told that the list has changed.
 
@@ -89,6 +91,8 @@ class ToolMethods(ServerCore):
             input_schema: A JSON Schema for the arguments instead of one made from the hints. Arguments are checked
                 against both.
             output_schema: A JSON Schema for the result instead of one made from the return type.
+            park_input: In the modern era the function waits where it asks for input, in this process, instead of
+                running again from its start.
 
         Raises:
             TypeError: The signature can't be offered.
@@ -105,6 +109,7 @@ class ToolMethods(ServerCore):
                 meta=meta,
                 input_schema=input_schema,
                 output_schema=output_schema,
+                park_input=park_input,
             )
         )
         self._announce(TOOLS_CHANGED)

@@ -14,8 +14,10 @@ from trio_mcp.server.arguments import ArgumentsValidator, InvalidArguments
 from trio_mcp.server.context import Context
 from trio_mcp.server.handling import describe_failure, run, single
 from trio_mcp.server.hints import bare
+from trio_mcp.server.interactive import run_interactive, without_questions
 from trio_mcp.server.output import Output, OutputError, read_output, text_result
 from trio_mcp.server.revisions import wire_for
+from trio_mcp.server.rounds import Asked
 from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -81,6 +83,7 @@ def make_tool(
     meta: Mapping[str, Any] | None,
     input_schema: dict[str, Any] | None,
     output_schema: dict[str, Any] | None,
+    park_input: bool,
 ) -> RegisteredTool:
     """Make a tool of a function. See `Server.add_tool`."""
     if not callable(function):
@@ -96,9 +99,9 @@ def make_tool(
         if not isinstance(input_schema, dict) or input_schema.get("type") != "object":
             raise ValueError(f'{what}: input_schema must be a JSON Schema with "type": "object" at its root')
         input_schema = copy.deepcopy(input_schema)
-    signature = read_signature(function, Context, what, open_ended=input_schema is not None)
+    signature = read_signature(function, Context, what, open_ended=input_schema is not None, park_input=park_input)
     arguments = ArgumentsValidator(signature, input_schema)
-    output = read_output(signature.returns, copy.deepcopy(output_schema), what)
+    output = read_output(without_questions(signature.returns), copy.deepcopy(output_schema), what)
     if isinstance(annotations, Mapping):
         annotations = ToolAnnotations(**annotations)
     definition = Tool(
@@ -127,10 +130,14 @@ async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]
         arguments = {}
     elif type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")
-    revision = context.protocol_version
+    revision, signature = context.protocol_version, tool.signature
     try:
-        bound = tool.bind(arguments, context)
-        value = await run(bound, tool.signature.is_async, server)
+        if signature.may_ask:
+            value = await run_interactive(server, context, lambda: tool.bind(arguments, context), signature)
+            if type(value) is Asked:
+                return value.result
+        else:
+            value = await run(tool.bind(arguments, context), signature.is_async, server)
         return tool.output.result(value, revision)
     except InvalidArguments as exc:
         text = f"invalid arguments for the tool {name!r}: {exc}"

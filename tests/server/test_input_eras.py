@@ -1,0 +1,612 @@
+"""One handler, both eras: a question reaches the client, and its answer the handler, in each of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import pytest
+import trio
+import trio.testing
+from pydantic import BaseModel
+
+from tests.server.input_harness import (
+    EVERYTHING,
+    LEGACY,
+    MODERN,
+    HandClient,
+    accept,
+    hand_client,
+    said,
+    text_of,
+)
+from trio_mcp import Context, Depends, Elicited, McpError, Server, types
+from trio_mcp.protocol.messages import ErrorData
+
+WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
+every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Age(BaseModel):
+    age: int
+
+
+def answers(question: dict[str, Any]) -> Any:
+    if question["method"] == "sampling/createMessage":
+        return said("a poem")
+    if question["method"] == "roots/list":
+        return {"roots": [{"uri": "file:///tmp"}]}
+    properties = question["params"].get("requestedSchema", {}).get("properties", {})
+    return accept(**{name: {"name": "Ann", "age": 41}[name] for name in properties})
+
+
+@every_way
+@pytest.mark.parametrize("sync", [False, True])
+async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park: bool, sync: bool) -> None:
+    """The promise of the project. What the code before a question does happens once where the handler waits, and once
+    more for each round where it is replayed."""
+    effects: list[str] = []
+
+    async def poem(ctx: Context) -> str:
+        """Write a poem."""
+        effects.append("start")
+        name = await ctx.elicit("Who are you?", Name)
+        effects.append("name")
+        age = await ctx.elicit("How old?", Age)
+        effects.append("age")
+        assert name.data is not None
+        assert age.data is not None
+        reply = await ctx.sample(f"A poem for {name.data.name}, {age.data.age}", max_tokens=10)
+        effects.append("end")
+        assert isinstance(reply.content, types.TextContent)
+        return f"{name.data.name}, {age.data.age}: {reply.content.text}"
+
+    def poem_in_thread(ctx: Context) -> str:
+        """Write a poem."""
+        effects.append("start")
+        name = trio.from_thread.run(ctx.elicit, "Who are you?", Name)
+        effects.append("name")
+        age = trio.from_thread.run(ctx.elicit, "How old?", Age)
+        effects.append("age")
+        assert name.data is not None
+        assert age.data is not None
+        prompt = f"A poem for {name.data.name}, {age.data.age}"
+        reply = trio.from_thread.run(lambda: ctx.sample(prompt, max_tokens=10))
+        effects.append("end")
+        assert isinstance(reply.content, types.TextContent)
+        return f"{name.data.name}, {age.data.age}: {reply.content.text}"
+
+    server = Server("test")
+    server.add_tool(poem_in_thread if sync else poem, name="poem", park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        result = await client.tool("poem")
+        assert text_of(result) == "Ann, 41: a poem"
+        assert not result.get("isError")
+        assert [each["method"] for each in client.questions] == [
+            "elicitation/create",
+            "elicitation/create",
+            "sampling/createMessage",
+        ]
+        assert client.questions[2]["params"]["messages"][0]["content"]["text"] == "A poem for Ann, 41"
+        await trio.testing.wait_all_tasks_blocked()
+    waited = ["start", "name", "age", "end"]
+    replayed = ["start", "start", "name", "start", "name", "age", *waited]
+    assert effects == (waited if revision == LEGACY or park else replayed)
+
+
+@every_way
+async def test_gather_asks_several_questions_in_one_round(revision: str, park: bool) -> None:
+    async def tool(ctx: Context) -> str:
+        name, roots, age = await ctx.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.elicit("Age?", Age))
+        assert name.data is not None
+        assert age.data is not None
+        return f"{name.data.name} {roots[0].uri} {age.data.age}"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        assert text_of(await client.tool("tool")) == "Ann file:///tmp 41"
+        assert len(client.questions) == 3
+        assert len(client.rounds) == (0 if revision == LEGACY else 1)
+
+
+@every_way
+async def test_prompts_and_resources_may_ask_too(revision: str, park: bool) -> None:
+    """2026-07-28 `basic/patterns/mrtr`, Supported Requests."""
+    server = Server("test")
+
+    @server.prompt(park_input=park)
+    async def greet(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", Name)
+        return f"Greet {answer.data and answer.data.name}"
+
+    @server.resource("config://{name}", park_input=park)
+    async def config(name: str, ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", Name)
+        return f"{name} of {answer.data and answer.data.name}"
+
+    async with hand_client(server, revision, answers) as client:
+        prompt = await client.call("prompts/get", {"name": "greet"})
+        resource = await client.call("resources/read", {"uri": "config://x"})
+    assert prompt["messages"][0]["content"]["text"] == "Greet Ann"
+    assert resource["contents"][0]["text"] == "x of Ann"
+    # `server/utilities/caching`: what asks is nothing to keep.
+    assert not any("ttlMs" in each or "cacheScope" in each for each in client.rounds)
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_nothing_else_may_ask(revision: str) -> None:
+    """2026-07-28 `basic/patterns/mrtr`, Supported Requests: no other request may be answered with a question."""
+    refused: list[str] = []
+
+    async def curious(context: Context, call_next: Any) -> Any:
+        try:
+            await context.elicit("Who?", Name)
+        except Exception as exc:
+            refused.append(str(exc))
+        return await call_next()
+
+    server = Server("test", middleware=[curious])
+
+    @server.prompt
+    def greet(name: str) -> str:
+        return name
+
+    async def complete(value: str) -> list[str]:
+        return [value]
+
+    server.add_completion(complete, prompt="greet", argument="name")
+    reference = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "x"}}
+    async with hand_client(server, revision, answers) as client:
+        assert (await client.call("completion/complete", reference))["completion"]["values"] == ["x"]
+        assert (await client.call("prompts/list", {}))["prompts"]
+        assert not client.questions
+    assert [("nothing can be asked here" in text) for text in refused] == [True, True]
+    assert "'completion/complete'" in refused[0]
+
+
+@every_way
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_an_answer_without_data(revision: str, park: bool, action: str) -> None:
+    async def tool(ctx: Context) -> str:
+        match await ctx.elicit("Who?", Name):
+            case Elicited("accept", data):
+                return f"accepted {data}"
+            case Elicited(done, None):
+                return done
+        return "?"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, lambda _: {"action": action}) as client:
+        assert text_of(await client.tool("tool")) == action
+
+
+@every_way
+async def test_an_answer_that_does_not_fit_the_form_is_an_error(revision: str, park: bool) -> None:
+    """In both eras the same one, which names the field and not the value."""
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Age?", Age)
+        return "?"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, lambda _: accept(age="secret")) as client:
+        error = await client.tool("tool")
+        assert isinstance(error, ErrorData)
+        assert error.code == -32602
+        assert "'input-1' does not fit the form: age: " in error.message
+        assert "secret" not in error.message
+        assert (await client.once("tools/list", {}))["tools"]
+
+
+@every_way
+async def test_a_handler_may_ask_again_after_an_answer_that_does_not_fit(revision: str, park: bool) -> None:
+    async def tool(ctx: Context) -> int:
+        for _ in range(3):
+            try:
+                answer = await ctx.elicit("Age?", Age)
+            except McpError:
+                continue
+            assert answer.data is not None
+            return answer.data.age
+        return -1
+
+    given = iter([accept(age="x"), accept(), accept(age=7)])
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, lambda _: next(given)) as client:
+        assert text_of(await client.tool("tool")) == "7"
+
+
+@every_way
+@pytest.mark.parametrize("answer", [{"action": "maybe"}, {}, {"action": "accept", "content": []}, {"roots": []}])
+async def test_what_is_no_answer_at_all_is_an_error(revision: str, park: bool, answer: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Who?", Name)
+        return "?"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, lambda _: answer) as client:
+        error = await client.tool("tool")
+    assert isinstance(error, ErrorData)
+    assert (error.code, "'input-1' is no valid answer" in error.message) == (-32602, True)
+
+
+ASKS: list[tuple[Any, dict[str, Any], str]] = [
+    (lambda ctx: ctx.elicit("Who?", Name), {"sampling": {}}, "elicitation"),
+    (lambda ctx: ctx.elicit("Who?", Name), {"elicitation": {"url": {}}}, "elicitation"),
+    (lambda ctx: ctx.elicit_url("Go", "https://x.example"), {"elicitation": {}}, "elicitation"),
+    (lambda ctx: ctx.elicit_url("Go", "https://x.example"), {"elicitation": {"form": {}}}, "elicitation"),
+    (lambda ctx: ctx.sample("x", max_tokens=1), {"elicitation": {}}, "sampling"),
+    (lambda ctx: ctx.sample("x", max_tokens=1, tools=[]), {"sampling": {}}, "sampling"),
+    (lambda ctx: ctx.sample("x", max_tokens=1, tool_choice="auto"), {"sampling": {}}, "sampling"),
+    (lambda ctx: ctx.sample("x", max_tokens=1, include_context="allServers"), {"sampling": {}}, "sampling"),
+    (lambda ctx: ctx.list_roots(), {"sampling": {}}, "roots"),
+]
+
+
+@every_way
+@pytest.mark.parametrize("number", range(len(ASKS)))
+async def test_what_the_client_has_not_declared_is_not_asked_for(revision: str, park: bool, number: int) -> None:
+    """-32021 names it, and nothing is sent, not even the questions beside it that could be."""
+    ask, declared, missing = ASKS[number]
+
+    async def tool(ctx: Context) -> str:
+        await ctx.gather(ask(ctx))
+        return "?"
+
+    async def both(ctx: Context) -> str:
+        await ctx.gather(ctx.list_roots(), ask(ctx))
+        return "?"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    server.add_tool(both, park_input=park)
+    async with hand_client(server, revision, answers, declared) as client:
+        error = await client.tool("tool")
+        assert isinstance(error, ErrorData)
+        assert error.code == -32021
+        assert list(error.data["requiredCapabilities"]) == [missing]
+    async with hand_client(server, revision, answers, {"roots": {}, **declared}) as client:
+        if missing != "roots":
+            assert (await client.tool("both")).code == -32021
+        assert not client.questions
+        assert not client.rounds
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
+async def test_what_the_revision_does_not_know_is_not_asked_for(revision: str) -> None:
+    server = Server("test")
+
+    @server.tool
+    async def form(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", Name)).action
+
+    @server.tool
+    async def page(ctx: Context) -> str:
+        return (await ctx.elicit_url("Go", "https://x.example")).action
+
+    @server.tool
+    async def tools(ctx: Context) -> str:
+        return (await ctx.sample("x", max_tokens=1, tool_choice="auto")).model
+
+    async with hand_client(server, revision, answers) as client:
+        for name in ("page", "tools"):
+            assert (await client.tool(name)).code == -32021
+        if revision == "2025-06-18":
+            assert text_of(await client.tool("form")) == "accept"
+            assert "mode" not in client.questions[0]["params"]
+        else:
+            assert (await client.tool("form")).code == -32021
+
+
+@every_way
+async def test_the_round_unwinds_what_the_handler_has_entered(revision: str, park: bool) -> None:
+    """As a cancellation does: child tasks, context managers, no groups; and `except Exception` does not see it."""
+    events: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def entered() -> AsyncIterator[None]:
+        events.append("in")
+        try:
+            yield
+        finally:
+            events.append("out")
+
+    async def child() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            events.append("child")
+
+    async def tool(ctx: Context) -> str:
+        async with entered(), trio.open_nursery() as nursery:
+            nursery.start_soon(child)
+            await trio.testing.wait_all_tasks_blocked()
+            try:
+                answer = await ctx.elicit("Who?", Name)
+            except Exception:
+                events.append("swallowed")
+                raise
+            nursery.cancel_scope.cancel()
+        assert answer.data is not None
+        return answer.data.name
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        assert text_of(await client.tool("tool")) == "Ann"
+    once = ["in", "child", "out"]
+    assert events == (once if revision == LEGACY or park else once * 2)
+
+
+@every_way
+@pytest.mark.parametrize("shape", ["shield", "nursery", "thread", "thread in a shield"])
+async def test_questions_from_shielded_scopes_child_tasks_and_threads(revision: str, park: bool, shape: str) -> None:
+    async def tool(ctx: Context) -> str:
+        found: list[str] = []
+
+        async def ask() -> None:
+            answer = await ctx.elicit("Who?", Name)
+            assert answer.data is not None
+            found.append(answer.data.name)
+
+        def in_thread() -> None:
+            trio.from_thread.run(ask)
+
+        match shape:
+            case "shield":
+                with trio.CancelScope(shield=True):
+                    await ask()
+            case "nursery":
+                with trio.CancelScope(shield=True):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(trio.sleep, 0)
+                        nursery.start_soon(ask)
+            case "thread":
+                await trio.to_thread.run_sync(in_thread)
+            case _:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
+        return found[0]
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        assert text_of(await client.tool("tool")) == "Ann"
+
+
+@every_way
+async def test_a_dependency_may_ask(revision: str, park: bool) -> None:
+    """It is entered anew for each replay, and lives as long as a handler that waits."""
+    events: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def user(ctx: Context) -> AsyncIterator[str]:
+        answer = await ctx.elicit("Who?", Name)
+        assert answer.data is not None
+        events.append("in")
+        yield answer.data.name
+        events.append("out")
+
+    async def tool(who: Annotated[str, Depends(user)], ctx: Context) -> str:
+        answer = await ctx.elicit("How old?", Age)
+        assert answer.data is not None
+        return f"{who} {answer.data.age}"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        assert text_of(await client.tool("tool")) == "Ann 41"
+    assert events == (["in", "out"] if revision == LEGACY or park else ["in", "in", "out"])
+
+
+@every_way
+async def test_once_is_done_once(revision: str, park: bool) -> None:
+    calls: list[str] = []
+
+    async def book(what: str) -> dict[str, Any]:
+        calls.append(what)
+        return {"booked": what, "number": len(calls)}
+
+    async def tool(ctx: Context) -> str:
+        first = await ctx.once("booking", book, "a room")
+        number = await ctx.once("number", lambda: len(calls))
+        await ctx.elicit("Who?", Name)
+        await ctx.elicit("Age?", Age)
+        return f"{first} {number}"
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        assert text_of(await client.tool("tool")) == "{'booked': 'a room', 'number': 1} 1"
+    assert calls == ["a room"]
+
+
+@every_way
+async def test_progress_goes_to_the_request_that_is_served(revision: str, park: bool) -> None:
+    async def tool(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await ctx.elicit("Who?", Name)
+        await ctx.report_progress(2)
+        return str(ctx.meta.get("progressToken"))
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, answers) as client:
+        first = await client.once("tools/call", {"name": "tool", "_meta": {"progressToken": "a"}})
+        if revision != LEGACY:
+            state = {"requestState": first["requestState"], "inputResponses": {"input-1": accept(name="x")}}
+            first = await client.once("tools/call", {"name": "tool", "_meta": {"progressToken": "b"}, **state})
+        token = text_of(first)
+        seen = [(each.params or {})["progressToken"] for each in client.notices]
+    assert (token, seen) == {
+        (LEGACY, False): ("a", ["a", "a"]),
+        (MODERN, False): ("b", ["a", "b", "b"]),
+        (MODERN, True): ("b", ["a", "b"]),
+    }[revision, park]
+
+
+async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served() -> None:
+    """So that a transport with one stream for each request finds the right one (2025-11-25 `basic/transports`)."""
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
+        return "done"
+
+    async with hand_client(server, LEGACY, answers) as client:
+        assert text_of(await client.tool("tool")) == "done"
+        assert client.related == [client.next_id, client.next_id]
+
+
+async def test_cancelling_the_request_cancels_what_it_has_asked() -> None:
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
+        return "done"
+
+    from trio_mcp.protocol.messages import Notification, Request
+
+    async with hand_client(server, LEGACY) as client:
+        request = client.request("tools/call", {"name": "tool"})
+        await client.send(request)
+        asked = [await client.link.read.receive() for _ in range(2)]
+        await client.send(Notification("notifications/cancelled", {"requestId": request.id}))
+        told = [await client.link.read.receive() for _ in range(2)]
+        assert all(isinstance(each.message, Request) for each in asked)
+        assert {each.message.params["requestId"] for each in told} == {each.message.id for each in asked}
+        assert {each.related_request_id for each in told} == {request.id}
+
+
+async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:
+    server = Server("test")
+
+    @server.tool
+    async def one(ctx: Context) -> str:
+        try:
+            await ctx.sample("x", max_tokens=1)
+        except McpError as exc:
+            return exc.message
+        return "?"
+
+    @server.tool
+    async def several(ctx: Context) -> str:
+        try:
+            await ctx.gather(ctx.sample("x", max_tokens=1), ctx.list_roots())
+        except McpError as exc:
+            return exc.message
+        return "?"
+
+    async with hand_client(server, LEGACY, lambda _: ErrorData(-1, "the user says no")) as client:
+        assert text_of(await client.tool("one")) == "the user says no"
+        assert text_of(await client.tool("several")) == "the user says no"
+
+
+async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.testing.MockClock) -> None:
+    """People are slow: the session's timeouts don't count."""
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with trio.move_on_after(100_000):
+            await ctx.elicit("Who?", Name)
+        try:
+            await ctx.elicit("Who?", Name, timeout=5)
+        except TimeoutError as exc:
+            return f"{trio.current_time():g} {exc}"
+        return "?"
+
+    async with memory_of(server) as client:
+        text = text_of(await client.tool("tool"))
+    assert text.startswith("100005 no answer to 'elicitation/create' within timeout=5")
+
+
+@contextlib.asynccontextmanager
+async def memory_of(server: Server) -> AsyncIterator[HandClient]:
+    """As `hand_client`, without its net, which a clock that jumps would cut."""
+    from trio_mcp import memory_link_pair
+
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(server.serve, theirs)
+        client = HandClient(ours, LEGACY, lambda _: None, EVERYTHING)
+        await client.open()
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "text"),
+    [
+        (lambda ctx: ctx.elicit(3, Name), TypeError, "message must be a string"),
+        (lambda ctx: ctx.elicit("x", dict), TypeError, "pydantic model"),
+        (lambda ctx: ctx.elicit("x", Name, key=""), TypeError, "key must be"),
+        (lambda ctx: ctx.elicit("x", Name, timeout=0), ValueError, "more than 0"),
+        (lambda ctx: ctx.elicit("x", Name, timeout="1"), TypeError, "number of seconds"),
+        (lambda ctx: ctx.elicit_url("x", "page"), ValueError, "absolute URL"),
+        (lambda ctx: ctx.elicit_url("x", "https://x .example"), ValueError, "absolute URL"),
+        (lambda ctx: ctx.elicit_url("x", 3), TypeError, "url must be a string"),
+        (lambda ctx: ctx.elicit_url("x", "https://x.example", elicitation_id=""), TypeError, "elicitation_id"),
+        (lambda ctx: ctx.sample([], max_tokens=1), ValueError, "needs a message"),
+        (lambda ctx: ctx.sample([3], max_tokens=1), TypeError, "a message must be"),
+        (lambda ctx: ctx.sample("x", max_tokens="many"), ValueError, "max_tokens|maxTokens"),
+        (lambda ctx: ctx.gather("x"), TypeError, "gather takes questions"),
+    ],
+)
+async def test_bad_arguments_are_refused_where_they_are_given(ask: Any, error: type[Exception], text: str) -> None:
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(error, match=text):
+            await ask(ctx)
+        return "refused"
+
+    async with hand_client(server) as client:
+        assert text_of(await client.tool("tool")) == "refused"
+
+
+async def test_a_key_is_used_once() -> None:
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(ValueError, match="'k' has been used"):
+            await ctx.gather(ctx.list_roots(key="k"), ctx.elicit("x", Name, key="k"))
+        return "refused"
+
+    async with hand_client(server) as client:
+        assert text_of(await client.tool("tool")) == "refused"
+
+
+async def test_a_context_that_is_kept_can_ask_nothing_more() -> None:
+    kept: list[Context] = []
+    server = Server("test")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        kept.append(ctx)
+        return "done"
+
+    for revision in (LEGACY, MODERN):
+        async with hand_client(server, revision) as client:
+            await client.tool("tool")
+            with pytest.raises(Exception, match="nothing can be asked here"):
+                await kept[-1].list_roots()
+
+
+def test_park_input_needs_something_to_ask_with() -> None:
+    server = Server("test")
+    with pytest.raises(TypeError, match="park_input, but nothing to ask with"):
+        server.add_tool(lambda: 1, name="tool", park_input=True)

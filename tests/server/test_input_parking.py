@@ -1,0 +1,358 @@
+"""Parked handlers: one task for all rounds, under one request at a time, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from pydantic import BaseModel
+
+from tests.injection import cancel_everywhere
+from tests.server.input_harness import EVERYTHING, MODERN, HandClient, accept, hand_client, text_of
+from trio_mcp import Context, McpLogHandler, Server, memory_link_pair
+from trio_mcp.protocol.messages import ErrorData, Notification
+from trio_mcp.server.serving import Serving, serving
+from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Desk:
+    """A server with one parked tool, and an account of what happens to it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.events: list[str] = []
+        self.entered = trio.Event()
+        self.server = Server("test", **options)
+        self.server.add_tool(self.tool, park_input=True)
+
+    async def tool(self, ctx: Context, then: str = "") -> str:
+        self.events.append("start")
+        try:
+            answer = await ctx.elicit("Who?", Name)
+            self.entered.set()
+            if then == "sleep":
+                await trio.sleep_forever()
+            return answer.data.name if answer.data else answer.action
+        except trio.Cancelled:
+            self.events.append("cancelled")
+            raise
+        finally:
+            self.events.append("end")
+
+    @property
+    def parked(self) -> int:
+        return sum(len(run.parked) for run in self.server._servings)
+
+
+@contextlib.asynccontextmanager
+async def link_to(run: Serving) -> AsyncIterator[HandClient]:
+    """One more client of a run: what a later connection to the same process is."""
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(run.serve_link, theirs)
+        yield HandClient(ours, MODERN, lambda _: None, EVERYTHING)
+        nursery.cancel_scope.cancel()
+
+
+async def begin(client: HandClient, **arguments: Any) -> dict[str, Any]:
+    result = await client.once("tools/call", {"name": "tool", "arguments": arguments})
+    assert isinstance(result, dict), result
+    assert result["resultType"] == "input_required"
+    return result
+
+
+def retry(asked: dict[str, Any], answer: Any = None, **arguments: Any) -> dict[str, Any]:
+    responses = {"input-1": accept(name="Ann") if answer is None else answer}
+    state = asked["requestState"]
+    return {"name": "tool", "arguments": arguments, "requestState": state, "inputResponses": responses}
+
+
+async def test_a_state_is_used_once() -> None:
+    desk = Desk()
+    async with hand_client(desk.server) as client:
+        asked = await begin(client)
+        assert desk.parked == 1
+        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+        again = await client.once("tools/call", retry(asked))
+        assert isinstance(again, ErrorData)
+        assert again.code == INVALID_PARAMS
+        assert "nothing waits for this requestState any more" in again.message
+    assert desk.events == ["start", "end"]
+
+
+async def test_a_malformed_answer_changes_nothing() -> None:
+    desk = Desk()
+    async with hand_client(desk.server) as client:
+        asked = await begin(client)
+        error = await client.once("tools/call", retry(asked, {"action": "maybe"}))
+        assert isinstance(error, ErrorData)
+        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+
+
+async def test_a_missing_answer_is_asked_for_again() -> None:
+    desk = Desk()
+    async with hand_client(desk.server) as client:
+        asked = await begin(client)
+        again = await client.once("tools/call", {**retry(asked), "inputResponses": {}})
+        assert again["inputRequests"] == asked["inputRequests"]
+        assert again["requestState"] != asked["requestState"]
+        assert text_of(await client.once("tools/call", retry(again))) == "Ann"
+    assert desk.events == ["start", "end"]
+
+
+async def test_the_state_is_bound_to_the_request() -> None:
+    desk = Desk()
+    async with hand_client(desk.server) as client:
+        asked = await begin(client)
+        error = await client.once("tools/call", retry(asked, then="sleep"))
+        assert isinstance(error, ErrorData)
+        assert "not valid for this request" in error.message
+        assert desk.parked == 1
+
+
+async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
+    desk = Desk(request_state_key=b"k" * 32)
+    async with serving(desk.server) as run:
+        async with link_to(run) as first:
+            asked = await begin(first)
+        assert desk.events == ["start"]  # the client has gone, and the handler waits
+        async with serving(desk.server) as elsewhere, link_to(elsewhere) as stranger:
+            error = await stranger.once("tools/call", retry(asked))
+            assert isinstance(error, ErrorData)
+            assert "another process's" in error.message
+        async with link_to(run) as second:
+            assert text_of(await second.once("tools/call", retry(asked))) == "Ann"
+    assert desk.events == ["start", "end"]
+
+
+async def test_the_end_of_the_run_ends_what_is_parked() -> None:
+    desk = Desk()
+    async with serving(desk.server) as run:
+        async with link_to(run) as client:
+            await begin(client)
+        assert desk.parked == 1
+    assert desk.events == ["start", "cancelled", "end"]
+    assert not run.parked
+
+
+async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.MockClock) -> None:
+    desk = Desk(request_state_ttl=60)
+    async with serving(desk.server) as run, link_to(run) as client:
+        asked = await begin(client)
+        await trio.sleep(59)
+        assert desk.events == ["start"]
+        await trio.sleep(2)
+        assert desk.events == ["start", "cancelled", "end"]
+        assert not run.parked
+        error = await client.once("tools/call", retry(asked))
+        assert isinstance(error, ErrorData)
+        assert "its time was up" in error.message
+
+
+async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.testing.MockClock) -> None:
+    desk = Desk(request_state_ttl=60)
+
+    async def slow(ctx: Context) -> str:
+        await ctx.elicit("Who?", Name)
+        await trio.sleep(1000)
+        return "done"
+
+    desk.server.remove_tool("tool")
+    desk.server.add_tool(slow, name="tool", park_input=True)
+    async with serving(desk.server) as run, link_to(run) as client:
+        asked = await begin(client)
+        assert text_of(await client.once("tools/call", retry(asked))) == "done"
+
+
+async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
+    desk = Desk(max_parked=2)
+    async with hand_client(desk.server) as client:
+        asked = await begin(client)
+        await begin(client)
+        error = await client.once("tools/call", {"name": "tool", "arguments": {}})
+        assert isinstance(error, ErrorData)
+        assert error.code == OVERLOADED
+        assert desk.events == ["start", "start"]
+        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+        await begin(client)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "disconnected"])
+async def test_a_live_request_takes_its_handler_along(how: str) -> None:
+    """As with any handler; and before the request's place is free, the handler has ended."""
+    desk = Desk()
+    async with serving(desk.server) as run:
+        async with link_to(run) as client:
+            asked = await begin(client, then="sleep")
+            request = client.request("tools/call", retry(asked, then="sleep"))
+            await client.send(request)
+            await desk.entered.wait()
+            if how == "cancelled":
+                await client.send(
+                    Notification("notifications/cancelled", {"requestId": request.id, "reason": "enough"})
+                )
+                assert (await client.once("tools/list", {}))["tools"]
+                await trio.testing.wait_all_tasks_blocked()
+                assert desk.events == ["start", "cancelled", "end"]
+        assert desk.events == ["start", "cancelled", "end"]
+        assert not run.parked
+
+
+async def test_log_messages_go_to_the_request_that_is_served() -> None:
+    log = logging.getLogger("tests.parking")
+    handler = McpLogHandler()
+    log.addHandler(handler)
+    server = Server("test")
+
+    @server.tool(park_input=True)
+    async def tool(ctx: Context) -> str:
+        log.warning("before")
+        await ctx.elicit("Who?", Name)
+        log.warning("after")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, log.warning, "from a thread")
+        return str(ctx.request_id)
+
+    level = {"_meta": {"io.modelcontextprotocol/logLevel": "warning"}}
+    try:
+        async with hand_client(server) as client:
+            asked = await client.once("tools/call", {"name": "tool", "arguments": {}, **level})
+            assert text_of(await client.once("tools/call", {**retry(asked), **level})) == str(client.next_id)
+            said = [(each.params or {})["data"] for each in client.notices]
+    finally:
+        log.removeHandler(handler)
+    assert said == ["before", "after", "from a thread"]
+
+
+async def test_questions_of_several_tasks_are_collected() -> None:
+    server = Server("test")
+
+    @server.tool(park_input=True)
+    async def tool(ctx: Context) -> str:
+        found: dict[str, str] = {}
+
+        async def ask(key: str) -> None:
+            answer = await ctx.elicit(key, Name, key=key)
+            assert answer.data is not None
+            found[key] = answer.data.name
+
+        async with trio.open_nursery() as nursery:
+            for key in "abc":
+                nursery.start_soon(ask, key)
+        return " ".join(found[key] for key in "abc")
+
+    def answer(question: Any) -> Any:
+        return accept(name=question["params"]["message"].upper())
+
+    async with hand_client(server, MODERN, answer) as client:
+        assert text_of(await client.tool("tool")) == "A B C"
+
+
+async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_then(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = Server("test")
+
+    @server.tool(park_input=True)
+    async def tool(ctx: Context) -> str:
+        with trio.move_on_after(10):
+            await ctx.elicit("Who?", Name)
+        return "gave up"
+
+    async with serving(server) as run, link_to(run) as client:
+        asked = await begin(client)
+        await trio.sleep(20)
+        assert text_of(await client.once("tools/call", retry(asked))) == "gave up"
+        assert not run.parked
+
+
+async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("test")
+
+    @server.tool(park_input=True)
+    async def tool(ctx: Context) -> str:
+        try:
+            await ctx.elicit("Who?", Name)
+        finally:
+            raise ValueError("on the way out")
+
+    async with serving(server) as run, link_to(run) as client:
+        await begin(client)
+        for parked in tuple(run.parked.values()):
+            parked._scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not run.parked
+        assert (await client.once("tools/list", {}))["tools"]
+
+
+async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
+    unwound: list[str] = []
+    server = Server("test", request_state_ttl=60)
+
+    @server.tool(park_input=True)
+    def tool(ctx: Context) -> str:
+        try:
+            trio.from_thread.run(ctx.elicit, "Who?", Name)
+        except Exception:
+            unwound.append("swallowed")
+        except BaseException as exc:
+            unwound.append(type(exc).__name__)
+            raise
+        return "?"
+
+    async with serving(server) as run, link_to(run) as client:
+        await begin(client)
+        await trio.sleep(61)
+        assert not run.parked
+        await trio.testing.wait_all_threads_completed()
+    assert unwound == ["RoundEnded"]
+
+
+async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> None:
+    """Of the whole exchange, at each step of any task: the run ends clean, with every handler ended."""
+    desk = Desk()
+
+    async def scenario() -> None:
+        async with serving(desk.server) as run, link_to(run) as client:
+            asked = await begin(client)
+            assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+
+    async def check() -> None:
+        assert desk.parked == 0
+        assert not desk.server._servings
+        assert desk.events.count("start") == desk.events.count("end")
+        desk.events.clear()
+
+    assert await cancel_everywhere(scenario, check) > 20
+
+
+async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run() -> None:
+    """The client cancels each of the two requests, at each step: the run lives on, with nothing parked that is live."""
+    desk = Desk()
+    async with serving(desk.server) as run:
+
+        async def scenario() -> None:
+            async with link_to(run) as client:
+                asked = await begin(client)
+                assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+
+        async def check() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            # What was asked and not answered is parked, until its deadline: none of it is live.
+            assert all(not each._live for each in run.parked.values())
+            assert desk.events.count("start") - desk.events.count("end") == len(run.parked)
+            for each in tuple(run.parked.values()):
+                each._scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not run.parked
+            desk.events.clear()
+
+        assert await cancel_everywhere(scenario, check) > 20
+        assert not run.nursery.child_tasks

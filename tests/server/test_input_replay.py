@@ -1,0 +1,454 @@
+"""Rounds of the modern era: what a server may be handed back (2026-07-28 `basic/patterns/mrtr`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from pydantic import BaseModel
+
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, HandClient, accept, hand_client, said, text_of
+from tests.types.published import needs_schemas, validator
+from trio_mcp import Context, InputRequired, Server, ToolError, UrlElicitationRequired
+from trio_mcp.protocol.messages import ErrorData
+
+KEY = b"k" * 32
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def two(ctx: Context, x: int = 0) -> str:
+    first = await ctx.elicit("First?", Name)
+    second = await ctx.elicit("Second?", Name, key="second")
+    return f"{first.data and first.data.name} {second.data and second.data.name}"
+
+
+def server_of(function: Any, **options: Any) -> Server:
+    server = Server("test", **options)
+    server.add_tool(function, name="tool")
+    return server
+
+
+async def begin(client: HandClient) -> dict[str, Any]:
+    result = await client.once("tools/call", {"name": "tool"})
+    assert result["resultType"] == "input_required", result
+    return result  # type: ignore[no-any-return]
+
+
+async def go_on(client: HandClient, state: Any, **responses: Any) -> Any:
+    return await client.once("tools/call", {"name": "tool", "requestState": state, "inputResponses": responses})
+
+
+def refused(error: Any, text: str) -> None:
+    assert isinstance(error, ErrorData), error
+    assert error.code == -32602
+    assert text in error.message
+
+
+@needs_schemas
+async def test_the_result_that_asks_is_as_the_schema_says() -> None:
+    async def tool(ctx: Context) -> str:
+        await ctx.gather(
+            ctx.elicit("Who?", Name),
+            ctx.elicit_url("Go", "https://x.example"),
+            ctx.sample("x", max_tokens=1, tools=[{"name": "t", "input_schema": {"type": "object"}}]),
+            ctx.list_roots(key="the roots"),
+        )
+        return "done"
+
+    async with hand_client(server_of(tool)) as client:
+        result = await begin(client)
+    validator(MODERN, "InputRequiredResult").validate(result)
+    asked = {key: each["method"] for key, each in result["inputRequests"].items()}
+    assert asked == {
+        "input-1": "elicitation/create",
+        "input-2": "elicitation/create",
+        "input-3": "sampling/createMessage",
+        "the roots": "roots/list",
+    }
+    assert "elicitationId" not in result["inputRequests"]["input-2"]["params"]
+
+
+async def test_a_middleware_sees_the_result_that_asks() -> None:
+    seen: list[Any] = []
+
+    async def watch(context: Context, call_next: Any) -> Any:
+        result = await call_next()
+        seen.append(result.get("resultType"))
+        return result
+
+    async with hand_client(server_of(two, middleware=[watch])) as client:
+        await begin(client)
+    assert seen == ["input_required"]
+
+
+async def test_missing_answers_are_asked_for_again_and_given_ones_kept() -> None:
+    """2026-07-28 `basic/patterns/mrtr`, Error Handling."""
+
+    async def tool(ctx: Context) -> str:
+        a, b = await ctx.gather(ctx.elicit("A?", Name, key="a"), ctx.elicit("B?", Name, key="b"))
+        return f"{a.data and a.data.name} {b.data and b.data.name}"
+
+    async with hand_client(server_of(tool)) as client:
+        first = await begin(client)
+        again = await go_on(client, first["requestState"])
+        assert set(again["inputRequests"]) == {"a", "b"}
+        partly = await go_on(client, again["requestState"], a=accept(name="x"))
+        assert set(partly["inputRequests"]) == {"b"}
+        assert text_of(await go_on(client, partly["requestState"], b=accept(name="y"))) == "x y"
+
+
+async def test_answers_that_nobody_asked_for_are_ignored() -> None:
+    async with hand_client(server_of(two)) as client:
+        first = await begin(client)
+        extra = {"second": accept(name="early"), "other": "junk", "input-2": 7}
+        second = await go_on(client, first["requestState"], **{"input-1": accept(name="x")}, **extra)
+        assert set(second["inputRequests"]) == {"second"}
+        unasked = await client.once("tools/call", {"name": "tool", "inputResponses": {"input-1": accept(name="x")}})
+        assert set(unasked["inputRequests"]) == {"input-1"}
+
+
+@pytest.mark.parametrize("responses", [[], "x", 3, True])
+async def test_responses_that_are_no_object_are_refused(responses: Any) -> None:
+    async with hand_client(server_of(two)) as client:
+        first = await begin(client)
+        for more in ({}, {"requestState": first["requestState"]}):
+            answer = await client.once("tools/call", {"name": "tool", "inputResponses": responses, **more})
+            refused(answer, "inputResponses must be an object")
+
+
+@pytest.mark.parametrize("state", ["", "x", "1.e30.x", 3, {}, [], True])
+async def test_a_state_that_is_not_ours_is_refused(state: Any) -> None:
+    ran: list[int] = []
+
+    async def tool(ctx: Context) -> None:
+        ran.append(1)
+
+    async with hand_client(server_of(tool)) as client:
+        refused(await go_on(client, state), "the requestState is not valid for this request")
+    assert not ran
+
+
+async def test_a_state_is_for_its_request_alone() -> None:
+    server = server_of(two, request_state_key=KEY)
+    server.add_tool(two, name="other")
+    async with hand_client(server) as client:
+        state = (await begin(client))["requestState"]
+        for params in ({"name": "other"}, {"name": "tool", "arguments": {"x": 1}}):
+            refused(await client.once("tools/call", {**params, "requestState": state}), "not valid for this request")
+    async with hand_client(server_of(two, request_state_key=b"o" * 32)) as client:
+        refused(await go_on(client, state), "not valid for this request")
+    async with hand_client(server_of(two, request_state_key=[b"o" * 32, KEY])) as replica:
+        assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
+
+
+async def test_a_state_is_for_its_principal_alone() -> None:
+    who = ["ann"]
+    async with hand_client(server_of(two, principal=lambda ctx: who[0])) as client:
+        state = (await begin(client))["requestState"]
+        who[0] = "bob"
+        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "not valid for this request")
+        who[0] = "ann"
+        assert "inputRequests" in await go_on(client, state, **{"input-1": accept(name="x")})
+
+
+async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = server_of(two, request_state_ttl=60)
+    now = [1_000_000.0]
+    monkeypatch.setattr(server.sealer, "_clock", lambda: now[0])
+    async with hand_client(server) as client:
+        state = (await begin(client))["requestState"]
+        now[0] += 61
+        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "has expired")
+
+
+async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tool(ctx: Context) -> None:
+        await ctx.elicit("Who?", Name, timeout=5)
+
+    server = server_of(tool)
+    now = [1_000_000.0]
+    monkeypatch.setattr(server.sealer, "_clock", lambda: now[0])
+    async with hand_client(server) as client:
+        state = (await begin(client))["requestState"]
+        now[0] += 6
+        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "has expired")
+
+
+async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer belongs to the very question: a handler may not take it for another's."""
+    run: list[int] = []
+
+    async def tool(ctx: Context) -> str:
+        run.append(1)
+        await ctx.elicit(f"Question {len(run)}?", Name)
+        return "done"
+
+    async with hand_client(server_of(tool)) as client:
+        state = (await begin(client))["requestState"]
+        refused(
+            await go_on(client, state, **{"input-1": accept(name="x")}), "'input-1' is not the one that was answered"
+        )
+    assert "asks something else under 'input-1'" in caplog.text
+
+
+async def test_rounds_are_bounded() -> None:
+    """A handler that never has enough does not keep a client busy for ever."""
+
+    async def tool(ctx: Context) -> None:
+        while True:
+            await ctx.list_roots()
+
+    async with hand_client(server_of(tool, max_input_rounds=3), answer=lambda _: {"roots": []}) as client:
+        refused(await client.tool("tool"), "more than 3 rounds of input")
+        assert len(client.rounds) == 3
+
+
+async def test_a_state_that_would_be_too_large_is_an_error() -> None:
+    async def tool(ctx: Context) -> None:
+        await ctx.once("big", lambda: "x" * 1_000_000)
+        await ctx.list_roots()
+
+    async with hand_client(server_of(tool)) as client:
+        refused(await client.tool("tool"), "1000000 is the limit")
+
+
+async def test_what_a_handler_raises_on_its_way_out_counts() -> None:
+    """A clean-up that fails is told, and not lost in a question."""
+
+    async def tool(ctx: Context) -> None:
+        try:
+            await ctx.list_roots()
+        finally:
+            raise ToolError("the clean-up failed")
+
+    async with hand_client(server_of(tool)) as client:
+        result = await client.once("tools/call", {"name": "tool"})
+    assert result["isError"]
+    assert text_of(result) == "the clean-up failed"
+
+
+async def test_a_handler_that_swallows_the_end_of_its_round_has_asked_all_the_same() -> None:
+    async def tool(ctx: Context) -> str:
+        try:
+            await ctx.elicit("First?", Name)
+        except BaseException:
+            pass
+        try:
+            with trio.CancelScope(shield=True):
+                await ctx.elicit("Second?", Name)
+        except BaseException:
+            pass
+        return "done"
+
+    async with hand_client(server_of(tool)) as client:
+        assert list((await begin(client))["inputRequests"]) == ["input-1"]
+
+
+async def test_the_client_cancels_a_replayed_handler_as_any_other() -> None:
+    from trio_mcp.protocol.messages import Notification
+
+    events: list[str] = []
+    entered = trio.Event()
+
+    async def tool(ctx: Context) -> None:
+        await ctx.list_roots()
+        entered.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            events.append("cancelled")
+
+    async with hand_client(server_of(tool)) as client:
+        state = (await begin(client))["requestState"]
+        params = {"name": "tool", "requestState": state, "inputResponses": {"input-1": {"roots": []}}}
+        request = client.request("tools/call", params)
+        await client.send(request)
+        await entered.wait()
+        await client.send(Notification("notifications/cancelled", {"requestId": request.id}))
+        assert (await client.once("tools/list", {}))["tools"]
+    assert events == ["cancelled"]
+
+
+# --- the explicit form ---------------------------------------------------------------------------------------------
+
+both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
+
+
+@both_eras
+async def test_a_function_may_return_its_questions(revision: str) -> None:
+    runs: list[Any] = []
+
+    async def tool(ctx: Context) -> str | InputRequired:
+        runs.append(ctx.input_state)
+        if ctx.input_state is None:
+            return InputRequired({"who": ctx.elicit("Who?", Name), "roots": ctx.list_roots()}, state={"step": 1})
+        who, roots = ctx.input_responses["who"], ctx.input_responses["roots"]
+        if ctx.input_state == {"step": 1}:
+            return InputRequired({"model": ctx.sample("x", max_tokens=1)}, state=[2])
+        reply = ctx.input_responses["model"]
+        return f"{who.content['name']} {roots.roots[0].uri} {reply.content.text}"  # type: ignore[union-attr]
+
+    def answer(question: Any) -> Any:
+        return {
+            "elicitation/create": accept(name="Ann"),
+            "roots/list": {"roots": [{"uri": "file:///x"}]},
+            "sampling/createMessage": said("hi"),
+        }[question["method"]]
+
+    server = server_of(tool)
+    async with hand_client(server, revision, answer) as client:
+        listed = (await client.once("tools/list", {}))["tools"][0]
+        assert text_of(await client.tool("tool")) == "Ann file:///x hi"
+    assert listed["outputSchema"]["properties"]["result"] == {"type": "string"}
+    assert runs == [None, {"step": 1}, [2]]
+
+
+@both_eras
+async def test_returned_questions_are_bounded_and_checked(revision: str) -> None:
+    async def endless(ctx: Context) -> InputRequired:
+        return InputRequired({"who": ctx.list_roots()})
+
+    async with hand_client(server_of(endless, max_input_rounds=3), revision, lambda _: {"roots": []}) as client:
+        refused(await client.tool("tool"), "more than 3 rounds")
+        assert len(client.questions) == 3
+    async with hand_client(server_of(endless), revision, capabilities={}) as client:
+        assert (await client.tool("tool")).code == -32021
+        assert not client.questions
+
+
+@both_eras
+async def test_both_forms_go_together(revision: str) -> None:
+    """What was awaited is not asked again when the function runs again for what it returned."""
+
+    async def tool(ctx: Context) -> str | InputRequired:
+        first = await ctx.elicit("First?", Name)
+        if "second" not in ctx.input_responses:
+            return InputRequired({"second": ctx.elicit("Second?", Name)})
+        return f"{first.data and first.data.name} {ctx.input_responses['second'].content['name']}"  # type: ignore[union-attr,index]
+
+    names = iter(["a", "b"])
+    async with hand_client(server_of(tool), revision, lambda _: accept(name=next(names))) as client:
+        assert text_of(await client.tool("tool")) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (({},), ValueError, "must have a question"),
+        (([],), TypeError, "must be a mapping"),
+        (({"a": 1},), TypeError, r"requests\['a'\] must be a question"),
+        (({1: 1},), TypeError, "must be a mapping of keys"),
+    ],
+)
+def test_returned_questions_must_be_questions(arguments: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        InputRequired(*arguments)
+
+
+async def test_a_state_must_have_a_json_form() -> None:
+    async def tool(ctx: Context) -> InputRequired:
+        return InputRequired({"x": ctx.list_roots()}, state=object())
+
+    async with hand_client(server_of(tool, expose_errors=True)) as client:
+        result = await client.once("tools/call", {"name": "tool"})
+    assert "the state of InputRequired can't be turned into JSON" in text_of(result)
+
+
+# --- pages to visit ------------------------------------------------------------------------------------------------
+
+
+async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
+    """2025-11-25 `client/elicitation`, Completion Notifications: that client only, once."""
+    server = Server("test")
+
+    @server.tool
+    async def connect(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one")
+        server.notify_elicitation_complete("one")
+        server.notify_elicitation_complete("never asked")
+        return answer.action
+
+    async with (
+        hand_client(server, LEGACY, lambda _: {"action": "accept"}) as asked,
+        hand_client(server, LEGACY) as other,
+    ):
+        assert text_of(await asked.tool("connect")) == "accept"
+        assert asked.questions[0]["params"] == {
+            "mode": "url",
+            "message": "Sign in",
+            "url": "https://x.example/1",
+            "elicitationId": "one",
+        }
+        server.notify_elicitation_complete("one")
+        for client in (asked, other):
+            await client.once("tools/list", {})
+            await client.once("tools/list", {})
+        assert [(each.method, each.params) for each in asked.notices] == [
+            ("notifications/elicitation/complete", {"elicitationId": "one"})
+        ]
+        assert not other.notices
+
+
+async def test_an_error_may_name_the_pages_to_visit() -> None:
+    """2025-11-25 `client/elicitation`, URL Elicitation Required Error; in the modern era a question."""
+    done: list[int] = []
+    server = Server("test")
+
+    @server.tool
+    async def connect(ctx: Context) -> str:
+        if not done:
+            raise UrlElicitationRequired(ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one"))
+        return "connected"
+
+    async with hand_client(server, LEGACY) as client:
+        error = await client.tool("connect")
+        assert (error.code, error.data) == (
+            -32042,
+            {
+                "elicitations": [
+                    {"mode": "url", "message": "Sign in", "url": "https://x.example/1", "elicitationId": "one"}
+                ]
+            },
+        )
+        server.notify_elicitation_complete("one")
+        await client.once("tools/list", {})
+        await client.once("tools/list", {})
+        assert [each.method for each in client.notices] == ["notifications/elicitation/complete"]
+    for revision, declared in (("2025-06-18", EVERYTHING), (LEGACY, {"elicitation": {}}), (MODERN, {})):
+        async with hand_client(server, revision, capabilities=declared) as client:
+            assert (await client.tool("connect")).code == -32021
+
+    def visit(question: Any) -> Any:
+        assert question["params"] == {"mode": "url", "message": "Sign in", "url": "https://x.example/1"}
+        done.append(1)
+        return {"action": "accept"}
+
+    async with hand_client(server, MODERN, visit) as client:
+        assert text_of(await client.tool("connect")) == "connected"
+
+
+@pytest.mark.parametrize("arguments", [(), ("https://x.example",)])
+def test_the_error_takes_pages_only(arguments: Any) -> None:
+    with pytest.raises(TypeError, match=r"ctx\.elicit_url"):
+        UrlElicitationRequired(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"request_state_key": b"short"}, ValueError, "5 bytes"),
+        ({"request_state_ttl": 0}, ValueError, "more than 0"),
+        ({"request_state_ttl": float("inf")}, ValueError, "finite"),
+        ({"request_state_ttl": "1"}, TypeError, "number of seconds"),
+        ({"principal": "ann"}, TypeError, "function of the context"),
+        ({"max_input_rounds": 0}, ValueError, "max_input_rounds"),
+        ({"max_parked": 0}, ValueError, "max_parked"),
+    ],
+)
+def test_bad_options_are_refused(options: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Server("test", **options)
