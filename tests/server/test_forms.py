@@ -58,7 +58,7 @@ def test_the_form_in_the_newest_words() -> None:
         "properties": {
             "text": {"type": "string", "title": "Text", "description": "A line.", "minLength": 1, "maxLength": 9},
             "mail": {"type": "string", "format": "email", "default": "a@b.c"},
-            "link": {"type": "string", "format": "uri"},
+            "link": {"type": "string", "format": "uri", "minLength": 1},
             "day": {"type": "string", "format": "date", "default": "2020-01-01"},
             "moment": {"type": "string", "format": "date-time"},
             "whole": {"type": "integer", "minimum": 1, "maximum": 10, "default": 7},
