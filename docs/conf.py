@@ -68,15 +68,23 @@ nitpick_ignore_regex = [
 
 # Internals that some signatures name.
 INTERNAL = (
+    "A",
+    "B",
+    "C",
     "ConnectedSession",
+    "DataT",
+    "IncludeContext",
     "IncomingRequest",
+    "InputResponse",
     "LoggingLevel",
+    "Messages",
     "Middleware",
     "RequestId",
     "Require",
     "Servable",
     "ServerEra",
     "SessionCore",
+    "T",
     "Target",
 )
 
