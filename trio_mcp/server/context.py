@@ -13,7 +13,6 @@ from trio_mcp.protocol.trace_context import TraceContext
 from trio_mcp.server.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
 from trio_mcp.server.logging import send_log
 from trio_mcp.server.rounds import no_asking
-from trio_mcp.server.sampling import ask_model
 from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.convert import as_object
 from trio_mcp.types.common import Implementation
@@ -284,6 +283,8 @@ class Context(Generic[StateT]):
         Raises:
             TypeError, ValueError: An argument is not what it should be, or tool uses and results don't match.
         """
+        from trio_mcp.server.sampling import ask_model  # few servers ask models
+
         return ask_model(
             self,
             messages,

@@ -21,12 +21,12 @@ from trio_mcp.server.asking import InputRequest, InputRequired, UrlElicitationRe
 from trio_mcp.server.request_state import Answer, Question, RequestState, StateRefused, digest_of
 from trio_mcp.session.convert import brief
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.input_required import INPUT_REQUIRED, InputResponse, input_response_from_wire
 
 if TYPE_CHECKING:
     from trio_mcp.server.connection import Connection
     from trio_mcp.server.context import Context
     from trio_mcp.server.core import ServerCore
+    from trio_mcp.types.input_required import InputResponse
 
 __all__ = [
     "Asked",
@@ -118,7 +118,7 @@ class Rounds:
     @property
     def responses(self) -> Mapping[str, InputResponse]:
         """The answers so far, as models of the wire."""
-        return {key: input_response_from_wire(each.question.method, each.data) for key, each in self.answers.items()}
+        return {key: _response(each.question.method, each.data) for key, each in self.answers.items()}
 
     # --- for the subclasses --------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Rounds:
             McpError: It is none: -32602.
         """
         try:
-            input_response_from_wire(question.method, data)
+            _response(question.method, data)
         except ValidationError as exc:
             text = f"the response to {key!r} is no valid answer to {question.method!r}: {brief(exc)}"
             raise McpError(INVALID_PARAMS, text) from None
@@ -224,7 +224,7 @@ class Rounds:
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
         questions = {key: request.wire(revision) for key, request in requests.items()}
-        return Asked({"resultType": INPUT_REQUIRED, "inputRequests": questions, "requestState": token})
+        return Asked({"resultType": "input_required", "inputRequests": questions, "requestState": token})
 
     def seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
         """How long the client has for its answers."""
@@ -328,6 +328,12 @@ def _plain(value: Any, what: str) -> Any:
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
         raise TypeError(f"{what} can't be turned into JSON: {exc}") from None
+
+
+def _response(method: str, data: Any) -> InputResponse:
+    from trio_mcp.types.input_required import input_response_from_wire  # most servers ask nothing
+
+    return input_response_from_wire(method, data)
 
 
 def connection_of(context: Context[Any]) -> Connection:
