@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import big_messages, imports, memory, rss, signals, startup, stdio
+from . import big_messages, imports, listeners, memory, rss, signals, startup, stdio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,4 +20,5 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "import": imports.run,
     "big": big_messages.run,
     "signals": signals.run,
+    "listeners": listeners.run,
 }

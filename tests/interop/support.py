@@ -20,10 +20,11 @@ MODES = ["legacy", "auto", "2026-07-28"]
 NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-07-28"}
 """What each way to connect settles on with a peer that serves both eras."""
 
-_COMMON = {"add", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
+_COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
 
-TOOLS = {"control": _COMMON | {"announce", "ask"}, "ours": _COMMON}
-"""The tools of peers/official_server.py and peers/our_server.py: `chatty` logs, `ask` elicits."""
+TOOLS = {"control": _COMMON | {"ask"}, "ours": _COMMON}
+"""The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
+logs, `ask` elicits."""
 
 LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}
 """The stateless era sends log messages only for a request whose `_meta` asks for them."""

@@ -13,6 +13,7 @@ import mcp_types
 import pytest
 import trio
 from mcp.client import advertise
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, offering
 
@@ -239,6 +240,25 @@ async def test_a_question_is_answered_inside_the_call(connect: Connect) -> None:
             result = await client.call_tool("ask", {})
     assert text(result) == "painted blue"
     assert questions == ["Which colour?"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
+async def test_a_listener_hears_of_what_it_asked_for(connect: Connect) -> None:
+    """Two `subscriptions/listen` on one link: acknowledged, told apart, and ended by the client."""
+    with trio.fail_after(DEADLINE):
+        async with connect() as client:
+            async with (
+                client.listen(tools_list_changed=True) as lists,
+                client.listen(resource_subscriptions=["peer://a"]) as resources,
+            ):
+                assert lists.honored.tools_list_changed is True
+                assert resources.honored.resource_subscriptions == ["peer://a"]
+                await client.call_tool("announce", {"uri": "peer://b"})
+                assert await anext(lists) == ToolsListChanged()
+                await client.call_tool("announce", {"uri": "peer://a"})
+                assert await anext(resources) == ResourceUpdated("peer://a")
+            added = await client.call_tool("add", {"a": 1, "b": 2})
+    assert added.structured_content == {"result": 3}
 
 
 async def test_many_calls_at_once_each_get_their_own_answer(connect: Connect) -> None:

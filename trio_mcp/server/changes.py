@@ -113,6 +113,9 @@ class Changes:
         self._token = trio.lowlevel.current_trio_token()
         self._listeners: dict[Topic, dict[Listener, None]] = {}
         self._changed: dict[Topic, None] = {}
+        # Who is yet to be told of the topic that is being told.
+        self._topic: Topic = TOOLS_CHANGED, None
+        self._waiting: list[Listener] = []
         self._parked = trio.lowlevel.ParkingLot()
 
     def add(self, listener: Listener, topic: Topic) -> None:
@@ -160,30 +163,28 @@ class Changes:
 
     def tell_all(self) -> None:
         """Tell the listeners at once of everything that they have not been told."""
-        while self._changed:
-            topic = self._next()
-            for listener in tuple(self._listeners[topic]):
-                listener.tell(topic)
+        while self._changed or self._waiting:
+            self._tell_some()
 
     async def run(self) -> None:
-        """Tell the listeners, in slices: after each the rest of the program gets as much time as it took."""
+        """Tell the listeners, in slices: between two the rest of the program gets as much time as one took."""
         while True:
-            if not self._changed:
+            began = trio.current_time()
+            self._tell_some()
+            if self._changed or self._waiting:
+                await trio.sleep(trio.current_time() - began)
+            else:
                 await self._parked.park()
-                continue
-            topic = self._next()
-            listeners = tuple(self._listeners[topic])
-            try:
-                for start in range(0, len(listeners), SLICE):
-                    began = trio.current_time()
-                    for listener in listeners[start : start + SLICE]:
-                        listener.tell(topic)
-                    await trio.sleep(trio.current_time() - began)
-            except trio.Cancelled:
-                self._mark(topic)  # for `tell_all`
-                raise
 
-    def _next(self) -> Topic:
-        topic = next(iter(self._changed))
-        del self._changed[topic]
-        return topic
+    def _tell_some(self) -> None:
+        left = SLICE
+        while left and (self._waiting or self._changed):
+            if not self._waiting:
+                self._topic = next(iter(self._changed))
+                del self._changed[self._topic]
+                self._waiting = list(self._listeners[self._topic])
+            some = self._waiting[-left:]
+            del self._waiting[-left:]
+            for listener in some:
+                listener.tell(self._topic)
+            left -= len(some)

@@ -110,5 +110,20 @@ async def chatty(words: list[str], ctx: Context) -> str:
     return "logged"
 
 
+@server.resource("peer://{name}")
+def document(name: str) -> str:
+    """A text."""
+    return name
+
+
+@server.tool
+async def announce(uri: str) -> str:
+    """Say that the lists of tools and of prompts and one resource have changed (to those who listen)."""
+    server.notify_tools_changed()
+    server.notify_prompts_changed()
+    server.notify_resource_updated(uri)
+    return "announced"
+
+
 if __name__ == "__main__":
     server.run()
