@@ -154,6 +154,14 @@ REFUSED: dict[str, tuple[Any, Headers, HttpSettings, str, int, int]] = {
         400,
         -32022,
     ),
+    "unknown version, a number in _meta": (
+        modern("tools/list", {meta.PROTOCOL_VERSION: 9}),
+        modern_fields(MCP_Protocol_Version="v9"),
+        BOTH_ERAS,
+        "revision-named",
+        400,
+        -32602,
+    ),
     "legacy version in _meta": (
         modern("tools/list", {meta.PROTOCOL_VERSION: LEGACY}),
         modern_fields(MCP_Protocol_Version=LEGACY),

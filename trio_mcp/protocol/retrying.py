@@ -54,7 +54,7 @@ def retry_after(value: str | None, now: float) -> float | None:
     if value is None:
         return None
     if value.isascii() and value.isdigit():
-        return float(value) if len(value) <= 15 else float("inf")
+        return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     except (ValueError, OverflowError, TypeError):
