@@ -22,9 +22,9 @@ NEGOTIATED = {"legacy": "2025-11-25", "auto": "2026-07-28", "2026-07-28": "2026-
 
 _COMMON = {"add", "announce", "chatty", "crash", "echo", "events", "fail", "picture", "progress", "slow", "weather"}
 
-TOOLS = {"control": _COMMON | {"ask"}, "ours": _COMMON}
+TOOLS = {"control": _COMMON | {"ask"}, "ours": _COMMON | {"ask", "ask_page", "interview", "parked_interview"}}
 """The tools of peers/official_server.py and peers/our_server.py: `announce` says that something has changed, `chatty`
-logs, `ask` elicits."""
+logs, `ask` and its kin ask the client."""
 
 LOG_OPT_IN = {"io.modelcontextprotocol/logLevel": "debug"}
 """The stateless era sends log messages only for a request whose `_meta` asks for them."""

@@ -6,7 +6,7 @@ Each test also runs against the SDK's own server. That is the control: where it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import mcp
 import mcp_types
@@ -259,6 +259,51 @@ async def test_a_listener_hears_of_what_it_asked_for(connect: Connect) -> None:
                 assert await anext(resources) == ResourceUpdated("peer://a")
             added = await client.call_tool("add", {"a": 1, "b": 2})
     assert added.structured_content == {"result": 3}
+
+
+@pytest.mark.parametrize("server", offering("interview"), indirect=True)
+@pytest.mark.parametrize("tool", ["interview", "parked_interview"])
+async def test_an_interview_gives_the_same_answer_in_each_era(connect: Connect, tool: str, mode: str) -> None:
+    """Two forms, the model and the roots; the handler runs once unless it is replayed."""
+    asked: list[str] = []
+
+    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        asked.append(params.message)
+        content: dict[str, Any] = {"colour": "blue"} if "colour" in params.message else {"nights": 3, "extras": ["map"]}
+        return mcp_types.ElicitResult(action="accept", content=content)
+
+    async def sample(context: object, params: mcp_types.CreateMessageRequestParams) -> mcp_types.CreateMessageResult:
+        asked.append("model")
+        content = mcp_types.TextContent(type="text", text="hello")
+        return mcp_types.CreateMessageResult(role="assistant", content=content, model="m")
+
+    async def roots(context: object) -> mcp_types.ListRootsResult:
+        return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri="file:///here")])  # type: ignore[arg-type]
+
+    with trio.fail_after(DEADLINE):
+        async with connect(elicitation_callback=answer, sampling_callback=sample, list_roots_callback=roots) as client:
+            result = await client.call_tool(tool, {})
+            ran = await client.call_tool("events", {"until": "interview"})
+            modern = client.protocol_version == NEGOTIATED["2026-07-28"]
+    assert text(result) == "blue, 3, ['map'], hello, file:///here"
+    assert asked == ["Which colour?", "How long?", "model"]
+    assert ran.structured_content == {"result": ["interview"] * (4 if modern and tool == "interview" else 1)}
+
+
+@pytest.mark.parametrize("server", offering("ask_page"), indirect=True)
+async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
+    """URL mode: the client sees the page, and the tool what the user said."""
+    seen: list[Any] = []
+
+    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        seen.append(params)
+        return mcp_types.ElicitResult(action="decline")
+
+    with trio.fail_after(DEADLINE):
+        async with connect(elicitation_callback=answer) as client:
+            result = await client.call_tool("ask_page", {})
+    assert text(result) == "decline"
+    assert [(each.mode, each.url) for each in seen] == [("url", "https://example.com/in")]
 
 
 async def test_many_calls_at_once_each_get_their_own_answer(connect: Connect) -> None:

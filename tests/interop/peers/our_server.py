@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
+from typing import Literal
 
 import trio
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from trio_mcp import Context, Server, ToolError, types
 
@@ -123,6 +124,47 @@ async def announce(uri: str) -> str:
     server.notify_prompts_changed()
     server.notify_resource_updated(uri)
     return "announced"
+
+
+class Colour(BaseModel):
+    colour: Literal["red", "green", "blue"]
+
+
+class Stay(BaseModel):
+    nights: int = Field(ge=1, le=30, title="Nights")
+    breakfast: bool = True
+    extras: list[Literal["towel", "map"]] = []
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    """Ask the user a question."""
+    answer = await ctx.elicit("Which colour?", Colour)
+    return f"painted {answer.data.colour}" if answer.data else answer.action
+
+
+async def interview(ctx: Context) -> str:
+    """Ask the user twice, the model, and for the roots."""
+    record("interview")
+    colour = await ctx.elicit("Which colour?", Colour)
+    stay = await ctx.elicit("How long?", Stay)
+    if colour.data is None or stay.data is None:
+        return f"{colour.action}, {stay.action}"
+    reply, roots = await ctx.gather(ctx.sample("Say hello.", max_tokens=10), ctx.list_roots())
+    (block,) = reply.content_as_list
+    said = block.text if isinstance(block, types.TextContent) else block.type
+    return f"{colour.data.colour}, {stay.data.nights}, {stay.data.extras}, {said}, {roots[0].uri}"
+
+
+server.add_tool(interview)
+server.add_tool(interview, name="parked_interview", park_input=True)
+
+
+@server.tool
+def ask_page(ctx: Context) -> str:
+    """Ask the user, from a thread, to visit a page."""
+    answer = trio.from_thread.run(lambda: ctx.elicit_url("Sign in", "https://example.com/in", elicitation_id="page-1"))
+    return answer.action
 
 
 if __name__ == "__main__":
