@@ -469,15 +469,26 @@ async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served(
         assert client.related == [client.next_id, client.next_id]
 
 
-async def test_cancelling_the_request_cancels_what_it_has_asked() -> None:
-    server = Server("test")
+@pytest.mark.parametrize("sync", [False, True])
+async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
+    """Also what its thread has asked, which is unwound."""
+    from trio_mcp.protocol.messages import Notification, Request
 
-    @server.tool
-    async def tool(ctx: Context) -> str:
+    server = Server("test")
+    unwound: list[str] = []
+
+    async def ask(ctx: Context) -> str:
         await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
         return "done"
 
-    from trio_mcp.protocol.messages import Notification, Request
+    def ask_in_thread(ctx: Context) -> str:
+        try:
+            return trio.from_thread.run(ask, ctx)
+        except BaseException as exc:
+            unwound.append(type(exc).__name__)
+            raise
+
+    server.add_tool(ask_in_thread if sync else ask, name="tool")
 
     async with hand_client(server, LEGACY) as client:
         request = client.request("tools/call", {"name": "tool"})
@@ -488,6 +499,8 @@ async def test_cancelling_the_request_cancels_what_it_has_asked() -> None:
         assert all(isinstance(each.message, Request) for each in asked)
         assert {each.message.params["requestId"] for each in told} == {each.message.id for each in asked}
         assert {each.related_request_id for each in told} == {request.id}
+        await trio.testing.wait_all_threads_completed()
+    assert unwound == (["RoundEnded"] if sync else [])
 
 
 async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:
