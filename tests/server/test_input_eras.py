@@ -476,6 +476,7 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
 
     server = Server("test")
     unwound: list[str] = []
+    left = trio.Event()
 
     async def ask(ctx: Context) -> str:
         await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
@@ -486,6 +487,7 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
             return trio.from_thread.run(ask, ctx)
         except BaseException as exc:
             unwound.append(type(exc).__name__)
+            trio.from_thread.run_sync(left.set)
             raise
 
     server.add_tool(ask_in_thread if sync else ask, name="tool")
@@ -499,7 +501,8 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
         assert all(isinstance(each.message, Request) for each in asked)
         assert {each.message.params["requestId"] for each in told} == {each.message.id for each in asked}
         assert {each.related_request_id for each in told} == {request.id}
-        await trio.testing.wait_all_threads_completed()
+        if sync:
+            await left.wait()
     assert unwound == (["RoundEnded"] if sync else [])
 
 

@@ -294,6 +294,7 @@ async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(caplog: p
 
 async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     unwound: list[str] = []
+    left = trio.Event()
     server = Server("test", request_state_ttl=60)
 
     @server.tool(park_input=True)
@@ -304,6 +305,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
             unwound.append("swallowed")
         except BaseException as exc:
             unwound.append(type(exc).__name__)
+            trio.from_thread.run_sync(left.set)
             raise
         return "?"
 
@@ -311,7 +313,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
         await begin(client)
         await trio.sleep(61)
         assert not run.parked
-        await trio.testing.wait_all_threads_completed()
+        await left.wait()
     assert unwound == ["RoundEnded"]
 
 
