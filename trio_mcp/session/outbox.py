@@ -114,7 +114,7 @@ class Outbox:
         except trio.WouldBlock:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._break()
+            self.give_up()
             return True  # nobody will ever read it: the reader learns of the loss, and settles its call
         if type(owner) is OutgoingRequest:
             owner.sent = True
@@ -132,7 +132,7 @@ class Outbox:
             try:
                 await self._channel.send(message)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._break()
+                self.give_up()
             finally:
                 self._writing = False
         self._has_writer = False
@@ -152,12 +152,22 @@ class Outbox:
             return message, owner
         return None
 
-    def _break(self) -> None:
+    def give_up(self) -> None:
+        """Nobody reads: drop what is here and what comes, and keep nobody waiting."""
         self._broken = True
         self._bulk.clear()
         self._control.clear()
         self._senders.unpark_all()
         self._drained.unpark_all()
+
+    async def drain(self) -> None:
+        """Hand over what there is in this task, unless the writer is at it, and wait until everything is handed over.
+
+        For the owner of a link that is only written to.
+        """
+        if not self._writing:
+            await self._write()
+        await self.flush()
 
     async def flush(self) -> None:
         """Wait until everything has been handed to the link, or the link is broken."""
@@ -166,5 +176,5 @@ class Outbox:
 
     async def aclose(self) -> None:
         """Close the link's sending half; what is still here is dropped."""
-        self._break()
+        self.give_up()
         await self._channel.aclose()

@@ -10,7 +10,17 @@ import trio
 
 from trio_mcp.protocol.http_headers import EVENTS, JSON, Headers
 
-__all__ = ["BodyTooLarge", "ClientGone", "HttpAnswer", "HttpRequest", "ReceiveCallable", "Scope", "SendCallable"]
+__all__ = [
+    "GONE",
+    "BodyTooLarge",
+    "ClientGone",
+    "Gone",
+    "HttpAnswer",
+    "HttpRequest",
+    "ReceiveCallable",
+    "Scope",
+    "SendCallable",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 ReceiveCallable: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -22,6 +32,32 @@ DRAINED = 1024 * 1024
 and the answer may be lost with it."""
 
 DRAIN_TIME = 1.0
+
+
+GONE = "trio_mcp.gone"
+"""The ASGI extension by which our own runner says at once that the client has left: a `Gone`."""
+
+
+class Gone:
+    """Tells whoever wants to know, without a task that waits for it."""
+
+    __slots__ = ("_callback", "_happened")
+
+    def __init__(self) -> None:
+        self._callback: Callable[[], object] | None = None
+        self._happened = False
+
+    def happened(self) -> None:
+        """The client has left, or the exchange is over."""
+        self._happened = True
+        if self._callback is not None:
+            self._callback()
+
+    def call(self, callback: Callable[[], object] | None) -> None:
+        """Have a function called when it happens, at once if it has; None for nobody."""
+        self._callback = callback
+        if callback is not None and self._happened:
+            callback()
 
 
 class BodyTooLarge(Exception):
@@ -92,6 +128,12 @@ class HttpRequest:
         self._complete = not event.get("more_body", False)
         body: bytes = event.get("body", b"")
         return body
+
+    @property
+    def extension(self) -> Gone | None:
+        """What tells that the client has left, where the ASGI server is ours."""
+        found: Gone | None = self.scope.get("extensions", {}).get(GONE)
+        return found
 
     async def gone(self) -> None:
         """Wait until the client has left. For one task, after the body."""

@@ -14,6 +14,7 @@ Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
+
+from trio_mcp.transports.asgi import GONE, Gone
 
 __all__ = ["HttpConnection"]
 
@@ -119,6 +122,14 @@ class HttpConnection(TCPServer):
 
     async def _send(self, data: bytes) -> bool:
         """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
+        if not self.send_lock.locked() and isinstance(self.stream, trio.SocketStream):
+            # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event loop.
+            try:
+                data = data[os.write(self.stream.socket.fileno(), data) :]
+            except OSError:
+                pass  # full, or broken: what comes next finds out
+            if not data:
+                return True
         try:
             self.send_lock.acquire_nowait()
         except trio.WouldBlock:
@@ -169,6 +180,9 @@ class ForgivingTaskGroup(TaskGroup):
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
+        gone = Gone()
+        if scope["type"] == "http":
+            scope["extensions"][GONE] = gone  # type: ignore[assignment]
 
         async def next_event() -> ASGIReceiveEvent:
             try:
@@ -185,6 +199,8 @@ class ForgivingTaskGroup(TaskGroup):
             await send(None)
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
+            if event["type"] == "http.disconnect":
+                gone.happened()
             try:
                 try:
                     put.send_nowait(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
@@ -41,6 +42,7 @@ class HttpExchange(Connection):
         self._answer = answer
         self.may_stream = may_stream
         self._keep_alive = keep_alive
+        self._responder: Responder | None = None
 
     async def serve(self, message: Request, request: HttpRequest, metadata: dict[str, Any]) -> None:
         """Run the handler in this task, and answer. When cancelled, so is the handler."""
@@ -58,19 +60,35 @@ class HttpExchange(Connection):
             assert isinstance(answer, (Response, ErrorResponse))
             await self.send(answer)
             return
+        self._responder = responder
+        extension = request.extension
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._watch, request, responder)
+            if extension is None:
+                nursery.start_soon(self._watch, request)
+            else:
+                extension.call(self._client_left)
             await self._serve(responder, incoming)
-            await self._outbox.flush()
+            await self._outbox.drain()
+            if extension is not None:
+                extension.call(None)
             self._nursery = None
             nursery.cancel_scope.cancel("the request is answered")
 
-    async def _watch(self, request: HttpRequest, responder: Responder) -> None:
+    async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
-        responder.cancel_scope.cancel("the client closed the response stream")
-        # Nobody reads it, so nothing needs to wait for its place in the stream.
-        await self._outbox.aclose()
+        self._client_left()
+
+    def _client_left(self) -> None:
+        assert self._responder is not None
+        self._responder.cancel_scope.cancel("the client closed the response stream")
+        # Nobody reads it, so nobody needs to wait for room.
+        self._outbox.give_up()
+
+    def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
+        # Once it is answered, this exchange's own task writes what there is.
+        if self._responder is None or not self._responder.answered:
+            super()._spawn(function)
 
     async def send(self, message: Response | ErrorResponse | Notification) -> None:
         """Write a message: what comes before the answer begins a stream."""
