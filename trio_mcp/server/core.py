@@ -213,20 +213,30 @@ class ServerCore:
         async with serving(self) as run:
             await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
 
-    def run(self, transport: str = "stdio") -> None:
+    def run(self, transport: str = "stdio", **arguments: Any) -> None:
         """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
 
-        After the client has closed its end, running tools are cancelled (see `SessionOptions`), and the process exits;
-        one that can't be cancelled is given five seconds, then the process ends with status 1.
+        Over stdio: after the client has closed its end, running tools are cancelled (see `SessionOptions`), and the
+        process exits; one that can't be cancelled is given five seconds, then the process ends with status 1.
+        Over HTTP: SIGINT and SIGTERM end it with grace, a second one at once.
 
         Args:
-            transport: ``"stdio"``.
+            transport: ``"stdio"`` or ``"http"``.
+            arguments: What else the transport takes: for ``"http"`` the arguments of `Server.serve_http`.
 
         Raises:
             ValueError: There is no such transport.
         """
-        if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}; there is 'stdio'")
+        transports = self._transports()
+        if transport not in transports:
+            raise ValueError(f"unknown transport {transport!r}; there is {' and '.join(map(repr, transports))}")
+        transports[transport](**arguments)
+
+    def _transports(self) -> dict[str, Callable[..., None]]:
+        """What runs the server over each transport; each adds its own."""
+        return {"stdio": self._run_stdio}
+
+    def _run_stdio(self) -> None:
         try:
             trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
         except KeyboardInterrupt:

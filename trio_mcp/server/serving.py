@@ -86,12 +86,16 @@ class Serving:
         try:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by the end of the block
-            self.changes.tell_all()
             with trio.CancelScope(shield=True):  # each of them has a deadline
-                async with trio.open_nursery() as nursery:
-                    for connection in connections:
-                        nursery.start_soon(connection.end_listening)
+                await self.end_listening(connections)
             block.cancel("the server ends")
+
+    async def end_listening(self, connections: Collection[Connection]) -> None:
+        """Tell everyone who listens what has changed, and of the end; within bounds."""
+        self.changes.tell_all()
+        async with trio.open_nursery() as nursery:
+            for connection in connections:
+                nursery.start_soon(connection.end_listening)
 
 
 @contextlib.asynccontextmanager

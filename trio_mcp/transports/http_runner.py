@@ -20,11 +20,30 @@ from hypercorn.trio.worker_context import WorkerContext
 
 from trio_mcp.transports.http_connection import HttpConnection
 
-__all__ = ["ServerLimits", "serve_asgi"]
+__all__ = ["ServerLimits", "configured", "serve_asgi"]
 
 logger = logging.getLogger("trio_mcp")
 
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
+
+
+def configured(host: str, port: int) -> Config:
+    """Hypercorn's configuration for one address, without logs and headers of its own.
+
+    Raises:
+        TypeError, ValueError: The address can't be one.
+    """
+    if not isinstance(host, str) or not host:
+        raise TypeError(f"host must be a name or an address, got {host!r}")
+    if isinstance(port, bool) or not isinstance(port, int):
+        raise TypeError(f"port must be an integer, got {port!r}")
+    if not 0 <= port < 65536:
+        raise ValueError(f"port must be between 0 and 65535, got {port}")
+    config = Config()
+    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    config.errorlog = None
+    config.include_server_header = False
+    return config
 
 
 @attrs.frozen

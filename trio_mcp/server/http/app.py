@@ -48,6 +48,7 @@ class HttpApp:
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._requests = 0
         self._ending = False
+        self._closed = False
         self._tool_headers: dict[int, tuple[ParameterHeader, ...]] = {}
 
     def _judged_by(self, local: bool) -> HttpSettings:
@@ -73,6 +74,8 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"this application serves HTTP, not {scope['type']}")
+        if self._closed:
+            raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
         await self.serve(HttpRequest(scope, receive), HttpAnswer(send))
 
     async def serve(self, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -94,6 +97,15 @@ class HttpApp:
                 pass
             finally:
                 self._requests -= 1
+
+    async def end(self) -> None:
+        """Take no more work, and end every stream that would never end by itself."""
+        self._ending = True
+        await self._serving.end_listening(self._serving.connections)
+
+    def close(self) -> None:
+        """Serve nothing any more: the run is over."""
+        self._closed = True
 
     def session_revision(self, session: str) -> str | None:
         """The revision of a session of the handshake era."""
@@ -124,7 +136,11 @@ class HttpApp:
         exchange = HttpExchange(
             self._serving, answer, may_stream=accepted.may_stream, keep_alive=self.options.keep_alive
         )
-        await exchange.serve(accepted.message, request, {"headers": request.headers})
+        self._serving.connections.add(exchange)
+        try:
+            await exchange.serve(accepted.message, request, {"headers": request.headers})
+        finally:
+            self._serving.connections.discard(exchange)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         if request.path == self.options.health_path and request.method in ("GET", "HEAD"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from trio_mcp.errors import McpError
+from trio_mcp.errors import McpError, SessionClosed
 from trio_mcp.link import Link
 from trio_mcp.protocol.codec import encode_or_replace
 from trio_mcp.protocol.events import RequestStarted
@@ -80,8 +80,7 @@ class HttpExchange(Connection):
         self._client_left()
 
     def _client_left(self) -> None:
-        assert self._responder is not None
-        self._responder.cancel_scope.cancel("the client closed the response stream")
+        self._settle_everything(SessionClosed("the client closed the response stream"))
         # Nobody reads it, so nobody needs to wait for room.
         self._outbox.give_up()
 

@@ -1,0 +1,130 @@
+"""The part of `Server` that serves HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trio_mcp.server.core import ServerCore
+from trio_mcp.server.serving import serving
+
+if TYPE_CHECKING:
+    from hypercorn.config import Config
+
+    from trio_mcp.server.http.app import HttpApp
+    from trio_mcp.server.http.options import HttpOptions
+
+__all__ = ["HttpMethods"]
+
+
+class HttpMethods(ServerCore):
+    """Serving over HTTP, by itself or beside other ASGI applications."""
+
+    async def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        options: HttpOptions | None = None,
+        config: Config | None = None,
+        shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve HTTP on hypercorn until ``shutdown`` returns, then until what is under way has ended.
+
+        ``url = await nursery.start(server.serve_http)`` gives the URL of the endpoint, with the port that is really
+        bound; port 0 takes any that is free.
+
+        Args:
+            host: The address to listen on.
+            port: The port.
+            options: What the endpoint is like.
+            config: Hypercorn's own, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses; its
+                ``bind`` then decides instead of ``host`` and ``port``.
+            shutdown: Returns when the server shall end: new work is then refused, streams are ended, and requests
+                under way get ``options.grace`` seconds.
+            task_status: Gets the URL, the first of several.
+
+        Raises:
+            OSError: The address can't be bound.
+            ValueError, TypeError: An argument is not what it should be.
+
+        When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
+        """
+        from trio_mcp.server.http.app import HttpApp
+        from trio_mcp.server.http.options import HttpOptions
+        from trio_mcp.transports.http_runner import ServerLimits, configured, serve_asgi
+
+        options = options or HttpOptions()
+        config = configured(host, port) if config is None else config
+        limits = ServerLimits(options.max_connections, options.write_timeout, options.grace)
+        async with serving(self) as run:
+            app = HttpApp(run, options)
+
+            async def end() -> None:
+                await shutdown()
+                await app.end()
+
+            async with run.ending_gracefully(run.connections), trio.open_nursery() as nursery:
+                urls: list[str] = await nursery.start(_serve, serve_asgi, app, config, limits, end)
+                task_status.started(urls[0] + options.path)
+
+    @contextlib.asynccontextmanager
+    async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
+        """Run the server as an ASGI application, to be mounted beside others and served by whatever runs on Trio.
+
+        Its lifespan is the block; it needs no ASGI lifespan. Leaving the block cancels what is under way.
+
+        Args:
+            options: What the endpoint is like. Its ``path`` is below where the application is mounted.
+        """
+        from trio_mcp.server.http.app import HttpApp
+        from trio_mcp.server.http.options import HttpOptions
+
+        async with serving(self) as run:
+            app = HttpApp(run, options or HttpOptions())
+            try:
+                async with run.ending_gracefully(run.connections):
+                    yield app
+            finally:
+                app.close()
+
+    def _transports(self) -> dict[str, Callable[..., None]]:
+        return {**super()._transports(), "http": self._run_http}
+
+    def _run_http(self, host: str = "127.0.0.1", port: int = 8000, **arguments: Any) -> None:
+        if trio.run(self._serve_until_signalled, host, port, arguments) == signal.SIGINT:
+            sys.exit(130)
+
+    async def _serve_until_signalled(self, host: str, port: int, arguments: dict[str, Any]) -> int:
+        """Serve until the process is told to end; a second signal ends it at once."""
+        received: list[int] = []
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+
+            async def first() -> None:
+                received.append(await anext(signals))
+                nursery.start_soon(second)
+
+            async def second() -> None:
+                await anext(signals)
+                nursery.cancel_scope.cancel("told twice to end")
+
+            async def serve(task_status: trio.TaskStatus[str]) -> None:
+                await self.serve_http(host, port, shutdown=first, task_status=task_status, **arguments)
+                nursery.cancel_scope.cancel("the server has ended")
+
+            async with trio.open_nursery() as nursery:
+                url = await nursery.start(serve)
+                print(f"{self.info.name} serves {url}", file=sys.stderr)
+        return received[0]
+
+
+async def _serve(
+    serve: Any, app: Any, config: Any, limits: Any, end: Any, task_status: trio.TaskStatus[list[str]]
+) -> None:
+    await serve(app, config, limits=limits, shutdown=end, task_status=task_status)
