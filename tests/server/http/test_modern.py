@@ -99,11 +99,13 @@ async def test_what_needs_no_stream_is_one_json_text() -> None:
 
 async def test_what_is_told_before_the_answer_makes_it_a_stream_that_the_answer_ends() -> None:
     """Receiving Messages: the response SHOULD terminate the stream; proxies are told not to hold it back."""
-    async with served() as (_, client, _):
-        async with post(client, "tools/call", {"name": "count", "arguments": {"to": 3}}, progressToken=7) as r:
-            assert (r.status_code, r.headers["content-type"]) == (200, "text/event-stream")
-            assert r.headers["x-accel-buffering"] == "no"
-            *progress, answer = [message async for message in messages(r)]
+    async with (
+        served() as (_, client, _),
+        post(client, "tools/call", {"name": "count", "arguments": {"to": 3}}, progressToken=7) as r,
+    ):
+        assert (r.status_code, r.headers["content-type"]) == (200, "text/event-stream")
+        assert r.headers["x-accel-buffering"] == "no"
+        *progress, answer = [message async for message in messages(r)]
     assert [message["params"]["progress"] for message in progress] == [1, 2, 3]
     assert answer["result"]["structuredContent"] == {"result": 3}
 
@@ -183,17 +185,19 @@ async def test_a_foreign_host_is_refused_with_its_name_and_the_setting() -> None
 
 async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
     """`basic/patterns/subscriptions`, Graceful Closure."""
-    async with served() as (made, client, stop):
-        async with post(client, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}) as r:
-            stream = messages(r)
-            assert (await anext(stream))["method"] == "notifications/subscriptions/acknowledged"
-            made.server.remove_tool("add")
-            assert (await anext(stream))["method"] == "notifications/tools/list_changed"
-            stop.set()
-            last = await anext(stream)
-            assert last["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
-            with pytest.raises(StopAsyncIteration):
-                await anext(stream)
+    async with (
+        served() as (made, client, stop),
+        post(client, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}) as r,
+    ):
+        stream = messages(r)
+        assert (await anext(stream))["method"] == "notifications/subscriptions/acknowledged"
+        made.server.remove_tool("add")
+        assert (await anext(stream))["method"] == "notifications/tools/list_changed"
+        stop.set()
+        last = await anext(stream)
+        assert last["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
 
 
 async def test_the_health_endpoint_tells_whether_work_is_taken() -> None:
