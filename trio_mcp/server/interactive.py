@@ -15,9 +15,9 @@ from trio_mcp.server.parking import ParkedRounds, resume
 from trio_mcp.server.rounds import (
     LegacyRounds,
     ReplayedRounds,
+    RoundEnded,
     connection_of,
     earlier_rounds,
-    without_round_end,
 )
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
@@ -85,10 +85,10 @@ async def _run_replayed(rounds: ReplayedRounds, bound: Bound, is_async: bool) ->
     try:
         with rounds.scope:
             value = await run(bound, is_async, rounds.server)
-    except BaseException as exc:
-        rest = without_round_end(exc)
-        if rest is exc:
-            raise
+    except RoundEnded:
+        pass
+    except BaseExceptionGroup as group:
+        rest = group.split(RoundEnded)[1]
         if rest is not None:
             raise rest from None
     finally:

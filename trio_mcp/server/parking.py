@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.errors import McpError
 from trio_mcp.server.handling import run
-from trio_mcp.server.rounds import Rounds, connection_of, without_round_end
+from trio_mcp.server.rounds import RoundEnded, Rounds, connection_of
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED
 
 if TYPE_CHECKING:
@@ -80,8 +80,15 @@ class ParkedRounds(Rounds):
             with self._scope:
                 try:
                     self._value = await run(self._bound, self._is_async, self.server)
-                except BaseException as exc:
-                    self._failed(exc)
+                except RoundEnded:
+                    self._error = _unanswered()
+                except BaseExceptionGroup as group:
+                    rest = group.split(RoundEnded)[1]
+                    if rest is not None and not isinstance(rest, Exception):
+                        raise rest from None
+                    self._error = rest or _unanswered()
+                except Exception as exc:
+                    self._error = exc
                 finally:
                     self.close()
                 self._done = True
@@ -99,12 +106,6 @@ class ParkedRounds(Rounds):
             self._leave()
             self._changed.set()
             self._ended.set()
-
-    def _failed(self, exc: BaseException) -> None:
-        rest = without_round_end(exc)
-        if rest is not None and not isinstance(rest, Exception):
-            raise rest
-        self._error = rest or McpError(INTERNAL_ERROR, "the handler waited for input that nobody can give any more")
 
     # --- in the request's task -----------------------------------------------------------------------------------
 
@@ -182,6 +183,10 @@ class ParkedRounds(Rounds):
         if self._id is not None:
             self._serving.parked.pop(self._id, None)
             self._id = None
+
+
+def _unanswered() -> McpError:
+    return McpError(INTERNAL_ERROR, "the handler waited for input that nobody can give any more")
 
 
 def resume(context: Context[Any], parked: str, responses: dict[str, Any]) -> ParkedRounds:

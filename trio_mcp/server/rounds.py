@@ -38,7 +38,6 @@ __all__ = [
     "earlier_rounds",
     "no_asking",
     "principal_of",
-    "without_round_end",
 ]
 
 logger = logging.getLogger("trio_mcp")
@@ -369,15 +368,6 @@ def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestSt
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     return state, {key: data for key, data in (responses or {}).items() if key in state.questions}
-
-
-def without_round_end(exc: BaseException) -> BaseException | None:
-    """An exception without the traces of a round's end; None if there is nothing else."""
-    if isinstance(exc, RoundEnded):
-        return None
-    if isinstance(exc, BaseExceptionGroup):
-        return exc.split(RoundEnded)[1]
-    return exc
 
 
 def no_asking(method: str) -> LocalProtocolError:
