@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY
-from tests.server.listening import ACKNOWLEDGED, Wire, settled, wire_to
+from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
 from trio_mcp import Server, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.server import connection as connection_module
@@ -320,3 +323,41 @@ async def test_listening_can_be_cancelled_at_every_step() -> None:
         assert not server._servings
 
     assert await cancel_everywhere(scenario, check) > 10
+
+
+STOPPING = """
+import trio
+from trio_mcp import Server
+
+server = Server("test")
+
+async def main():
+    with trio.CancelScope() as scope:
+        @server.tool
+        async def stop() -> None:
+            scope.cancel("told to")
+        await server.serve_stdio()
+
+trio.run(main)
+"""
+
+
+def test_over_stdio_the_result_leaves_before_the_link_is_closed() -> None:
+    """The link is cancelled together with the server: it must outlive the subscriptions."""
+
+    def line(request_id: int, method: str, params: dict[str, Any]) -> bytes:
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": modern(params)}
+        return json.dumps(message).encode() + b"\n"
+
+    with subprocess.Popen([sys.executable, "-c", STOPPING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["method"] == ACKNOWLEDGED
+        process.stdin.write(line(2, "tools/call", {"name": "stop", "arguments": {}}))
+        process.stdin.flush()
+        messages = [json.loads(text) for text in process.stdout]  # until the server closes its end; ours is open
+        assert process.wait() == 0
+    (result,) = (message["result"] for message in messages if message.get("id") == 1)
+    assert result["_meta"][meta.SUBSCRIPTION_ID] == 1
