@@ -166,6 +166,11 @@ class Connection(ServerSession):
         self._listeners.discard(listener)
         self.serving.changes.remove_all(listener)
 
+    @property
+    def has_listeners(self) -> bool:
+        """Whether a ``subscriptions/listen`` is open."""
+        return self._peer.listening_count > 0
+
     async def end_listening(self) -> None:
         """End every ``subscriptions/listen`` with a result (`basic/patterns/subscriptions`, Graceful Closure).
 
@@ -173,7 +178,7 @@ class Connection(ServerSession):
         whether cancelled or not.
         """
         self._ending = True
-        if not self._peer.listening_count:
+        if not self.has_listeners:
             return
         for listener in self._listeners - {self.listener}:
             listener.end()

@@ -203,7 +203,8 @@ class ServerCore:
     ) -> None:
         """Serve this process's standard input and output until the client closes them.
 
-        Meanwhile ``print`` and child processes write to standard error. When cancelled, it ends at once.
+        Meanwhile ``print`` and child processes write to standard error. When cancelled, those who listen get their
+        results, then it ends.
         """
         await self._serve_stdio(None, task_status.started)
 

@@ -49,8 +49,9 @@ class Serving:
         closed.
         """
         connection = Connection(self, link)
-        async with self.ending_gracefully([connection]):
-            await self._serve(connection)
+        async with self.ending_gracefully([connection]) as block:
+            with block:
+                await self._serve(connection)
 
     async def serve_only_link(
         self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
@@ -61,9 +62,10 @@ class Serving:
             opening: Gives the link.
             opened: Called when it is there.
         """
-        async with self.ending_gracefully(self.connections), opening as link:
+        async with self.ending_gracefully(self.connections) as block, opening as link:
             opened()
-            await self._serve(Connection(self, link))
+            with block:
+                await self._serve(Connection(self, link))
 
     async def _serve(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -75,20 +77,27 @@ class Serving:
             self.connections.discard(connection)
 
     @contextlib.asynccontextmanager
-    async def ending_gracefully(self, connections: Collection[Connection]) -> AsyncIterator[None]:
-        """A block that is cancelled only after everyone who listens has been told of the end."""
-        async with background_nursery() as nursery:
-            with trio.CancelScope(shield=True) as block:
-                nursery.start_soon(self._await_cancellation, connections, block)
-                yield
+    async def ending_gracefully(self, connections: Collection[Connection]) -> AsyncIterator[trio.CancelScope]:
+        """A block that is cancelled only after everyone who listens has been told of the end.
 
-    async def _await_cancellation(self, connections: Collection[Connection], block: trio.CancelScope) -> None:
+        Gives the scope that is cancelled then: what is around it, such as a link, can still send what it holds.
+        """
+        async with background_nursery() as nursery:
+            with trio.CancelScope(shield=True) as whole:
+                block = trio.CancelScope()
+                nursery.start_soon(self._await_cancellation, connections, whole, block)
+                yield block
+
+    async def _await_cancellation(
+        self, connections: Collection[Connection], whole: trio.CancelScope, block: trio.CancelScope
+    ) -> None:
         try:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by the end of the block
+            ending = [connection for connection in connections if connection.has_listeners]
             with trio.CancelScope(shield=True):  # each of them has a deadline
                 await self.end_listening(connections)
-            block.cancel("the server ends")
+            (block if ending else whole).cancel("the server ends")
 
     async def end_listening(self, connections: Collection[Connection]) -> None:
         """Tell everyone who listens what has changed, and of the end; within bounds."""
