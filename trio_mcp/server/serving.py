@@ -49,9 +49,8 @@ class Serving:
         closed.
         """
         connection = Connection(self, link)
-        async with self.ending_gracefully([connection]) as block:
-            with block:
-                await self._serve(connection)
+        async with self.ending_gracefully([connection]):
+            await self._serve(connection)
 
     async def serve_only_link(
         self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
@@ -62,7 +61,8 @@ class Serving:
             opening: Gives the link.
             opened: Called when it is there.
         """
-        async with self.ending_gracefully(self.connections) as block, opening as link:
+        block = trio.CancelScope()
+        async with self.ending_gracefully(self.connections, block), opening as link:
             opened()
             with block:
                 await self._serve(Connection(self, link))
@@ -77,16 +77,19 @@ class Serving:
             self.connections.discard(connection)
 
     @contextlib.asynccontextmanager
-    async def ending_gracefully(self, connections: Collection[Connection]) -> AsyncIterator[trio.CancelScope]:
+    async def ending_gracefully(
+        self, connections: Collection[Connection], inner: trio.CancelScope | None = None
+    ) -> AsyncIterator[None]:
         """A block that is cancelled only after everyone who listens has been told of the end.
 
-        Gives the scope that is cancelled then: what is around it, such as a link, can still send what it holds.
+        Args:
+            connections: Whose listeners.
+            inner: What is cancelled then instead of all of it: what is around that can still send what it holds.
         """
         async with background_nursery() as nursery:
             with trio.CancelScope(shield=True) as whole:
-                block = trio.CancelScope()
-                nursery.start_soon(self._await_cancellation, connections, whole, block)
-                yield block
+                nursery.start_soon(self._await_cancellation, connections, whole, inner or whole)
+                yield
 
     async def _await_cancellation(
         self, connections: Collection[Connection], whole: trio.CancelScope, block: trio.CancelScope
