@@ -21,7 +21,8 @@ def marked_environment() -> Iterator[dict[str, str]]:
     mark = uuid.uuid4().hex
     children = set(psutil.Process().children())
     try:
-        yield {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: mark}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+        yield {**kept, MARK: mark}
     finally:
         # A child that nobody waited for is a zombie, which has no environment left to carry the mark.
         leaked = {process for process in psutil.process_iter() if _carries(process, mark)}

@@ -91,7 +91,8 @@ class Session:
             self.start(successor)
 
     def start(self, incoming: IncomingRequest) -> None:
-        assert incoming.open
+        # A batch may cancel what it has asked for: both events come, one after the other.
+        assert incoming.open or (incoming.cancelled and incoming.batch is not None)
         assert incoming not in self.theirs, "a request is started once"
         self.theirs.append(incoming)
         self.handlers.append(incoming)

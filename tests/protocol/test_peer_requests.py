@@ -294,6 +294,16 @@ def test_a_batch_is_answered_by_a_batch() -> None:
     assert answer == Batch((Response(2, {"b": 2}), ErrorResponse(1, ErrorData(1, "x"))))
 
 
+def test_a_batch_may_cancel_what_it_asks_for() -> None:
+    """Both events come, in order, and the request is answered by nobody: the batch has no answer."""
+    peer = batching()
+    begun, given_up, *rest = peer.receive(Batch((Request(1, "x"), cancelled(1))))
+    assert isinstance(begun, RequestStarted)
+    assert isinstance(given_up, CancelRequested)
+    assert rest == []
+    assert peer.answer(begun.incoming, {}) is None
+
+
 def test_a_batch_without_requests_has_no_answer() -> None:
     """JSON-RPC 2.0, section 6: "it MUST NOT return an empty Array"; answers of the peer's come in batches as well."""
     peer = batching()
