@@ -114,7 +114,7 @@ class HttpMethods(ServerCore):
                 await anext(signals)
                 nursery.cancel_scope.cancel("told twice to end")
 
-            async def serve(task_status: trio.TaskStatus[str]) -> None:
+            async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
                 await self.serve_http(host, port, shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
@@ -124,7 +124,7 @@ class HttpMethods(ServerCore):
         return received[0]
 
 
-async def _serve(
+async def _serve(  # noqa: ASYNC128 - it hands it on
     serve: Any, app: Any, config: Any, limits: Any, end: Any, task_status: trio.TaskStatus[list[str]]
 ) -> None:
     await serve(app, config, limits=limits, shutdown=end, task_status=task_status)
