@@ -17,6 +17,7 @@ __all__ = [
     "ConfigError",
     "HttpError",
     "HttpTrouble",
+    "InputError",
     "LocalProtocolError",
     "McpError",
     "MessageTooLarge",
@@ -229,6 +230,25 @@ class RemoteProtocolError(TrioMcpError):
 
     def _text(self) -> str:
         return self.message
+
+
+class InputError(TrioMcpError):
+    """In the course of a call the server asked for input, and the callback for it gave none; ``__cause__`` says why.
+
+    Attributes:
+        method: What the server asked for: ``"elicitation/create"``, ``"sampling/createMessage"`` or ``"roots/list"``.
+        key: The server's name for it.
+        reason: Type and text of what the callback raised, or what is wrong with its answer.
+    """
+
+    def __init__(self, method: str, key: str, reason: str) -> None:
+        super().__init__(method, key, reason)
+        self.method = method
+        self.key = key
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no answer to {self.method!r}, which the server asks for as {self.key[:100]!r}: {self.reason}"
 
 
 class MessageTooLarge(RemoteProtocolError):

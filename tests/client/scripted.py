@@ -29,6 +29,7 @@ async def scripted(
     *,
     revision: str = "2025-11-25",
     capabilities: Mapping[str, Any] = ALL,
+    client_capabilities: Any = None,
     **arguments: Any,
 ) -> AsyncIterator[tuple[Client, list[Request], Wire]]:
     """A client of a server that gives these answers; a method without one is never answered.
@@ -78,7 +79,7 @@ async def scripted(
             elif answer is not None:
                 await wire.send(Response(message.id, answer))
 
-    async with Client(target, mode=revision, **arguments) as client:
+    async with Client(target, mode=revision, capabilities=client_capabilities, **arguments) as client:
         yield client, asked, wires[0]
 
 

@@ -7,12 +7,15 @@ from trio_mcp.client.listen import ListenMethods
 from trio_mcp.client.logging import LoggingMethods
 from trio_mcp.client.prompts import PromptMethods
 from trio_mcp.client.resources import ResourceMethods
+from trio_mcp.client.root_methods import RootMethods
 from trio_mcp.client.tools import ToolMethods
 
 __all__ = ["Client"]
 
 
-class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, ListenMethods, LoggingMethods):
+class Client(
+    ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, ListenMethods, LoggingMethods, RootMethods
+):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
     Entering connects and negotiates. What is raised in the block leaves it as it is; the loss of the server ends the
@@ -28,6 +31,20 @@ class Client(ToolMethods, ResourceMethods, PromptMethods, CompletionMethods, Lis
             ``{"com.example/feature": {}}``.
         result_types: The values of ``resultType`` that those extensions add; a result of a type that the client does
             not know is an error.
+        capabilities: More capabilities to declare, as `ClientCapabilities` or plain data: of extensions, or of what the
+            program answers by itself. Those of the callbacks below are declared without it.
+        elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
+            `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
+            model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. Defaults of the form are
+            filled in, and what does not fit it is not sent.
+        elicitation_modes: Which kinds the callback takes: ``"form"``, ``"url"`` or both.
+        sampling: Called, sync or async, when the server asks the client's language model, with
+            `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a text. To refuse, raise
+            ``McpError(-1, "…")``.
+        sampling_features: What the callback can do beyond plain messages: ``"tools"``, ``"context"``.
+        roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
+            URI; or a sync or async function that gives them. See `Client.set_roots`.
+        max_input_rounds: How many times in one call a server of the modern era may ask for input.
         options: Limits, timeouts and hooks of the session.
         connect_timeout: Seconds for starting, connecting and negotiating together.
         probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.

@@ -10,10 +10,17 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.client.callbacks import call_back
+from trio_mcp.client.capabilities import merged
 from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.client.elicitation import MODES as ELICITATION_MODES
+from trio_mcp.client.elicitation import ElicitationCallback, ElicitationMode
 from trio_mcp.client.extensions import known_result_types
+from trio_mcp.client.input_sources import InputSources
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
+from trio_mcp.client.roots import Roots
+from trio_mcp.client.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
@@ -50,6 +57,13 @@ class ClientConnection(EnteredOnce):
         client_info: Implementation | None = None,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         result_types: Collection[str] = (),
+        capabilities: BaseModel | Mapping[str, Any] | None = None,
+        elicitation: ElicitationCallback | None = None,
+        elicitation_modes: Collection[ElicitationMode] = ELICITATION_MODES,
+        sampling: SamplingCallback | None = None,
+        sampling_features: Collection[SamplingFeature] = (),
+        roots: Roots | None = None,
+        max_input_rounds: int = 10,
         options: SessionOptions | None = None,
         connect_timeout: float = 30.0,
         probe_timeout: float = 5.0,
@@ -64,10 +78,21 @@ class ClientConnection(EnteredOnce):
         for name, seconds in (("connect_timeout", connect_timeout), ("probe_timeout", probe_timeout)):
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
                 raise ValueError(f"{name} must be a number of seconds above 0, got {seconds!r}")
+        if isinstance(max_input_rounds, bool) or not isinstance(max_input_rounds, int) or max_input_rounds < 1:
+            raise ValueError(f"max_input_rounds must be a whole number of at least 1, got {max_input_rounds!r}")
         if log_level is not None:
             check_log_level(log_level)
         self._extensions = checked_extensions(extensions, "client")
         self._result_types = known_result_types(result_types, self._extensions)
+        self._inputs = InputSources(
+            elicitation=elicitation,
+            elicitation_modes=elicitation_modes,
+            sampling=sampling,
+            sampling_features=sampling_features,
+            roots=roots,
+        )
+        self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
+        self._max_input_rounds = max_input_rounds
         self._open_link = link_factory(target)
         self._mode = mode
         self._client_info = client_info
@@ -103,7 +128,7 @@ class ClientConnection(EnteredOnce):
                         session = ConnectedSession(
                             link,
                             client_info=self._client_info,
-                            capabilities={"extensions": self._extensions} if self._extensions else {},
+                            capabilities=self._declared,
                             result_types=self._result_types,
                             options=self._options,
                             on_error=self._on_error,
@@ -111,6 +136,7 @@ class ClientConnection(EnteredOnce):
                             on_notification=self._received,
                             subscriptions=self._subscriptions,
                         )
+                        self._inputs.attach(session)
                         async with session:
                             await self._negotiate(session)
                             connecting.deadline = float("inf")
@@ -121,6 +147,11 @@ class ClientConnection(EnteredOnce):
                     raise TransportError(self._no_answer(session))
         finally:
             self._ended.set()
+
+    def _declared(self, revision: str) -> dict[str, Any]:
+        """The one place where what the client declares is put together."""
+        extensions = {"extensions": self._extensions} if self._extensions else {}
+        return merged(self._inputs.capabilities(revision), extensions, self._more_capabilities)
 
     async def _negotiate(self, session: ConnectedSession) -> None:
         if self._mode == "auto":
@@ -312,15 +343,9 @@ class ClientConnection(EnteredOnce):
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})
             except ValidationError as exc:
                 raise RemoteProtocolError(f"a malformed log message: {brief(exc)}") from None
-            await _call(self._on_log, message)
+            await call_back(self._on_log, message)
         if self._on_message is not None:
-            await _call(self._on_message, notification)
-
-
-async def _call(callback: Callable[[Any], Awaitable[object] | object], argument: object) -> None:
-    outcome = callback(argument)
-    if isinstance(outcome, Awaitable):
-        await outcome
+            await call_back(self._on_message, notification)
 
 
 def check_log_level(level: object) -> None:

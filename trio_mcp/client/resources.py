@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import trio
+
+from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.types.input_required import InputRequiredResult
 from trio_mcp.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -18,7 +22,7 @@ from trio_mcp.types.resources import (
 __all__ = ["ResourceMethods"]
 
 
-class ResourceMethods(Listing):
+class ResourceMethods(Listing, InputRounds):
     """The part of `Client` that lists, reads and watches resources."""
 
     async def list_resources(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListResourcesResult:
@@ -74,7 +78,7 @@ class ResourceMethods(Listing):
         total_timeout: Limit = USE_SESSION,
         meta: Mapping[str, Any] | None = None,
     ) -> ReadResourceResult:
-        """Read a resource.
+        """Read a resource. If the server asks for input, the callbacks of the `Client` give it.
 
         Args:
             uri: Its URI: one from a list, or made from a template.
@@ -91,15 +95,41 @@ class ResourceMethods(Listing):
             ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
             CapabilityError: The server offers no resources.
             McpError: The server refused, for example because there is no such resource.
-            RemoteProtocolError: The result is malformed.
+            InputError: The server asks for input, and the callback gave none (modern era).
+            RemoteProtocolError: The result is malformed, or asks for input that it may not ask for.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         params = _about(uri)
         if meta is not None:
             params["_meta"] = request_meta(self, meta, f"the request for {uri!r}")
+        started = trio.current_time()
         result = await self.request("resources/read", params, timeout=timeout, total_timeout=total_timeout)
+        if result.get("resultType") == INPUT_REQUIRED:
+            result = await self._finish_rounds(
+                "resources/read", params, result, started, timeout=timeout, total_timeout=total_timeout
+            )
         return validated(ReadResourceResult, "resources/read", result)
+
+    async def read_resource_once(
+        self,
+        uri: str,
+        *,
+        input_responses: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
+        timeout: Limit = USE_SESSION,
+        total_timeout: Limit = USE_SESSION,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Read a resource for one round of input, by hand: to `read_resource` as `call_tool_once` is to `call_tool`."""
+        limits = {"timeout": timeout, "total_timeout": total_timeout}
+        params = _about(uri)
+        if meta is not None:
+            params["_meta"] = request_meta(self, meta, f"the request for {uri!r}")
+        _, answer = await self._once(
+            "resources/read", ReadResourceResult, params, input_responses, request_state, **limits
+        )
+        return answer
 
     async def subscribe_resource(self, uri: str, *, timeout: Limit = USE_SESSION) -> None:
         """Ask to be told when a resource changes (legacy era only).

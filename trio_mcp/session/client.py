@@ -46,7 +46,8 @@ class ClientSession(BaseSession):
         read: Where messages come from.
         write: Where messages go.
         client_info: What the client says of itself.
-        capabilities: The client capabilities to declare, as plain JSON data.
+        capabilities: The client capabilities to declare, as plain JSON data; or a function that gives those of a
+            revision.
         options: Limits, timeouts and hooks.
         on_error: As in `BaseSession`.
     """
@@ -57,14 +58,15 @@ class ClientSession(BaseSession):
         write: trio.abc.SendChannel[SessionMessage],
         *,
         client_info: Implementation | None = None,
-        capabilities: dict[str, Any] | None = None,
+        capabilities: dict[str, Any] | Callable[[str], dict[str, Any]] | None = None,
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
         super().__init__(read, write, options=options, on_error=on_error)
         info = client_info or Implementation(name="trio_mcp", version=__version__)
         self._client_info = info.to_wire()
-        self._capabilities = capabilities or {}
+        fixed = {} if capabilities is None or callable(capabilities) else capabilities
+        self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._era: ClientEra | None = None
         self._server: ServerDeclaration | None = None
         self._allowed: set[str] = set()  # methods of the specification that have been found in order
@@ -94,7 +96,8 @@ class ClientSession(BaseSession):
         if revision not in LEGACY_REVISIONS:
             raise ValueError(f"revision must be one of {', '.join(LEGACY_REVISIONS)}, got {revision!r}")
         self._not_open()
-        params = {"protocolVersion": revision, "capabilities": self._capabilities, "clientInfo": self._client_info}
+        declared = self._capabilities_in(revision)
+        params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
         self._open(LegacyEra(server.revision), server)
         await self.send_notification("notifications/initialized")
@@ -163,7 +166,7 @@ class ClientSession(BaseSession):
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
-        return ModernClientEra(revision, self._client_info, self._capabilities)
+        return ModernClientEra(revision, self._client_info, self._capabilities_in(revision))
 
     def _not_open(self) -> None:
         if self._server is not None:
@@ -201,7 +204,8 @@ class ClientSession(BaseSession):
             and not declares(self._server.capabilities, spec.server_capability)
         ):
             raise CapabilityError(method, spec.server_capability, "server")
-        if not spec.is_request and spec.client_capability and not declares(self._capabilities, spec.client_capability):
+        declared = self._capabilities_in(self._server.revision)
+        if not spec.is_request and spec.client_capability and not declares(declared, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
         self._allowed.add(method)
 

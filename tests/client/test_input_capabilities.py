@@ -1,0 +1,106 @@
+"""What a client declares follows from its callbacks, revision by revision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.asking import DONE, asking, rounds
+from trio_mcp import Client, Server, types
+from trio_mcp.client.capabilities import merged
+from trio_mcp.types import meta
+
+CALLBACKS: dict[str, Any] = {
+    "elicitation": lambda params: None,
+    "sampling": lambda params: "hi",
+    "sampling_features": ("tools", "context"),
+    "roots": [],
+}
+
+
+async def declared(revision: str, **arguments: Any) -> Any:
+    if revision == "2026-07-28":
+        async with rounds(DONE, **arguments) as (client, asked):
+            await client.call_tool("x")
+            return (asked[0].params or {})["_meta"][meta.CLIENT_CAPABILITIES]
+    async with asking(revision, **arguments) as (_, server):
+        return server.declared
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"),
+    [
+        ("2024-11-05", {"roots": {"listChanged": True}, "sampling": {}}),
+        ("2025-03-26", {"roots": {"listChanged": True}, "sampling": {}}),
+        ("2025-06-18", {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}}),
+        (
+            "2025-11-25",
+            {
+                "roots": {"listChanged": True},
+                "sampling": {"tools": {}, "context": {}},
+                "elicitation": {"form": {}, "url": {}},
+            },
+        ),
+        (
+            "2026-07-28",
+            {"roots": {}, "sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}},
+        ),
+    ],
+)
+async def test_each_revision_gets_what_it_knows(revision: str, expected: dict[str, Any]) -> None:
+    assert await declared(revision, **CALLBACKS) == expected
+    assert await declared(revision) == {}
+
+
+@pytest.mark.parametrize(
+    ("modes", "old", "new"),
+    [
+        (("form",), {"elicitation": {}}, {"elicitation": {"form": {}}}),
+        (["url"], {}, {"elicitation": {"url": {}}}),
+        ({"url", "form"}, {"elicitation": {}}, {"elicitation": {"form": {}, "url": {}}}),
+    ],
+)
+async def test_the_modes_of_elicitation_can_be_chosen(modes: Any, old: Any, new: Any) -> None:
+    chosen: dict[str, Any] = {"elicitation": lambda params: None, "elicitation_modes": modes}
+    assert await declared("2025-06-18", **chosen) == old
+    assert await declared("2025-11-25", **chosen) == new
+    assert await declared("2026-07-28", **chosen) == new
+
+
+async def test_plain_sampling_and_more_capabilities() -> None:
+    more = types.ClientCapabilities(experimental={"acme": {"x": 1}}, elicitation=types.ElicitationCapability(url={}))
+    given = await declared("2026-07-28", sampling=lambda params: "hi", capabilities=more)
+    assert given == {"sampling": {}, "experimental": {"acme": {"x": 1}}, "elicitation": {"url": {}}}
+    joined = await declared("2025-11-25", roots=[], capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}})
+    assert joined == {"roots": {"listChanged": True, "acme": True}, "extensions": {"a/b": {}}}
+
+
+def test_joining_changes_neither_part() -> None:
+    first, second = {"a": {"b": {}}, "c": True}, {"a": {"b": {"d": 1}}, "c": {"e": 2}}
+    assert merged(first, second) == {"a": {"b": {"d": 1}}, "c": {"e": 2}}
+    assert (first, second) == ({"a": {"b": {}}, "c": True}, {"a": {"b": {"d": 1}}, "c": {"e": 2}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"elicitation": "yes"}, TypeError, "elicitation must be callable, got str"),
+        ({"sampling": 5}, TypeError, "sampling must be callable, got int"),
+        ({"elicitation": print, "elicitation_modes": ()}, ValueError, "elicitation_modes must be one or both of form"),
+        ({"elicitation": print, "elicitation_modes": "form"}, ValueError, "elicitation_modes"),
+        ({"elicitation": print, "elicitation_modes": ("voice",)}, ValueError, "voice"),
+        ({"sampling": print, "sampling_features": ("vision",)}, ValueError, "sampling_features must be of tools, cont"),
+        ({"sampling": print, "sampling_features": "tools"}, ValueError, "sampling_features"),
+        ({"roots": "file:///x"}, TypeError, "roots must be a list of Root, Path or file:// URI; got str"),
+        ({"roots": 5}, TypeError, "roots must be a list"),
+        ({"roots": [5]}, TypeError, "a root must be a Root, a Path or a file:// URI; got int"),
+        ({"roots": ["/home"]}, ValueError, r"must be a file:// URI, got '/home'; pass a path as pathlib.Path\('/home'"),
+        ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be a whole number of at least 1, got 0"),
+        ({"max_input_rounds": True}, ValueError, "max_input_rounds"),
+        ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
+    ],
+)
+def test_arguments_that_are_wrong(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        Client(Server("x"), **arguments)

@@ -1,0 +1,147 @@
+"""Requests of a legacy server for input: they run in the session's limits, and each fails for itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.client.asking import asking, form, sample
+from tests.client.scripted import scripted
+from tests.session.harness import Wire
+from trio_mcp import Client, Link, McpError, SessionOptions, memory_link_pair, types
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request
+
+NAME = form(name={"type": "string"})
+
+
+async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
+    running: dict[str, trio.Event] = {}
+    reasons: list[str | None] = []
+
+    async def elicit(params: Any) -> Any:
+        go_on = running[params.message] = trio.Event()
+        try:
+            await go_on.wait()
+        except trio.Cancelled as exc:
+            reasons.append(exc.reason)
+            raise
+        return {"name": params.message}
+
+    async with asking(elicitation=elicit) as (_, server):
+        ids = [await server.send("elicitation/create", {**NAME, "message": name}) for name in "abc"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(running) == ["a", "b", "c"]
+        cancelled = {"requestId": ids[1], "reason": "the tool was cancelled"}
+        await server.wire.send(Notification("notifications/cancelled", cancelled))
+        running["c"].set()
+        running["a"].set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert reasons == ["the tool was cancelled"]
+        assert server.answered == {
+            ids[0]: {"action": "accept", "content": {"name": "a"}},
+            ids[2]: {"action": "accept", "content": {"name": "c"}},
+        }
+
+
+async def test_the_limits_of_the_session_hold() -> None:
+    running: list[str] = []
+
+    async def elicit(params: Any) -> Any:
+        running.append(params.message)
+        await trio.sleep_forever()
+
+    options = SessionOptions(max_running_requests=2, max_queued_requests=1)
+    async with asking(elicitation=elicit, options=options) as (_, server):
+        ids = [await server.send("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert running == ["a", "b"]
+        refused = server.answered[ids[3]]
+        assert isinstance(refused, ErrorData)
+        assert refused.code == types.OVERLOADED
+
+
+async def test_closing_the_client_cancels_the_callbacks() -> None:
+    ended: list[str] = []
+
+    async def elicit(params: Any) -> Any:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(params.message)
+
+    async with asking(elicitation=elicit) as (client, server):
+        await server.send("elicitation/create", NAME)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.aclose()
+        assert ended == ["Please fill in"]
+
+
+async def test_what_has_no_callback_is_an_unknown_method() -> None:
+    """2025-11-25 `client/roots`, Error Handling: -32601."""
+    async with asking(sampling=lambda params: "hi") as (_, server):
+        for method in ("roots/list", "elicitation/create"):
+            assert await server.ask(method, {}) == ErrorData(-32601, f"unknown method {method!r}")
+        assert (await server.ask("sampling/createMessage", sample()))["model"] == "unknown"
+
+
+async def test_a_callback_may_call_the_server_meanwhile() -> None:
+    """The reader waits for no callback, so the server's answer reaches it."""
+    clients: list[Client] = []
+
+    async def elicit(params: Any) -> Any:
+        return await clients[0].request("acme/echo", {"name": "Ada"})
+
+    async with asking(elicitation=elicit) as (client, server):
+        clients.append(client)
+        with trio.fail_after(10):
+            answer = await server.ask("elicitation/create", NAME)
+    assert answer == {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
+    """2025-11-25 `basic/lifecycle`, Initialization: only pings and log messages come before."""
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        wire = Wire(theirs)
+
+        @contextlib.asynccontextmanager
+        async def target() -> AsyncIterator[Link]:
+            yield ours
+
+        async def connect() -> None:
+            async with Client(target, mode="legacy", elicitation=lambda params: pytest.fail("the callback was called")):
+                pytest.fail("connected without a handshake")
+
+        nursery.start_soon(connect)
+        assert (await wire.request()).method == "initialize"
+        await wire.send(Request(1, "elicitation/create", NAME))
+        answer = await wire.receive()
+        assert isinstance(answer, ErrorResponse)
+        assert answer.error == ErrorData(-32600, "the handshake is not complete")
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_a_visit_is_a_notification_like_others() -> None:
+    """2025-11-25 `client/elicitation`, Completion Notifications: it reaches `on_message`."""
+    seen: list[Any] = []
+    async with asking(elicitation=lambda params: "accept", on_message=seen.append) as (_, server):
+        done = Notification("notifications/elicitation/complete", {"elicitationId": "e1"})
+        await server.wire.send(done)
+        await trio.testing.wait_all_tasks_blocked()
+    assert seen == [done]
+
+
+async def test_an_elicitation_that_must_come_first_is_raised_with_its_data() -> None:
+    """2025-11-25 `client/elicitation`, URL Elicitation Required Error."""
+    visit = {"mode": "url", "elicitationId": "e1", "url": "https://example.org/connect", "message": "Please connect"}
+    error = ErrorData(types.URL_ELICITATION_REQUIRED, "connect first", {"elicitations": [visit]})
+    async with scripted({"tools/call": error}, capabilities={"tools": {}}) as (client, _, _wire):
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("x")
+    assert caught.value.code == -32042
+    needed = types.ElicitationRequiredErrorData.from_wire(caught.value.data)
+    assert [(each.elicitation_id, each.url) for each in needed.elicitations] == [("e1", "https://example.org/connect")]
