@@ -17,10 +17,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from tests.client.asking import TOOLS, asks
 from tests.client.listening import MODERN, notice
 from tests.client.listening import listening as heard_by_one
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
+from tests.session.harness import INITIALIZE_RESULT, Wire
 from trio_mcp import (
     BaseSession,
     Client,
@@ -224,6 +226,59 @@ async def client_requests() -> None:
                 lambda: client.ping(),
             ):
                 await told_of_the_cancellation(theirs, operation)
+
+
+@row("Client.call_tool, get_prompt, read_resource, while a callback gives input")
+async def giving_input() -> None:
+    question = asks(q={"method": "roots/list"})
+    calls: dict[str, Callable[[Client], Awaitable[object]]] = {
+        "tools/call": lambda client: client.call_tool("x"),
+        "prompts/get": lambda client: client.get_prompt("x"),
+        "resources/read": lambda client: client.read_resource("x:y"),
+    }
+    for method, call in calls.items():
+        reasons: list[str | None] = []
+
+        async def give(reasons: list[str | None] = reasons) -> list[Any]:
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled as exc:
+                reasons.append(exc.reason)
+                raise
+            return []
+
+        answers = {method: question}
+        async with scripted(answers, revision=MODERN, capabilities=TOOLS, roots=give) as (client, asked, wire):
+            await cancel_while_blocked(functools.partial(call, client))
+            await trio.testing.wait_all_tasks_blocked()
+            assert reasons == [REASON]
+            assert [request.method for request in asked] == [method]
+            assert wire.received_nowait() == []
+
+
+@row("Client.set_roots")
+async def setting_roots() -> None:
+    options = SessionOptions(max_outgoing_messages=1)
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+
+        @contextlib.asynccontextmanager
+        async def target() -> AsyncIterator[Link]:
+            yield ours
+
+        wire = Wire(theirs)
+
+        async def shake_hands() -> None:
+            await wire.send(Response((await wire.request()).id, INITIALIZE_RESULT))
+            assert isinstance(await wire.receive(), Notification)
+
+        nursery.start_soon(shake_hands)
+        async with Client(target, mode="legacy", roots=[], options=options) as client:
+            await fill(client.session)
+            await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
+            sent = [message for message in wire.received_nowait() if isinstance(message, Notification)]
+            assert "notifications/roots/list_changed" not in [message.method for message in sent]
+            assert client._inputs.roots is not None
+            assert await client._inputs.roots.prepare(None, {}, "2025-11-25")() == {"roots": [{"uri": "file:///new"}]}
 
 
 @row("Client.aclose")

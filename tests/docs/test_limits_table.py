@@ -73,6 +73,8 @@ STATED = {
     "characters of a URI times characters of a server's templates that it is matched against": constant(
         "MAX_MATCH_WORK", "client"
     ),
+    "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS", "client"),
+    "rounds of input in one call": default(ClientConnection, "max_input_rounds"),
     "tools of a page that a server gives": default(Server, "page_size"),
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS", "server"),
     "characters of a URI of a resource": constant("MAX_URI", "protocol"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any, TypeVar, get_args, overload
 
 import trio
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.client.callbacks import call_back
@@ -30,7 +30,7 @@ from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.session.capabilities import declares
 from trio_mcp.session.convert import as_object, as_result, brief
 from trio_mcp.session.options import SessionOptions
-from trio_mcp.types.capabilities import ServerCapabilities
+from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.extensions import checked_extensions, declared_extensions
 from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
@@ -57,7 +57,7 @@ class ClientConnection(EnteredOnce):
         client_info: Implementation | None = None,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         result_types: Collection[str] = (),
-        capabilities: BaseModel | Mapping[str, Any] | None = None,
+        capabilities: ClientCapabilities | Mapping[str, Any] | None = None,
         elicitation: ElicitationCallback | None = None,
         elicitation_modes: Collection[ElicitationMode] = ELICITATION_MODES,
         sampling: SamplingCallback | None = None,
