@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any, TypeVar, get_args, overload
 
 import trio
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.client.callbacks import call_back
