@@ -113,6 +113,26 @@ def test_the_first_revision_with_forms_has_enum_names_and_defaults_of_booleans_o
     }
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_enum_names_of_the_users_own_are_kept_as_they_are(revision: str) -> None:
+    """2025-11-25 and 2026-07-28 `client/elicitation` still have LegacyTitledEnumSchema, for clients that want it."""
+
+    class Old(BaseModel):
+        size: Literal["s", "l"] = Field(json_schema_extra={"enumNames": ["Small", "Large"]})
+
+    assert form_of(Old).schema_for(revision)["properties"] == {
+        "size": {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]}
+    }
+
+
+def test_enum_names_that_do_not_match_the_choices_are_refused() -> None:
+    class Odd(BaseModel):
+        size: Literal["s", "l"] = Field(json_schema_extra={"enumNames": ["Small"]})
+
+    with pytest.raises(TypeError, match="'size' has 2 choices, but 1 enumNames"):
+        form_of(Odd)
+
+
 def test_a_choice_of_several_is_refused_where_the_revision_has_none() -> None:
     with pytest.raises(NoSuchField, match=r"'several' is a choice of several.*2025-06-18"):
         form_of(Everything).schema_for("2025-06-18")

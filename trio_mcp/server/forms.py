@@ -51,6 +51,7 @@ class _Field:
     common: dict[str, Any]  # title, description, default
     limits: dict[str, Any]
     options: dict[str, str | None]  # the values to choose from, and their titles
+    enum_names: bool = False  # titles in the old form, for clients that know no other
 
     def model_for(self, revision: str) -> WireModel:
         """The field as a model of the wire.
@@ -68,7 +69,7 @@ class _Field:
             if titled:
                 return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
             return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
-        if self.options and not newer:
+        if self.options and (self.enum_names or not newer):
             names = [option.title for option in options] if titled else None
             return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)
         if titled:
@@ -201,7 +202,7 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
     common = _some(part, title="title", description="description")
     if part.get("default") is not None:
         common["default"] = part["default"]
-    return _Field(kind, common, limits, options)
+    return _Field(kind, common, limits, options, enum_names="enumNames" in part)
 
 
 def _some(part: dict[str, Any], **names: str) -> dict[str, Any]:
@@ -224,7 +225,10 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
     parts = part.get("anyOf") or part.get("oneOf")
     if parts is None:
         values = part["enum"] if "enum" in part else [part["const"]] if "const" in part else []
-        named = part.get(_TITLES, {})
+        names = part.get("enumNames")
+        if names is not None and len(names) != len(values):
+            raise TypeError(f"{subject} has {len(values)} choices, but {len(names)} enumNames")
+        named = part.get(_TITLES, {}) if names is None else dict(zip(values, names, strict=True))
         found: dict[Any, str | None] = {value: named.get(value) for value in values if isinstance(value, str)}
         if len(found) < len(values):
             raise TypeError(f"{subject} is a choice of something else than strings; {_FLAT}")

@@ -60,7 +60,9 @@ async def run_interactive(
         rounds = ParkedRounds(server, context, earlier, bound, is_async)
     else:
         rounds = ReplayedRounds(server, context, earlier)
-    if earlier is not None and earlier.parked is None:
+    if earlier is None:
+        rounds.offered = responses
+    elif earlier.parked is None:
         for key, data in responses.items():
             rounds._take(key, earlier.questions[key], data)
     try:

@@ -63,6 +63,8 @@ class Rounds:
         memory: What is done once only, by key.
         state: The handler's own, of the last `InputRequired`.
         round: How often the request has been answered with questions.
+        offered: Responses that came without a state, before anything was asked: they answer questions that the handler
+            has given these keys.
     """
 
     def __init__(self, server: ServerCore, context: Context[Any], earlier: RequestState | None = None) -> None:
@@ -73,6 +75,7 @@ class Rounds:
         self.memory = dict(earlier.memory)
         self.state = earlier.state
         self.round = earlier.round
+        self.offered: dict[str, Any] = {}
         self._used: set[str] = set()
         self._waits: set[trio.CancelScope] = set()
         self.over = False
@@ -90,6 +93,8 @@ class Rounds:
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
         for key, question in questions.items():
+            if keyed[key].key in self.offered:
+                self._take(key, question, self.offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
             elif self.answers[key].question != question:
@@ -351,8 +356,10 @@ def principal_of(server: ServerCore, context: Context[Any]) -> str | None:
     return principal
 
 
-def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestState, dict[str, Any]]:
+def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestState | None, dict[str, Any]]:
     """What the request brings back: the state of the rounds before, and the responses to the questions of the last.
+
+    Without a state, the responses are to questions that have not been asked yet.
 
     Raises:
         McpError: It is not in order: -32602.
@@ -362,11 +369,12 @@ def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestSt
     if responses is not None and type(responses) is not dict:
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: the responses by the keys of the requests")
     if token is None:
-        return RequestState(), {}  # responses to questions that nobody has asked are ignored (Error Handling)
+        return None, responses or {}
     try:
         state = server.sealer.open(token, responder.method, responder.params, principal_of(server, context))
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
+    # Responses to what nobody has asked are ignored (Error Handling).
     return state, {key: data for key, data in (responses or {}).items() if key in state.questions}
 
 

@@ -1,0 +1,239 @@
+"""The server that the official conformance suite meets: one of everything, with the public API, over HTTP in every era.
+
+The suite prescribes the names, and says in its scenarios what each must do. To run it by hand:
+``python -m tests.conformance.everything_server [port]``; it prints its URL.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64decode
+from typing import Annotated, Any
+
+import trio
+from pydantic import Field
+
+from trio_mcp import Context, Server, types
+
+from .everything_questions import add_questions
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
+
+SCHEMA_2020_12: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+server = Server("trio-mcp-everything", version="1.0.0", instructions="Everything there is to test.")
+
+
+# --- contents ----------------------------------------------------------------------------------------------------
+
+
+@server.tool
+async def test_simple_text() -> str:
+    """Return text."""
+    return "This is a simple text response for testing."
+
+
+@server.tool
+async def test_image_content() -> types.ImageContent:
+    """Return a picture."""
+    return types.ImageContent(data=PNG, mime_type="image/png")
+
+
+@server.tool
+async def test_audio_content() -> types.AudioContent:
+    """Return a sound."""
+    return types.AudioContent(data=WAV, mime_type="audio/wav")
+
+
+def embedded(uri: str, mime_type: str, text: str) -> types.EmbeddedResource:
+    return types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+
+
+@server.tool
+async def test_embedded_resource() -> types.EmbeddedResource:
+    """Return a resource."""
+    return embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+
+
+@server.tool
+async def test_multiple_content_types() -> list[types.TextContent | types.ImageContent | types.EmbeddedResource]:
+    """Return text, a picture and a resource."""
+    return [
+        types.TextContent(text="Multiple content types test:"),
+        types.ImageContent(data=PNG, mime_type="image/png"),
+        embedded("test://mixed-content-resource", "application/json", '{"test": "data", "value": 123}'),
+    ]
+
+
+@server.tool
+async def test_error_handling() -> str:
+    """Fail."""
+    raise RuntimeError("this tool fails, to test how errors are told")
+
+
+@server.tool(input_schema=SCHEMA_2020_12)
+async def json_schema_2020_12_tool(**arguments: Any) -> str:
+    """Take arguments that only the whole of JSON Schema 2020-12 describes."""
+    return json.dumps(arguments)
+
+
+@server.tool(name="test_x_mcp_header")
+async def mirrored(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "none") -> str:
+    """Take an argument that HTTP clients mirror into a header."""
+    return region
+
+
+# --- notifications -----------------------------------------------------------------------------------------------
+
+
+@server.tool
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Log three messages."""
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.log("info", text)
+    return "Tool with logging executed successfully"
+
+
+@server.tool
+async def test_logging_tool(ctx: Context) -> str:
+    """Log a message, which nobody gets who has not asked for it."""
+    await ctx.log("info", "a message")
+    return "logged"
+
+
+@server.tool
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Report progress."""
+    for progress in (0, 50, 100):
+        await ctx.report_progress(progress, 100, f"Completed step {progress} of 100")
+    return str(ctx.meta.get("progressToken", 0))
+
+
+def dynamic() -> str:
+    """Come and go."""
+    return "dynamic"
+
+
+@server.tool
+async def test_trigger_tool_change() -> str:
+    """Change the list of tools."""
+    server.add_tool(dynamic)
+    server.remove_tool("dynamic")
+    return "the list of tools has changed"
+
+
+@server.tool
+async def test_trigger_prompt_change() -> str:
+    """Change the list of prompts."""
+    server.add_prompt(dynamic)
+    server.remove_prompt("dynamic")
+    return "the list of prompts has changed"
+
+
+# --- resources ---------------------------------------------------------------------------------------------------
+
+
+@server.resource("test://static-text", mime_type="text/plain")
+async def static_text() -> str:
+    """A text."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+async def static_binary() -> bytes:
+    """A picture."""
+    return b64decode(PNG)
+
+
+@server.resource("test://template/{id}/data", mime_type="application/json")
+async def template_data(id: str) -> str:
+    """Whatever has an id."""
+    return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+
+
+@server.resource("test://watched-resource", mime_type="text/plain")
+async def watched() -> str:
+    """A text that clients subscribe to."""
+    return "Watched resource content"
+
+
+# --- prompts and completion --------------------------------------------------------------------------------------
+
+
+@server.prompt
+async def test_simple_prompt() -> str:
+    """A prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt
+async def test_prompt_with_arguments(
+    arg1: Annotated[str, Field(description="First test argument")],
+    arg2: Annotated[str, Field(description="Second test argument")],
+) -> str:
+    """A prompt with arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.completion(prompt="test_prompt_with_arguments", argument="arg1")
+async def complete_arg1(value: str) -> list[str]:
+    return [word for word in ("paris", "park", "party") if word.startswith(value)]
+
+
+@server.prompt
+async def test_prompt_with_embedded_resource(
+    resourceUri: Annotated[str, Field(description="URI of the resource to embed")],
+) -> list[types.PromptMessage]:
+    """A prompt with a resource in it."""
+    return [
+        types.PromptMessage(
+            role="user", content=embedded(resourceUri, "text/plain", "Embedded resource content for testing.")
+        ),
+        types.PromptMessage(role="user", content=types.TextContent(text="Please process the embedded resource above.")),
+    ]
+
+
+@server.prompt
+async def test_prompt_with_image() -> list[types.PromptMessage]:
+    """A prompt with a picture in it."""
+    return [
+        types.PromptMessage(role="user", content=types.ImageContent(data=PNG, mime_type="image/png")),
+        types.PromptMessage(role="user", content=types.TextContent(text="Please analyze the image above.")),
+    ]
+
+
+add_questions(server)
+
+
+async def main(port: int = 0) -> None:
+    """Serve, after printing the URL."""
+    async with trio.open_nursery() as nursery:
+        print(await nursery.start(server.serve_http, "127.0.0.1", port), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, *map(int, sys.argv[1:2]))
