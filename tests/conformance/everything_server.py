@@ -1,7 +1,7 @@
 """The server that the official conformance suite meets: one of everything, with the public API, over HTTP in every era.
 
 The suite prescribes the names, and says in its scenarios what each must do. To run it by hand:
-``python -m tests.conformance.everything_server [port]``; it prints its URL.
+``python -m tests.conformance.everything_server [port]``; it says on stderr where it is.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import sys
 from base64 import b64decode
 from typing import Annotated, Any
 
-import trio
 from pydantic import Field
 
-from trio_mcp import Context, Server, types
+from trio_mcp import Context, Server, ToolError, types
 
 from .everything_questions import add_questions
 
@@ -92,7 +91,7 @@ async def test_multiple_content_types() -> list[types.TextContent | types.ImageC
 @server.tool
 async def test_error_handling() -> str:
     """Fail."""
-    raise RuntimeError("this tool fails, to test how errors are told")
+    raise ToolError("this tool fails, to test how errors are told")
 
 
 @server.tool(input_schema=SCHEMA_2020_12)
@@ -229,11 +228,5 @@ async def test_prompt_with_image() -> list[types.PromptMessage]:
 add_questions(server)
 
 
-async def main(port: int = 0) -> None:
-    """Serve, after printing the URL."""
-    async with trio.open_nursery() as nursery:
-        print(await nursery.start(server.serve_http, "127.0.0.1", port), flush=True)
-
-
 if __name__ == "__main__":
-    trio.run(main, *map(int, sys.argv[1:2]))
+    server.run("http", port=int(sys.argv[1]) if sys.argv[1:] else 0)

@@ -1,4 +1,4 @@
-"""The npm packages the interop tests talk to, installed once into a folder of the checkout that git ignores."""
+"""The npm packages that tests talk to, installed once into a folder of the checkout that git ignores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NPM = WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
 class NodePeersError(Exception):
-    """The npm packages could not be installed: the interop tests cannot run, and must not be skipped."""
+    """The npm packages could not be installed: the tests that need them cannot run, and must not be skipped."""
 
 
 @attrs.frozen
@@ -44,25 +44,27 @@ class NodePeers:
         return self.modules / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
 
 
-def install(say: Callable[[str], None]) -> NodePeers:
-    """Install the packages of package.json, unless an earlier run has done so.
+def install(say: Callable[[str], None], manifest: Path = MANIFEST, marker: str = "interop") -> NodePeers:
+    """Install the packages of a package.json, unless an earlier run has done so.
 
     Args:
         say: Called with one line of progress before anything that takes long.
+        manifest: The package.json.
+        marker: The marker of the tests that need them.
 
     Raises:
         NodePeersError: npm failed or did not finish; the message says what to do.
     """
-    target = CACHE / hashlib.sha256(MANIFEST.read_bytes()).hexdigest()[:16]
+    target = CACHE / hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / "lock"):
         if not target.exists():
-            say(f"interop: installing the npm peers into {target}")
+            say(f"{marker}: installing the npm packages of {manifest} into {target}")
             # The rename is what makes an install count: one that was interrupted leaves nothing behind that does.
             folder = Path(tempfile.mkdtemp(dir=CACHE, prefix="installing-"))
             try:
-                shutil.copy(MANIFEST, folder)
-                _npm_install(folder)
+                shutil.copy(manifest, folder)
+                _npm_install(folder, manifest, marker)
                 folder.rename(target)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +79,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _npm_install(folder: Path) -> None:
+def _npm_install(folder: Path, manifest: Path, marker: str) -> None:
     command = [NODE, NPM, "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
     environment = os.environ | {"PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
     try:
@@ -95,9 +97,9 @@ def _npm_install(folder: Path) -> None:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         output = error.output.decode(errors="replace") if isinstance(error.output, bytes) else error.output
         raise NodePeersError(
-            f"npm could not install the packages of {MANIFEST}: {error}\n"
+            f"npm could not install the packages of {manifest}: {error}\n"
             f"It said:\n{(output or '(nothing)').strip()}\n"
-            "The interop tests need an npm registry once, for these packages. Give npm one that it can reach "
+            f"The {marker} tests need an npm registry once, for these packages. Give npm one that it can reach "
             "(its `registry` setting, or NPM_CONFIG_REGISTRY) and run them again, or run the other tests "
-            'with: pytest -m "not interop"'
+            f'with: pytest -m "not {marker}"'
         ) from error

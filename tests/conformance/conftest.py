@@ -1,0 +1,35 @@
+"""The installed suite, and a way to say how far it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.interop import node_peers
+
+from .suite import MANIFEST, Suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(scope="session")
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Prints a line of progress at once, whatever pytest captures."""
+
+    def say(line: str) -> None:
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{line}", file=sys.stderr, flush=True)
+
+    return say
+
+
+@pytest.fixture(scope="session")
+def suite(say: Callable[[str], None]) -> Suite:
+    """The suite. A failure to install it fails every test: nothing is skipped in silence."""
+    try:
+        return Suite(node_peers.install(say, MANIFEST, "conformance"))
+    except node_peers.NodePeersError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -1,0 +1,124 @@
+"""Running the official conformance suite, and reading what it has found."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+import pytest
+
+if TYPE_CHECKING:
+    from tests.interop.node_peers import NodePeers
+
+__all__ = ["Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
+
+MANIFEST = Path(__file__).with_name("package.json")
+EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
+
+SCENARIO_MILLISECONDS = "60000"
+"""What the suite gives a scenario; a net for a busy machine, as the suite's own 30 seconds are for an idle one."""
+
+DEADLINE = 180
+"""Seconds. A net against a hang of the suite itself."""
+
+Side = Literal["client", "server"]
+"""Which side of ours is tested."""
+
+
+@attrs.frozen
+class Check:
+    """One thing that the suite has looked at in a scenario."""
+
+    id: str
+    status: str
+    text: str
+
+
+@attrs.frozen
+class Suite:
+    """The installed suite."""
+
+    peers: NodePeers
+
+    def scenarios(self, side: Side, revision: str) -> list[str]:
+        """The names of the scenarios that apply to a revision."""
+        output = self._run("list", f"--{side}", "--spec-version", revision, check=True)
+        return re.findall(r"^  - (\S+)", output, re.MULTILINE)
+
+    def run(self, side: Side, *arguments: str, revision: str, folder: Path) -> tuple[dict[str, list[Check]], str]:
+        """Run some scenarios.
+
+        Args:
+            side: Which side of ours is tested.
+            arguments: What to test, and with which scenarios, as the suite's command line takes it.
+            revision: The revision to speak.
+            folder: An empty one, for the suite's results.
+
+        Returns:
+            What it looked at in each scenario, and the end of what it said.
+        """
+        output = self._run(side, *arguments, "--spec-version", revision, "-o", str(folder))
+        files = {_scenario(side, file.parent.relative_to(folder)): file for file in folder.rglob("checks.json")}
+        return {scenario: _checks(file) for scenario, file in files.items()}, output[-4000:]
+
+    def _run(self, *arguments: str, check: bool = False) -> str:
+        script = self.peers.modules / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+        done = subprocess.run(
+            [self.peers.node, script, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=check,
+            timeout=DEADLINE,
+        )
+        return done.stdout.decode(errors="replace")
+
+
+def _scenario(side: Side, folder: Path) -> str:
+    name = re.sub(r"-\d{4}-\d\d-\d\dT[-\d]+Z$", "", str(folder))
+    return name.removeprefix("server-") if side == "server" else name
+
+
+def _checks(file: Path) -> list[Check]:
+    found = []
+    for each in json.loads(file.read_bytes()):
+        text = each.get("errorMessage") or each.get("description", "")
+        found.append(Check(each["id"], each["status"], text))
+    return found
+
+
+def verdict(scenario: str, checks: list[Check]) -> list[str]:
+    """What is wrong: a line for each check that failed, warned or was skipped, or one if there was nothing to check."""
+    wrong = [check for check in checks if check.status not in ("SUCCESS", "INFO")]
+    if not any(check.status == "SUCCESS" for check in checks) and not wrong:
+        return [f"{scenario}: the suite has checked nothing"]
+    return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]
+
+
+def expected_failures(side: Side) -> list[str]:
+    """The scenarios that the file names for a side; the suite takes the file, too (``--expected-failures``)."""
+    listed: dict[str, list[str]] = {}
+    names: list[str] = []
+    for line in EXPECTED_FAILURES.read_text().splitlines():
+        if match := re.fullmatch(r"(client|server):(?: \[\])?", line):
+            names = listed.setdefault(match[1], [])
+        elif match := re.fullmatch(r"  - (\S+)", line):
+            names.append(match[1])
+        elif line and not line.lstrip().startswith("#"):
+            raise ValueError(f"{EXPECTED_FAILURES}: can't read {line!r}")
+    return listed.get(side, [])
+
+
+def judge(side: Side, checks: dict[str, list[Check]]) -> None:
+    """Fail the test if anything differs from what was expected: a failure that was not, or a pass that was not."""
+    expected = expected_failures(side)
+    found = {scenario: verdict(scenario, each) for scenario, each in checks.items()}
+    lines = [line for scenario, wrong in found.items() if scenario not in expected for line in wrong]
+    passes = [scenario for scenario in expected if scenario in found and not found[scenario]]
+    lines += [f"{scenario}: passes now; remove it from {EXPECTED_FAILURES.name}" for scenario in passes]
+    if lines:
+        pytest.fail("\n".join(["The conformance suite has found:", *sorted(lines)]), pytrace=False)
