@@ -34,5 +34,5 @@ def test_a_scenario_without_a_check_fails(checks: list[Check]) -> None:
 def test_an_expected_failure_passes_and_its_success_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "expected_failures", lambda side: ["one"])
     judge("client", {"one": [Check("c", "FAILURE", "as expected")]})
-    with pytest.raises(pytest.fail.Exception, match="one: passes now; remove it from expected_failures.yml"):
+    with pytest.raises(pytest.fail.Exception, match="one: passes now; remove it from"):
         judge("client", {"one": PASS})
