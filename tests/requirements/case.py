@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
 import trio
 
+from tests.requirements.hand import Hand
 from tests.requirements.model import Topic
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, SessionMessage, StdioServerParameters, memory_link_pair, stdio_client
@@ -35,6 +37,10 @@ class Transport(Protocol):
 
     revisions: tuple[str, ...]
 
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        """What its cases share, while they run."""
+        ...
+
     def server(self, topic: Topic) -> LinkMaker: ...
 
     def script(self, script: Script) -> LinkMaker: ...
@@ -44,6 +50,9 @@ class InMemory:
     """Both ends in this process, with full encoding; every revision."""
 
     revisions = REVISIONS
+
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def server(self, topic: Topic) -> LinkMaker:
         @contextlib.asynccontextmanager
@@ -66,13 +75,29 @@ class InMemory:
 
 
 class Stdio:
-    """A process per connection, so the newest revision of each era has to do."""
+    """A process per connection, so the newest revision of each era has to do.
+
+    To start one from nothing takes most of a second: it is forked from one that has loaded everything.
+    """
 
     revisions = (LATEST_LEGACY, LATEST_MODERN)
+    _address = ""
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        with tempfile.TemporaryDirectory() as folder:
+            self._address = str(Path(folder, "s"))
+            command = [sys.executable, "-m", "tests.requirements.serve", self._address]
+            with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"ready\n"
+                yield
+                process.stdin.close()  # its end is that of the process, for which the block waits
 
     def server(self, topic: Topic) -> LinkMaker:
-        arguments = ["-m", "tests.requirements.serve", topic.module]
-        return lambda: stdio_client(StdioServerParameters(sys.executable, arguments, cwd=ROOT))
+        arguments = ["-IS", str(HERE / "handover.py"), self._address, topic.module]
+        return lambda: stdio_client(StdioServerParameters(sys.executable, arguments))
 
     def script(self, script: Script) -> LinkMaker:
         @contextlib.asynccontextmanager
@@ -132,6 +157,16 @@ class Case:
         """A bare link to the topic's server: nothing has been said yet, and what is sent goes out as it is."""
         async with self.transport.server(self.topic)() as link:
             yield Wire(link)
+
+    @contextlib.asynccontextmanager
+    async def hand(self, **capabilities: Any) -> AsyncIterator[Hand]:
+        """A client by hand: the legacy era's handshake is done, if it is that."""
+        async with self.wire() as wire:
+            hand = Hand(wire, self.revision, capabilities)
+            if not self.modern:
+                await hand.result("initialize", hand.handshake())
+                await hand.notify("notifications/initialized")
+            yield hand
 
     @contextlib.asynccontextmanager
     async def scripted(self, script: Script, **options: Any) -> AsyncIterator[Client]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +26,15 @@ CASES = [
     for revision in row.revisions
     if revision in TRANSPORTS[transport].revisions
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running() -> Iterator[None]:
+    """What the transports need."""
+    with contextlib.ExitStack() as stack:
+        for transport in TRANSPORTS.values():
+            stack.enter_context(transport.running())
+        yield
 
 
 @pytest.mark.parametrize(("topic", "row", "transport", "revision"), CASES)
