@@ -25,12 +25,16 @@ class Hand:
         revision: The one it speaks.
         capabilities: The client's.
         heard: The notifications that came while it waited for something else, in order.
+        asked: The ids of its requests.
+        answered: The ids of the answers that have come, those that could not be read among them as None.
     """
 
     wire: Wire
     revision: str
     capabilities: dict[str, Any]
     heard: list[Notification] = attrs.Factory(list)
+    asked: set[RequestId] = attrs.Factory(set)
+    answered: set[RequestId | None] = attrs.Factory(set)
     _answers: dict[Any, Response | ErrorResponse] = attrs.Factory(dict)
     _last: int = 0
 
@@ -58,6 +62,7 @@ class Hand:
             request_id = f"hand-{self._last}"
         given = dict(params or {})
         fields = {**self.fields, **more, **given.pop("_meta", {})}
+        self.asked.add(request_id)
         await self.raw(Request(request_id, method, {**given, "_meta": fields} if fields else params))
         return request_id
 
@@ -96,6 +101,7 @@ class Hand:
             key = message.id
             assert key not in self._answers, f"a second answer to {key!r}"
             self._answers[key] = message
+            self.answered.add(key)
 
     async def result(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         """Ask, and get a result."""
@@ -112,10 +118,6 @@ class Hand:
     async def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         """Call a tool, and get a result."""
         return await self.result("tools/call", {"name": name, "arguments": arguments or {}}, **more)
-
-    def unanswered(self, request_id: RequestId) -> bool:
-        """Whether no answer to a request has been read."""
-        return request_id not in self._answers
 
     def heard_of(self, method: str) -> list[dict[str, Any]]:
         """The parameters of what was heard of a kind."""

@@ -1,0 +1,364 @@
+"""``basic``: JSON-RPC messages, their ids and errors, and what every request and result carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from tests.requirements.case import Case
+from tests.requirements.model import LEGACY, MODERN, Topic, since
+from trio_mcp import Context, Server
+from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.types import error_codes, meta
+
+CALL = "tools/call"
+
+
+def server() -> Server:
+    made = Server("base", version="1.0")
+    released = trio.Event()
+
+    @made.tool
+    async def echo(text: str) -> str:
+        """Give the text back."""
+        return text
+
+    @made.tool
+    async def hold() -> str:
+        """Wait until `release` is called."""
+        await released.wait()
+        return "released"
+
+    @made.tool
+    async def release() -> None:
+        """Let `hold` go on."""
+        released.set()
+
+    @made.tool
+    async def sampled(ctx: Context) -> str:
+        """Need what the client may not have."""
+        ctx.require_client_capability("sampling")
+        return "can sample"
+
+    @made.tool
+    async def caller(ctx: Context) -> str:
+        """Say who asks."""
+        return ctx.client_info.name if ctx.client_info else "nobody"
+
+    return made
+
+
+topic = Topic("Messages", server)
+
+
+def echo(text: str) -> dict[str, Any]:
+    return {"name": "echo", "arguments": {"text": text}}
+
+
+@topic.row("basic#requests", "A request with a string id is answered with that string.")
+async def string_id(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await hand.answer(await hand.start(CALL, echo("x"), request_id="a id"))
+    assert isinstance(answer, Response)
+    assert answer.id == "a id"
+
+
+@topic.row("basic#requests", "A request with an integer id is answered with that integer.")
+async def integer_id(case: Case) -> None:
+    async with case.hand() as hand:
+        for number in (0, -7, 2**53):
+            answer = await hand.answer(await hand.start(CALL, echo("x"), request_id=number))
+            assert type(answer.id) is int
+            assert answer.id == number
+
+
+@topic.row("basic#requests", 'The ids 1 and "1" are those of two requests.')
+async def ids_of_two_types(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.start(CALL, echo("integer"), request_id=1)
+        await hand.start(CALL, echo("string"), request_id="1")
+        for request_id, text in ((1, "integer"), ("1", "string")):
+            answer = await hand.answer(request_id)
+            assert isinstance(answer, Response)
+            assert answer.result["content"][0]["text"] == text
+
+
+def _refused(case: Case, request_id: Any) -> Any:
+    async def check() -> None:
+        async with case.hand() as hand:
+            await hand.raw(Request(request_id, "tools/list", {"_meta": hand.fields}))
+            answer = await hand.answer(None)
+            assert isinstance(answer, ErrorResponse)
+            assert answer.error.code == error_codes.INVALID_REQUEST
+            assert "tools" in await hand.result("tools/list")  # and the link lives on
+
+    return check()
+
+
+@topic.row("basic#requests", "A request whose id is null is refused with -32600.")
+async def null_id(case: Case) -> None:
+    await _refused(case, None)
+
+
+@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.")
+async def fractional_id(case: Case) -> None:
+    await _refused(case, 1.5)
+
+
+@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.")
+async def boolean_id(case: Case) -> None:
+    await _refused(case, True)
+
+
+@topic.row("basic#requests", "A request whose id is in flight is refused, and the first one is answered all the same.")
+async def id_in_flight(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.start(CALL, {"name": "hold"}, request_id=5)
+        await hand.start(CALL, echo("x"), request_id=5)
+        refused = await hand.answer(5)
+        assert isinstance(refused, ErrorResponse)
+        assert refused.error.code == error_codes.INVALID_REQUEST
+        await hand.call("release")
+        first = await hand.answer(5)
+    assert isinstance(first, Response)
+    assert first.result["content"][0]["text"] == "released"
+
+
+@topic.row("basic#requests", "A request whose params are no object is refused with -32600 or -32602.")
+async def params_that_are_no_object(case: Case) -> None:
+    async with case.hand() as hand:
+        params: Any = [1, 2]
+        await hand.raw(Request(9, "tools/list", params))
+        answer = await hand.answer(9)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.error.code in (error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS)
+
+
+@topic.row("basic#error-codes", "A method that does not exist is refused with -32601.")
+async def unknown_method(case: Case) -> None:
+    async with case.hand() as hand:
+        error = await hand.error("no/such/method")
+    assert error.code == error_codes.METHOD_NOT_FOUND
+
+
+@topic.row("basic#error-codes", "A method that only a server may receive an answer to is refused with -32601.")
+async def method_of_the_other_side(case: Case) -> None:
+    async with case.hand() as hand:
+        for method in ("sampling/createMessage", "roots/list", "elicitation/create"):
+            assert (await hand.error(method)).code == error_codes.METHOD_NOT_FOUND
+
+
+@topic.row("basic#error-responses", "An error has an integer code and a message, and the id of its request.")
+async def shape_of_an_error(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await hand.answer(await hand.start("no/such/method", request_id="which"))
+    assert isinstance(answer, ErrorResponse)
+    assert answer.id == "which"
+    assert type(answer.error.code) is int
+    assert type(answer.error.message) is str
+    assert answer.error.message
+
+
+@topic.row("basic#notifications", "A notification is not answered, not even one that nobody knows.")
+async def unknown_notification(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.notify("notifications/nobody_knows", {"x": 1})
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == {*hand.asked}
+
+
+@topic.row("basic#notifications", "A message with the method of a request, but no id, is not answered.")
+async def request_without_id(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.notify(CALL, {**echo("x"), "_meta": hand.fields})
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == {*hand.asked}
+
+
+@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.")
+async def stray_result(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.raw(Response(77, {"x": 1}))
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == {*hand.asked}
+
+
+@topic.row(
+    "basic#error-responses", "An error that answers nothing the server asked is ignored, with an id and without."
+)
+async def stray_error(case: Case) -> None:
+    async with case.hand() as hand:
+        for request_id in (77, None):
+            await hand.raw(ErrorResponse(request_id, ErrorData(-1, "stray")))
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == {*hand.asked}
+
+
+@topic.row(
+    "basic/patterns#request-and-response", "A request is answered while an earlier one is still running.", MODERN
+)
+async def requests_overlap(case: Case) -> None:
+    await _overlap(case)
+
+
+@topic.row("basic#messages", "A session answers a request while an earlier one of it is still running.", LEGACY)
+async def requests_of_a_session_overlap(case: Case) -> None:
+    await _overlap(case)
+
+
+async def _overlap(case: Case) -> None:
+    async with case.hand() as hand:
+        slow = await hand.start(CALL, {"name": "hold"})
+        assert (await hand.call("echo", {"text": "x"}))["content"][0]["text"] == "x"
+        assert slow not in hand.answered
+        await hand.call("release")
+        assert isinstance(await hand.answer(slow), Response)
+
+
+@topic.row("basic#resulttype", "A result that is final says resultType: complete.", MODERN)
+async def result_type(case: Case) -> None:
+    async with case.hand() as hand:
+        for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
+            assert (await hand.result(method, params))["resultType"] == "complete"
+
+
+@topic.row("basic#_meta", "Every result names the server in _meta.", MODERN)
+async def server_info_in_results(case: Case) -> None:
+    async with case.hand() as hand:
+        for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
+            info = (await hand.result(method, params))["_meta"][meta.SERVER_INFO]
+            assert (info["name"], info["version"]) == ("base", "1.0")
+
+
+@topic.row("basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN)
+async def version_missing(case: Case) -> None:
+    await _field_refused(case, meta.PROTOCOL_VERSION)
+
+
+@topic.row("basic#_meta", "A request without the client's capabilities is refused with -32602.", MODERN)
+async def capabilities_missing(case: Case) -> None:
+    await _field_refused(case, meta.CLIENT_CAPABILITIES)
+
+
+@topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN)
+async def meta_missing(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.raw(Request(3, "tools/list"))
+        answer = await hand.answer(3)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.error.code == error_codes.INVALID_PARAMS
+
+
+async def _field_refused(case: Case, field: str, *values: Any) -> None:
+    async with case.hand() as hand:
+        fields = hand.fields
+        del fields[field]
+        requests = [{**fields, field: value} for value in values] or [fields]
+        for number, given in enumerate(requests):
+            await hand.raw(Request(number, "tools/list", {"_meta": given}))
+            answer = await hand.answer(number)
+            assert isinstance(answer, ErrorResponse)
+            assert answer.error.code == error_codes.INVALID_PARAMS
+        assert "tools" in await hand.result("tools/list")
+
+
+@topic.row("basic#_meta", "A protocol version that is no string is refused with -32602.", MODERN, ("memory", "stdio"))
+async def version_malformed(case: Case) -> None:
+    await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
+
+
+@topic.row("basic#_meta", "Capabilities of the client that are no object are refused with -32602.", MODERN)
+async def capabilities_malformed(case: Case) -> None:
+    await _field_refused(case, meta.CLIENT_CAPABILITIES, None, [], "sampling")
+
+
+@topic.row("basic#_meta", "Information about the client that is no object is refused with -32602.", MODERN)
+async def client_info_malformed(case: Case) -> None:
+    await _field_refused(case, meta.CLIENT_INFO, "me", [])
+
+
+@topic.row("basic#_meta", "A request need not say who the client is.", MODERN)
+async def client_info_optional(case: Case) -> None:
+    async with case.hand() as hand:
+        fields = hand.fields
+        del fields[meta.CLIENT_INFO]
+        await hand.raw(Request(1, CALL, {"name": "caller", "_meta": fields}))
+        answer = await hand.answer(1)
+    assert isinstance(answer, Response)
+    assert answer.result["content"][0]["text"] == "nobody"
+
+
+@topic.row("basic#_meta", "Each request is served for the client that it names itself.", MODERN)
+async def client_info_per_request(case: Case) -> None:
+    async with case.hand() as hand:
+        for name in ("one", "other"):
+            info = {"name": name, "version": "1"}
+            result = await hand.call("caller", **{meta.CLIENT_INFO: info})
+            assert result["content"][0]["text"] == name
+
+
+@topic.row(
+    "basic#_meta",
+    "A request that needs a capability its client has not declared is refused with -32021, which names it.",
+    MODERN,
+)
+async def capability_required(case: Case) -> None:
+    async with case.hand() as hand:
+        error = await hand.error(CALL, {"name": "sampled"})
+    assert error.code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert error.data["requiredCapabilities"] == {"sampling": {}}
+
+
+@topic.row("basic#statelessness", "Capabilities that one request declares do not count for the next.", MODERN)
+async def capabilities_per_request(case: Case) -> None:
+    async with case.hand() as hand:
+        result = await hand.call("sampled", **{meta.CLIENT_CAPABILITIES: {"sampling": {}}})
+        assert result["content"][0]["text"] == "can sample"
+        error = await hand.error(CALL, {"name": "sampled"})
+    assert error.code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY
+
+
+@topic.row("basic/lifecycle#capability-negotiation", "What the handshake declared holds for each request.", LEGACY)
+async def capabilities_of_the_session(case: Case) -> None:
+    async with case.hand(sampling={}) as hand:
+        for _ in range(2):
+            assert (await hand.call("sampled"))["content"][0]["text"] == "can sample"
+
+
+@topic.row("basic#statelessness", "A request needs no other before it.", MODERN)
+async def no_request_before(case: Case) -> None:
+    async with case.hand() as hand:
+        assert (await hand.call("echo", {"text": "first"}))["content"][0]["text"] == "first"
+
+
+@topic.row("basic#_meta", "Entries of _meta that nobody knows are no reason to refuse a request.", since("2024-11-05"))
+async def unknown_meta(case: Case) -> None:
+    async with case.hand() as hand:
+        result = await hand.call("echo", {"text": "x"}, **{"com.example/x": [1], "no valid key!": None})
+    assert result["content"][0]["text"] == "x"
+
+
+@topic.row("basic#_meta", "A trace context that is malformed is no reason to refuse a request.", MODERN)
+async def malformed_trace_context(case: Case) -> None:
+    async with case.hand() as hand:
+        for value in ("00-zz", 7, None):
+            result = await hand.call("echo", {"text": "x"}, traceparent=value, tracestate=value, baggage=value)
+            assert result["content"][0]["text"] == "x"
+
+
+@topic.row("basic#requests", "Parameters that a method does not know are ignored.")
+async def unknown_parameters(case: Case) -> None:
+    async with case.hand() as hand:
+        assert "tools" in await hand.result("tools/list", {"nobodyKnows": {"x": 1}})
+        result = await hand.result(CALL, {**echo("x"), "nobodyKnows": 1})
+    assert result["content"][0]["text"] == "x"
+
+
+@topic.row("basic#notifications", "A notification whose params are no object is not answered.")
+async def malformed_notification(case: Case) -> None:
+    async with case.hand() as hand:
+        params: Any = [1]
+        await hand.raw(Notification("notifications/cancelled", params))
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == {*hand.asked}
