@@ -159,10 +159,15 @@ class Case:
             yield Wire(link)
 
     @contextlib.asynccontextmanager
+    async def greeting(self, **capabilities: Any) -> AsyncIterator[Hand]:
+        """A client by hand that has said nothing yet."""
+        async with self.wire() as wire:
+            yield Hand(wire, self.revision, capabilities)
+
+    @contextlib.asynccontextmanager
     async def hand(self, **capabilities: Any) -> AsyncIterator[Hand]:
         """A client by hand: the legacy era's handshake is done, if it is that."""
-        async with self.wire() as wire:
-            hand = Hand(wire, self.revision, capabilities)
+        async with self.greeting(**capabilities) as hand:
             if not self.modern:
                 await hand.result("initialize", hand.handshake())
                 await hand.notify("notifications/initialized")

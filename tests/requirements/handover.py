@@ -1,4 +1,4 @@
-"""A server process by proxy: `tests.requirements.serve` gets its standard streams, and it lives as long as what serves."""
+"""A server by proxy: `tests.requirements.serve` gets its standard streams, and it lives as long as what serves."""
 
 import os
 import socket

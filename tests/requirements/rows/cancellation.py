@@ -1,0 +1,228 @@
+"""``basic/patterns/cancellation``, until 2025-11-25 ``basic/utilities/cancellation``, from the server's side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.requirements.case import Case
+from tests.requirements.model import LEGACY, Topic
+from trio_mcp import Context, RequestTimeout, Server
+from trio_mcp.protocol.messages import Response
+
+
+def server() -> Server:
+    made = Server("cancellation")
+    ended: list[str] = []
+    news = trio.Condition()
+
+    @made.tool
+    async def hold(ctx: Context, name: str = "it") -> None:
+        """Say that it runs, and wait for ever."""
+        await ctx.report_progress(1)
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            with trio.CancelScope(shield=True):
+                async with news:
+                    ended.append(f"{name}: {exc.reason}")
+                    news.notify_all()
+            raise
+
+    @made.tool
+    async def wait_for_end() -> str:
+        """Give name and reason of the next `hold` that ended."""
+        async with news:
+            while not ended:
+                await news.wait()
+            return ended.pop(0)
+
+    @made.tool
+    async def echo(text: str) -> str:
+        """Give the text back."""
+        return text
+
+    return made
+
+
+topic = Topic("Cancellation", server)
+
+CALL = "tools/call"
+FLOW = "basic/patterns/cancellation#cancellation-flow"
+BEHAVIOUR = "basic/patterns/cancellation#behavior-requirements"
+ERRORS = "basic/patterns/cancellation#error-handling"
+# How a request over HTTP is cancelled depends on the era; these are about the notification.
+NOTIFIED = ("memory", "stdio")
+
+
+async def running(hand: Any, name: str = "it", request_id: Any = None) -> Any:
+    """Start `hold`, and give its id when it runs."""
+    started = await hand.start(
+        CALL, {"name": "hold", "arguments": {"name": name}}, request_id=request_id, progressToken=f"runs {name}"
+    )
+    await hand.hear("notifications/progress")
+    return started
+
+
+async def ended(hand: Any) -> Any:
+    return (await hand.call("wait_for_end"))["content"][0]["text"]
+
+
+@topic.row(FLOW, "A cancelled request stops.", transports=NOTIFIED)
+async def stops(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.cancel(await running(hand))
+        assert (await ended(hand)).startswith("it: ")
+
+
+@topic.row(FLOW, "The reason of a cancellation reaches what is cancelled.", transports=NOTIFIED)
+async def reason(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.cancel(await running(hand), reason="somebody else was faster")
+        assert await ended(hand) == "it: somebody else was faster"
+
+
+@topic.row(BEHAVIOUR, "A cancelled request is not answered.", transports=NOTIFIED)
+async def not_answered(case: Case) -> None:
+    async with case.hand() as hand:
+        cancelled = await running(hand)
+        await hand.cancel(cancelled)
+        await ended(hand)
+        await hand.call("echo", {"text": "x"})
+        assert cancelled not in hand.answered
+
+
+@topic.row(BEHAVIOUR, "A cancellation stops the request that it names, and no other.", transports=NOTIFIED)
+async def no_other(case: Case) -> None:
+    async with case.hand() as hand:
+        first, second = await running(hand, "first"), await running(hand, "second")
+        await hand.cancel(second)
+        assert (await ended(hand)).startswith("second: ")
+        await hand.cancel(first)
+        assert (await ended(hand)).startswith("first: ")
+
+
+@topic.row(
+    BEHAVIOUR, "A request whose id is a string is not cancelled by the integer that looks like it.", transports=NOTIFIED
+)
+async def id_of_another_type(case: Case) -> None:
+    async with case.hand() as hand:
+        await running(hand, "integer", request_id=5)
+        await running(hand, "string", request_id="5")
+        await hand.cancel("5")
+        assert (await ended(hand)).startswith("string: ")
+        await hand.cancel(5)
+        assert (await ended(hand)).startswith("integer: ")
+
+
+@topic.row("basic/utilities/cancellation#behavior-requirements", "initialize can't be cancelled.", LEGACY, NOTIFIED)
+async def not_initialize(case: Case) -> None:
+    async with case.greeting() as hand:
+        request = await hand.start("initialize", hand.handshake())
+        await hand.cancel(request)
+        assert isinstance(await hand.answer(request), Response)
+
+
+def _ignored(name: str, text: str, params: dict[str, Any] | None) -> None:
+    async def scenario(case: Case) -> None:
+        async with case.hand() as hand:
+            held = await running(hand)
+            await hand.notify("notifications/cancelled", params)
+            await hand.call("echo", {"text": "x"})
+            assert hand.answered >= hand.asked - {held}
+            await hand.cancel(held)
+            assert (await ended(hand)).startswith("it: ")
+
+    scenario.__name__ = name
+    topic.row(ERRORS, text, transports=NOTIFIED)(scenario)
+
+
+_ignored("unknown_id", "A cancellation of what was never asked is ignored.", {"requestId": "nobody"})
+_ignored("without_id", "A cancellation that names no request is ignored.", {"reason": "just so"})
+_ignored("without_params", "A cancellation without params is ignored.", None)
+_ignored("malformed_id", "A cancellation whose id is neither string nor integer is ignored.", {"requestId": [1]})
+
+
+@topic.row(ERRORS, "A cancellation of what has been answered is ignored.", transports=NOTIFIED)
+async def too_late(case: Case) -> None:
+    async with case.hand() as hand:
+        done = await hand.start(CALL, {"name": "echo", "arguments": {"text": "x"}})
+        await hand.answer(done)
+        await hand.cancel(done)
+        await hand.call("echo", {"text": "y"})
+        assert hand.answered == hand.asked
+
+
+@topic.row(ERRORS, "A second cancellation of one request is ignored.", transports=NOTIFIED)
+async def twice(case: Case) -> None:
+    async with case.hand() as hand:
+        held = await running(hand)
+        await hand.cancel(held)
+        await hand.cancel(held)
+        await ended(hand)
+        await hand.call("echo", {"text": "y"})
+        assert hand.answered == hand.asked - {held}
+
+
+@topic.row(FLOW, "A cancellation whose reason is no text stops its request all the same.", transports=NOTIFIED)
+async def malformed_reason(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.cancel(await running(hand), reason=["because"])
+        assert (await ended(hand)).startswith("it: ")
+
+
+@topic.row(FLOW, "Leaving a call of the client stops it on the server.")
+async def scope(case: Case) -> None:
+    async with case.client() as client, trio.open_nursery() as nursery:
+        started = trio.Event()
+
+        async def see(*_: Any) -> None:
+            started.set()
+
+        async def call() -> None:
+            await client.call_tool("hold", on_progress=see)
+
+        nursery.start_soon(call)
+        await started.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            assert (await client.call_tool("wait_for_end")).text.startswith("it: ")
+
+
+@topic.row("basic/patterns/cancellation#timeouts", "A request whose timeout has run out is cancelled on the server.")
+async def timeout(case: Case) -> None:
+    async with case.client() as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("hold", timeout=0.2)
+        assert (await client.call_tool("wait_for_end")).text.startswith("it: ")
+
+
+for _name, _section, _text, _test in (
+    (
+        "queued",
+        BEHAVIOUR,
+        "A request that is cancelled while it waits for its turn never starts.",
+        "tests/protocol/test_peer_requests.py::test_cancelling_a_queued_request",
+    ),
+    (
+        "crossing",
+        "basic/patterns/cancellation#timing-considerations",
+        "A cancellation that crosses the answer changes nothing.",
+        "tests/protocol/test_peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing",
+    ),
+    (
+        "late_answer",
+        BEHAVIOUR,
+        "What comes late for a request that its caller has cancelled is ignored.",
+        "tests/protocol/test_peer.py::test_what_comes_late_for_a_cancelled_request_is_ignored",
+    ),
+    (
+        "told_only_if_sent",
+        BEHAVIOUR,
+        "A cancellation is sent only for a request that was sent and is not settled.",
+        "tests/protocol/test_peer.py::test_cancelling_tells_nobody_of_what_was_never_sent_or_is_settled",
+    ),
+):
+    topic.held(_name, _section, _text, _test)
