@@ -1,7 +1,7 @@
 """The server that the official conformance suite meets: one of everything, with the public API, over HTTP in every era.
 
 The suite prescribes the names, and says in its scenarios what each must do. To run it by hand:
-``python -m tests.conformance.everything_server [port]``; it says on stderr where it is.
+``python -m tests.conformance.everything_server [port | stdio]``; it says on stderr where it is.
 """
 
 from __future__ import annotations
@@ -229,4 +229,10 @@ add_questions(server)
 
 
 if __name__ == "__main__":
-    server.run("http", port=int(sys.argv[1]) if sys.argv[1:] else 0)
+    match sys.argv[1:]:
+        case ["stdio"]:
+            server.run()
+        case [port]:
+            server.run("http", port=int(port))
+        case _:
+            server.run("http", port=0)

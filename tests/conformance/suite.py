@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import pytest
 
+from .serving import DEADLINE
+
 if TYPE_CHECKING:
     from tests.interop.node_peers import NodePeers
 
@@ -21,9 +23,6 @@ EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
 
 SCENARIO_MILLISECONDS = "60000"
 """What the suite gives a scenario; a net for a busy machine, as the suite's own 30 seconds are for an idle one."""
-
-DEADLINE = 180
-"""Seconds. A net against a hang of the suite itself."""
 
 Side = Literal["client", "server"]
 """Which side of ours is tested."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.processes import marked_environment
-
-from .suite import DEADLINE, judge
+from .serving import everything_url
+from .suite import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,21 +20,9 @@ pytestmark = pytest.mark.conformance
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where the everything-server is; it must say nothing while it runs, and end when told to."""
-    with marked_environment() as environment:
-        server = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.conformance.everything_server"],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert server.stderr is not None
-            yield server.stderr.readline().split()[-1]
-        finally:
-            server.terminate()
-            _, complained = server.communicate(timeout=DEADLINE)
-    assert (server.returncode, complained) == (0, "")
+    """Where the everything-server is."""
+    with everything_url() as url:
+        yield url
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28"])
