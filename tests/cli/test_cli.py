@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -30,7 +31,7 @@ def test_the_demo_shows_every_transport_and_succeeds() -> None:
 def test_a_wrong_command_line_gets_one_message_and_status_2(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2
-    assert "trio-mcp: error:" in done.stderr
+    assert re.search(r"^trio-mcp( demo)?: error:", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 

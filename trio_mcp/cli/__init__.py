@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+import importlib
+import os
 import sys
 from collections.abc import Sequence
 
-import trio
-
-from trio_mcp._version import __version__
+from trio_mcp.cli.exits import CLOSED_PIPE, INTERRUPTED, USAGE, Exit, exit_of
+from trio_mcp.cli.parser import COMMANDS, parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]
@@ -17,21 +17,34 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``trio-mcp``.
 
+    Args:
+        arguments: The command line without the program's name; by default that of the process.
+
     Returns:
-        The exit status: 0 for success, 1 for a failure that was reported, 2 for a wrong command line, 130 for Ctrl-C.
+        The exit status: see `trio_mcp.cli.exits`.
     """
-    parser = argparse.ArgumentParser(prog="trio-mcp", description="The Model Context Protocol for Trio.")
-    parser.add_argument("--version", action="version", version=f"trio-mcp {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("demo", help="start a server over each transport, call its tools, and show what happened")
-    parser.parse_args(arguments)
-
-    from trio_mcp.cli.demo import demo
-
+    options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
-        return trio.run(demo)
+        # Only now: `--help` and completion load none of what the commands need.
+        command = importlib.import_module(COMMANDS[options.command].module)
+        status: int = command.run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads on, as in `| head`. The interpreter would complain when it flushes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except Exit as exc:
+        return _complain(options.command, str(exc), exc.status)
     except TrioMcpError as exc:
-        print(f"trio-mcp: {exc}", file=sys.stderr)
-        return 1
+        return _complain(options.command, str(exc), exit_of(exc))
+    return status
+
+
+def _complain(command: str, text: str, status: int) -> int:
+    from trio_mcp.cli.text import clean
+
+    hint = f"\nSee `trio-mcp {command} --help`." if status == USAGE else ""
+    print(f"trio-mcp {command}: {clean(text)}{hint}", file=sys.stderr)
+    return status

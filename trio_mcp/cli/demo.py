@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from trio_mcp.client.targets import Target
 from trio_mcp.transports.process import StdioServerParameters
 from trio_mcp.types.progress import ProgressNotificationParams
 
-__all__ = ["demo"]
+__all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
 CALLS = 500
@@ -59,6 +60,11 @@ class _Report:
             return "  ".join([*texts, time.strip().rjust(widths[-1])])
 
         return "\n".join([line(HEADINGS), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return trio.run(demo)
 
 
 async def demo() -> int:

@@ -1,0 +1,174 @@
+"""The arguments of a tool, from words of the command line, by the tool's input schema."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trio_mcp.cli.exits import Exit
+
+__all__ = ["as_json_object", "from_words", "value_of"]
+
+MAX_DEPTH = 20
+"""How many references and alternatives are followed: a schema comes from the server, and may go round in circles."""
+
+WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
+INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+NO_VALUE = object()
+
+
+def as_json_object(text: str) -> dict[str, Any]:
+    """The arguments as one JSON text.
+
+    Raises:
+        Exit: It is none, or no object.
+    """
+    value = _json("the arguments", text)
+    if not isinstance(value, dict):
+        raise Exit("the arguments must be a JSON object")
+    return value
+
+
+def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as ``name=value`` and ``name:=json``; an array may be given item by item.
+
+    Raises:
+        Exit: A word has neither form, a value does not fit the schema, or the schema has no such name.
+    """
+    found: dict[str, Any] = {}
+    properties = schema.get("properties")
+    fields = properties if isinstance(properties, dict) else {}
+    for word in words:
+        match = WORD.fullmatch(word)
+        if match is None:
+            raise Exit(f"an argument must have the form name=value or name:=json; got {word!r}")
+        name, text = match["name"], match["value"]
+        if match["sign"] == ":=":
+            value: Any = _json(name, text)
+        else:
+            _check_name(name, fields, schema)
+            field = fields.get(name, True)
+            value = value_of(name, text, field, schema)
+            if isinstance(value, list) and isinstance(found.get(name), list):
+                value = found.pop(name) + value
+        if name in found:
+            raise Exit(f"the argument {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    if name in fields or schema.get("additionalProperties") or "patternProperties" in schema:
+        return
+    near = difflib.get_close_matches(name, fields, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(fields) or 'none'}"
+    raise Exit(f"the tool has no argument {name!r}; {hint} To send it all the same, say {name}:=JSON")
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as exc:
+        raise Exit(f"{name}: no valid JSON: {exc}") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
+    """A value, as the schema of its field wants it.
+
+    Raises:
+        Exit: It can't be read as any type that the schema takes.
+    """
+    types, items, choices = _accepted(field, root, MAX_DEPTH)
+    for choice in choices:
+        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
+            return choice
+    if choices and not types:
+        raise Exit(f"{name}: must be one of {', '.join(map(str, choices))}; got {text!r}")
+    for kind, read in READERS.items():
+        if kind in types and (value := read(text)) is not NO_VALUE:
+            return value
+    if "array" in types:
+        return [value_of(name, text, items, root)]
+    if "string" in types:
+        return text
+    if not types:
+        value = _loaded(text)
+        return text if value is NO_VALUE else value
+    raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
+
+
+def _accepted(field: Any, root: Mapping[str, Any], depth: int) -> tuple[set[str], Any, list[Any]]:
+    """The types that a schema takes (none means any), the schema of an array's items, and the values it lists."""
+    if not isinstance(field, dict) or depth == 0:
+        return set(), True, []
+    if isinstance(reference := field.get("$ref"), str):
+        return _accepted(_followed(reference, root), root, depth - 1)
+    if "const" in field:
+        return set(), True, [field["const"]]
+    if isinstance(listed := field.get("enum"), list):
+        return set(), True, listed
+    named = field.get("type")
+    types = {named} if isinstance(named, str) else {each for each in named or () if isinstance(each, str)}
+    items, choices = field.get("items", True), []
+    for alternatives in (field.get("anyOf"), field.get("oneOf"), field.get("allOf")):
+        for each in alternatives[:50] if isinstance(alternatives, list) else ():
+            more, inner, listed = _accepted(each, root, depth - 1)
+            types |= more
+            choices += listed
+            items = inner if "array" in more else items
+    return types, items, choices
+
+
+def _followed(reference: str, root: Mapping[str, Any]) -> Any:
+    """What a reference within the schema leads to (RFC 6901); anything if it leads nowhere."""
+    found: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or key not in found:
+            return True
+        found = found[key]
+    return found
+
+
+def _integer(text: str) -> Any:
+    return int(text) if INTEGER.fullmatch(text) else NO_VALUE
+
+
+def _number(text: str) -> Any:
+    value = _integer(text)
+    if value is NO_VALUE and isinstance(loaded := _loaded(text), float):
+        value = loaded
+    return value
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return NO_VALUE
+
+
+def _container(kind: type) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        value = _loaded(text)
+        return value if isinstance(value, kind) else NO_VALUE
+
+    return read
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), NO_VALUE),
+    "null": lambda text: None if text == "null" else NO_VALUE,
+    "array": _container(list),
+    "object": _container(dict),
+}
+"""How each type is read, in the order in which they are tried; a string is what nothing else is."""

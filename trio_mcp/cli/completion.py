@@ -1,0 +1,107 @@
+"""``trio-mcp completion``: scripts for shells, made from the table of commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from trio_mcp.cli.exits import OK
+from trio_mcp.cli.parser import COMMANDS, command_parser
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    print(SCRIPTS[options.shell](), end="")
+    return OK
+
+
+def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
+    """Name, help, choices and whether it takes a value, of each long option."""
+    for action in command_parser(command)._actions:
+        for name in action.option_strings:
+            if name.startswith("--"):
+                yield name, (action.help or "").replace("'", ""), tuple(action.choices or ()), action.nargs != 0
+
+
+def _values(command: str) -> tuple[str, ...]:
+    """The choices of a positional argument."""
+    actions = command_parser(command)._actions
+    return tuple(choice for each in actions if not each.option_strings for choice in each.choices or ())
+
+
+def _bash() -> str:
+    lines = []
+    for command in COMMANDS:
+        names = " ".join([*(name for name, *_ in _options(command)), *_values(command)])
+        lines.append(f'        {command}) words="{names}" ;;')
+    choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
+    values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
+    cases = "\n".join(lines)
+    return f"""\
+_trio_mcp() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} words=""
+    case ${{COMP_WORDS[1]}} in
+{cases}
+    esac
+    case ${{COMP_WORDS[COMP_CWORD-1]}} in
+{values}
+    esac
+    if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(COMMANDS)} --help --version"; fi
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _trio_mcp trio-mcp
+"""
+
+
+def _zsh() -> str:
+    commands = "\n".join(f"        '{name}:{command.help}'" for name, command in COMMANDS.items())
+    cases = []
+    for command in COMMANDS:
+        rows = []
+        for name, help_, choices, takes in _options(command):
+            text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
+            value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
+            rows.append(f"'*{name}[{text}]{value}'")
+        values = _values(command)
+        rows.append(f"'*:value:({' '.join(values)})'" if values else "'*:file:_files'")
+        cases.append(f"        {command}) _arguments {' '.join(rows)} ;;")
+    nl = "\n"
+    return f"""\
+#compdef trio-mcp
+_trio_mcp() {{
+    local -a commands
+    commands=(
+{commands}
+    )
+    if (( CURRENT == 2 )); then
+        _describe command commands
+        return
+    fi
+    local command=$words[2]
+    shift words
+    (( CURRENT-- ))
+    case $command in
+{nl.join(cases)}
+    esac
+}}
+compdef _trio_mcp trio-mcp
+"""
+
+
+def _fish() -> str:
+    lines = ["complete -c trio-mcp -n __fish_use_subcommand -f"]
+    for name, command in COMMANDS.items():
+        help_ = command.help.replace("'", "\\'")
+        lines.append(f"complete -c trio-mcp -n __fish_use_subcommand -a {name} -d '{help_}'")
+        here = f"-n '__fish_seen_subcommand_from {name}'"
+        for option, text, choices, takes in _options(name):
+            value = f" -x -a '{' '.join(choices)}'" if choices else " -r" if takes else ""
+            lines.append(f"complete -c trio-mcp {here} -l {option[2:]}{value} -d '{text}'")
+        for value in _values(name):
+            lines.append(f"complete -c trio-mcp {here} -f -a {value}")
+    return "\n".join(lines) + "\n"
+
+
+SCRIPTS = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -1,0 +1,64 @@
+"""The exit statuses of ``trio-mcp``, and which error ends with which."""
+
+from __future__ import annotations
+
+from trio_mcp.errors import (
+    CapabilityError,
+    ConfigError,
+    McpError,
+    NegotiationError,
+    RemoteProtocolError,
+    RequestTimeout,
+    ToolError,
+    TransportError,
+    TrioMcpError,
+)
+
+__all__ = [
+    "CLOSED_PIPE",
+    "FAILED",
+    "INTERRUPTED",
+    "NO_CONNECTION",
+    "OK",
+    "TIMEOUT",
+    "USAGE",
+    "Exit",
+    "exit_of",
+]
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NO_CONNECTION = 3
+TIMEOUT = 4
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+"""As a shell shows a program that SIGPIPE has ended."""
+
+_STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
+    (McpError, FAILED),
+    (ToolError, FAILED),
+    (CapabilityError, FAILED),
+    (ConfigError, USAGE),
+    (RequestTimeout, TIMEOUT),
+    (TransportError, NO_CONNECTION),
+    (NegotiationError, NO_CONNECTION),
+    (RemoteProtocolError, NO_CONNECTION),
+)
+
+
+class Exit(Exception):
+    """Ends the command with a message for people.
+
+    Attributes:
+        status: The exit status.
+    """
+
+    def __init__(self, message: str, status: int = USAGE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def exit_of(error: TrioMcpError) -> int:
+    """The status that an error ends the command with."""
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), FAILED)

@@ -1,0 +1,171 @@
+"""Finds the `Server` in a file or module."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from trio_mcp.cli.exits import FAILED, USAGE, Exit
+from trio_mcp.server import Server
+
+__all__ = ["load_server"]
+
+
+def load_server(name: str) -> Server:
+    """The server that is meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
+
+    A name may also be that of a function without parameters that makes the server. Without a name there must be
+    exactly one server in the module, or else one function that says it returns a `Server`. What is printed meanwhile
+    goes to standard error: standard output may be the wire.
+
+    Raises:
+        Exit: There is no such file, no server in it or several, or it can't be imported.
+    """
+    source, _, attribute = name.partition(":")
+    with _stdout_to_stderr():
+        module = _imported(source)
+        found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
+        if isinstance(found, Server):
+            return found
+        return _made(found, name)
+
+
+def _made(factory: Any, name: str) -> Server:
+    if not callable(factory):
+        raise Exit(f"{name} is no Server and no function that makes one, but {_kind(factory)}")
+    if not _without_arguments(factory):
+        raise Exit(f"{name} can't make a server here: it must be callable without arguments")
+    try:
+        made = factory()
+    except Exception as exc:
+        raise Exit(f"{name}() failed:\n{_their_traceback(exc)}", FAILED) from None
+    if inspect.iscoroutine(made):
+        made.close()
+    if not isinstance(made, Server):
+        raise Exit(f"{name}() gave {_kind(made)}, not a Server")
+    return made
+
+
+def _kind(value: object) -> str:
+    return f"something of type {type(value).__name__}"
+
+
+def _imported(source: str) -> ModuleType:
+    try:
+        return _imported_file(source) if source.endswith(".py") or "/" in source else _imported_module(source)
+    except SystemExit as exc:
+        raise Exit(f"{source} ended the program (status {exc.code}) while it was imported", FAILED) from None
+    except Exit:
+        raise
+    except Exception as exc:
+        raise Exit(f"{source} can't be imported:\n{_their_traceback(exc)}", FAILED) from None
+
+
+def _imported_file(source: str) -> ModuleType:
+    path = Path(source)
+    if not path.is_file():
+        raise Exit(f"{source}: {'is no file' if path.exists() else 'there is no such file'}", USAGE)
+    path = path.resolve()
+    sys.path.insert(0, str(path.parent))  # as `python FILE` does
+    # By its own name, so that other modules that import it get this one; but it must not pass for another.
+    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Exit(f"{source} is no Python file", USAGE)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _imported_module(source: str) -> ModuleType:
+    sys.path.insert(0, os.getcwd())  # as `python -m` does
+    try:
+        return importlib.import_module(source)
+    except ModuleNotFoundError as exc:
+        if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
+            raise Exit(f"there is no module {exc.name!r}; for a file, say {source}.py", USAGE) from None
+        raise
+
+
+def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
+    found: Any = module
+    for step in attribute.split("."):
+        if not hasattr(found, step):
+            names = ", ".join(_servers(module)) or "none"
+            raise Exit(f"{source} has no {attribute!r}; the servers in it: {names}")
+        found = getattr(found, step)
+    return found
+
+
+def _servers(module: ModuleType) -> dict[str, Server]:
+    """The servers of a module, each under its first name."""
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Server)}
+    seen: set[int] = set()
+    return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
+
+
+def _only_server(module: ModuleType, source: str) -> Any:
+    servers = _servers(module)
+    found: dict[str, Any] = dict(servers) or {
+        name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
+    }
+    if not found:
+        raise Exit(
+            f"{source} has no Server at its top level; if a function makes it, say {source}:FUNCTION, or annotate the "
+            f"function with `-> Server`"
+        )
+    if len(found) > 1:
+        raise Exit(f"{source} has several servers; say which: {', '.join(f'{source}:{name}' for name in found)}")
+    return next(iter(found.values()))
+
+
+def _says_it_makes_one(module: ModuleType, value: object) -> bool:
+    if not inspect.isfunction(value) or value.__module__ != module.__name__ or not _without_arguments(value):
+        return False
+    returned = value.__annotations__.get("return")
+    if isinstance(returned, str):
+        return returned.strip("'\"").rpartition(".")[2] == "Server"
+    return isinstance(returned, type) and issubclass(returned, Server)
+
+
+def _without_arguments(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _their_traceback(exc: Exception) -> str:
+    """The traceback from the first frame that is theirs."""
+    found: TracebackType | None = exc.__traceback__
+    while found is not None and _is_ours(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return "".join(traceback.format_exception(type(exc), exc, found)).rstrip()
+
+
+def _is_ours(filename: str) -> bool:
+    return filename == __file__ or filename.startswith("<frozen importlib") or filename == importlib.__file__
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Keep what is printed, by this process or its children, off standard output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

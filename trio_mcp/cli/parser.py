@@ -1,0 +1,210 @@
+"""The command line's grammar, as a table. It loads nothing heavy: ``--help`` and completion need only this."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from trio_mcp._version import __version__
+from trio_mcp.types.versions import REVISIONS
+
+__all__ = ["COMMANDS", "Command", "command_parser", "parse"]
+
+Parser: TypeAlias = argparse.ArgumentParser
+
+TARGETS = """\
+TARGET is one of
+  server.py, server.py:name      a server's file, started as `trio-mcp run` does
+  package.module:name            the same, by its import name
+  mcp.json#name                  an entry of an mcpServers file
+  https://host/mcp               a URL
+In place of a TARGET, the line may end in -- COMMAND [ARGUMENT ...], which starts a server."""
+
+
+@attrs.frozen
+class Command:
+    """A command.
+
+    Attributes:
+        help: What it does, in a line.
+        module: Whose ``run(options)`` does it.
+        declare: Adds its arguments.
+        has_target: Whether it talks to a server.
+    """
+
+    help: str
+    module: str
+    declare: Callable[[Parser], None]
+    has_target: bool = False
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return value
+
+
+_seconds.__name__ = "number of seconds"  # what argparse calls it
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} must have the form NAME=VALUE")
+    return name, value
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition(":")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError("a header must have the form 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _connection(parser: Parser) -> None:
+    group = parser.add_argument_group("the connection")
+    group.add_argument(
+        "--mode",
+        default="auto",
+        choices=("auto", "legacy", *REVISIONS),
+        metavar="MODE",
+        help="auto (the default), legacy or a revision",
+    )
+    group.add_argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for its process")
+    group.add_argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="for a URL")
+    group.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="to wait for an answer")
+    group.add_argument(
+        "--log-level",
+        choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
+        metavar="LEVEL",
+        help="show the server's log messages from this level on",
+    )
+
+
+def _json(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _demo(parser: Parser) -> None:
+    pass
+
+
+def _run(parser: Parser) -> None:
+    parser.add_argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name")
+    parser.add_argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ...")
+    parser.add_argument("--host", help="the address to listen on")
+    parser.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one")
+    parser.add_argument("--path", help="the path of the endpoint")
+
+
+def _list(parser: Parser) -> None:
+    for kind in ("tools", "prompts", "resources", "templates"):
+        parser.add_argument(
+            f"--{kind}", action="append_const", dest="kinds", const=kind, help=f"only the {kind}, and others named"
+        )
+    _json(parser)
+
+
+def _call(parser: Parser) -> None:
+    parser.add_argument("tool", metavar="TOOL")
+    parser.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="ARGUMENT",
+        help="name=value, read by the tool's schema; name:=json; or one JSON object; - reads that from standard input",
+    )
+    parser.add_argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may last at most")
+    _json(parser)
+
+
+def _read(parser: Parser) -> None:
+    parser.add_argument("uri", metavar="URI")
+    parser.add_argument("--output", metavar="FILE", help="write it to a file")
+    _json(parser)
+
+
+def _prompt(parser: Parser) -> None:
+    parser.add_argument("prompt", metavar="NAME")
+    parser.add_argument("arguments", nargs="*", type=_pair, metavar="name=value")
+    _json(parser)
+
+
+def _completion(parser: Parser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+COMMANDS = {
+    "run": Command("serve a server's file", "trio_mcp.cli.run", _run),
+    "list": Command("list what a server offers", "trio_mcp.cli.list", _list, True),
+    "inspect": Command("show all that a server says of itself and offers", "trio_mcp.cli.inspect", _json, True),
+    "call": Command("call a tool", "trio_mcp.cli.call", _call, True),
+    "read": Command("read a resource", "trio_mcp.cli.read", _read, True),
+    "prompt": Command("fill in a prompt", "trio_mcp.cli.prompt", _prompt, True),
+    "completion": Command("print a script that completes commands and options", "trio_mcp.cli.completion", _completion),
+    "demo": Command(
+        "start a server over each transport, call its tools, and show what happened", "trio_mcp.cli.demo", _demo
+    ),
+}
+
+
+def command_parser(name: str, *, process: bool = False) -> Parser:
+    """The parser of one command.
+
+    Args:
+        name: The command.
+        process: Whether the line ends in ``-- COMMAND``, so that there is no TARGET.
+    """
+    command = COMMANDS[name]
+    parser = Parser(
+        prog=f"trio-mcp {name}",
+        description=f"{command.help[:1].upper()}{command.help[1:]}.",
+        epilog=TARGETS if command.has_target else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if command.has_target and not process:
+        parser.add_argument("target", metavar="TARGET", help="the server, see below")
+    command.declare(parser)
+    if command.has_target:
+        _connection(parser)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command line.
+
+    Raises:
+        SystemExit: After ``--help`` or ``--version`` with status 0, after a wrong line with status 2.
+    """
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items())
+    top = Parser(
+        prog="trio-mcp",
+        usage="trio-mcp [-h] [--version] COMMAND ...",
+        description="The Model Context Protocol for Trio.",
+        epilog=f"commands:\n{listing}\n\n`trio-mcp COMMAND --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"trio-mcp {__version__}")
+    name = arguments[0] if arguments else None
+    if name is None or name not in COMMANDS:
+        if name is not None and name.startswith("-"):
+            top.parse_args(arguments[:1])
+        top.error(f"the command must be one of {', '.join(COMMANDS)}" + ("" if name is None else f"; got {name!r}"))
+    rest = list(arguments[1:])
+    process: list[str] | None = None
+    if COMMANDS[name].has_target and "--" in rest:
+        at = rest.index("--")
+        rest, process = rest[:at], rest[at + 1 :]
+    parser = command_parser(name, process=process is not None)
+    if process == []:
+        parser.error("after -- there must be a command that starts a server")
+    options = parser.parse_intermixed_args(rest)
+    options.command, options.process = name, process
+    return options

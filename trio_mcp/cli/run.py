@@ -1,0 +1,54 @@
+"""``trio-mcp run``: serve the server of a file or module."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from trio_mcp.cli.exits import FAILED, OK, Exit
+from trio_mcp.cli.loading import load_server
+
+__all__ = ["run"]
+
+# Which of the options each transport takes.
+OPTIONS = {
+    "stdio": (),
+    "http": ("host", "port", "path"),
+    "sse": ("host", "port", "path"),
+    "websocket": ("host", "port", "path"),
+}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return serve(options)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve in this process, until the client leaves or a signal comes."""
+    given = {name: getattr(options, name) for name in ("host", "port", "path") if getattr(options, name) is not None}
+    transport = options.transport
+    for name in given:
+        if name not in OPTIONS.get(transport, given):
+            raise Exit(f"--{name} is not for --transport {transport}")
+    server = load_server(options.server)
+    there = server._transports()
+    if transport not in there:
+        raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")
+    try:
+        server.run(transport, **_arguments(given))
+    except (OSError, OverflowError) as exc:
+        raise Exit(f"can't serve: {exc}", FAILED) from None
+    return OK
+
+
+def _arguments(given: dict[str, Any]) -> dict[str, Any]:
+    path = given.pop("path", None)
+    if path is None:
+        return given
+    from trio_mcp.server.http.options import HttpOptions
+
+    try:
+        return {**given, "options": HttpOptions(path=path)}
+    except ValueError as exc:
+        raise Exit(str(exc)) from None

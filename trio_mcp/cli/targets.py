@@ -1,0 +1,126 @@
+"""The server that a command line means, and the connection to it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp.cli.exits import USAGE, Exit
+from trio_mcp.cli.text import clean_line
+from trio_mcp.client import Client, load_config
+from trio_mcp.errors import ProcessExited
+from trio_mcp.session import SessionOptions, Timeouts
+from trio_mcp.transports.http_parameters import HttpKind, HttpServerParameters
+from trio_mcp.transports.process import StdioServerParameters
+from trio_mcp.types.logging import LoggingMessageNotificationParams
+
+__all__ = ["connected", "run_connected", "target_of"]
+
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServerParameters:
+    """What a `Client` is to be pointed at.
+
+    Raises:
+        Exit: It can't be made out.
+        ConfigError: The configuration is wrong.
+    """
+    env, headers = dict(options.env), dict(options.header)
+    try:
+        found = _process(options.process) if options.process is not None else _named(options.target)
+        if isinstance(found, StdioServerParameters):
+            if headers:
+                raise Exit("--header is for servers that have a URL")
+            return attrs.evolve(found, env={**found.env, **env})
+        if env:
+            raise Exit("--env is for servers that are started as a process")
+        return attrs.evolve(found, headers={**found.headers, **headers})
+    except (TypeError, ValueError) as exc:
+        raise Exit(str(exc)) from None
+
+
+def _process(command: list[str]) -> StdioServerParameters:
+    return StdioServerParameters(command[0], command[1:])
+
+
+def _named(name: str) -> StdioServerParameters | HttpServerParameters:
+    scheme, separator, _ = name.partition("://")
+    if separator:
+        kinds: dict[str, HttpKind] = {"http": "http", "https": "http", "ws": "ws", "wss": "ws"}
+        if scheme.lower() not in kinds:
+            raise Exit(f"a URL must begin with {', '.join(f'{each}://' for each in kinds)}; got {scheme}://")
+        return HttpServerParameters(name, kind=kinds[scheme.lower()])
+    path, _, entry = name.partition("#")
+    if path.endswith(".json"):
+        return _configured(path, entry)
+    file = name.partition(":")[0]
+    if file.endswith(".py") and not os.path.isfile(file):
+        raise Exit(f"{file}: there is no such file")
+    if file.endswith(".py") or MODULE.fullmatch(name):
+        # As a process, as a host would start it: what it prints, and how it dies, is its own affair.
+        path = os.environ.get("PYTHONPATH", "")
+        return StdioServerParameters(
+            sys.executable, ["-m", "trio_mcp", "run", name], env={"PYTHONPATH": path} if path else {}
+        )
+    raise Exit(
+        f"{name!r} is no target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
+        f"a command that starts a server goes after --, at the end of the line"
+    )
+
+
+def _configured(path: str, name: str) -> StdioServerParameters | HttpServerParameters:
+    servers = load_config(path)
+    names = ", ".join(servers) or "none"
+    if not name and len(servers) == 1:
+        return next(iter(servers.values()))
+    if not name:
+        raise Exit(f"{path} has several servers, or none: say {path}#NAME; there are: {names}")
+    if name not in servers:
+        raise Exit(f"{path} has no server {name!r} that is enabled; there are: {names}")
+    return servers[name]
+
+
+@contextlib.asynccontextmanager
+async def connected(options: argparse.Namespace, **settings: Any) -> AsyncIterator[Client]:
+    """A client of the server that the command line means, with further settings."""
+    timeouts = Timeouts() if options.timeout is None else Timeouts(timeout=options.timeout)
+    if options.log_level is not None:
+        settings |= {"log_level": options.log_level, "on_log": _show_log}
+    target = target_of(options)
+    try:
+        client = Client(target, mode=options.mode, options=SessionOptions(timeouts=timeouts), **settings)
+    except ValueError as exc:
+        raise Exit(str(exc), USAGE) from None
+    try:
+        async with client:
+            yield client
+    except ProcessExited as exc:
+        # Its standard error was shown when it was written.
+        raise ProcessExited(exc.command, exc.returncode) from None
+
+
+def _show_log(message: LoggingMessageNotificationParams) -> None:
+    data = message.data if isinstance(message.data, str) else repr(message.data)
+    name = f" {clean_line(message.logger)}" if message.logger else ""
+    print(f"[{message.level}]{name}: {clean_line(data)}", file=sys.stderr)
+
+
+def run_connected(
+    options: argparse.Namespace, use: Callable[[Client, argparse.Namespace], Awaitable[int]], **settings: Any
+) -> int:
+    """Connect, use the client, and give the exit status."""
+
+    async def main() -> int:
+        async with connected(options, **settings) as client:
+            return await use(client, options)
+
+    return trio.run(main)

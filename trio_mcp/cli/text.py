@@ -1,0 +1,65 @@
+"""Text for people: what a server says, made fit for a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import unicodedata
+from typing import Any
+
+__all__ = ["clean", "clean_line", "dumps", "paragraph", "shorten"]
+
+WIDTH = 80
+# Unseen, and able to turn around or hide what stands beside them (UAX #9).
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+
+def clean(text: str) -> str:
+    """A text without what could control a terminal or hide something; lines and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if each in "\n\t" or unicodedata.category(each) not in HIDDEN else _escape(each) for each in text
+    )
+
+
+def clean_line(text: str) -> str:
+    """The same, in one line."""
+    return " ".join(clean(text).split())
+
+
+def _escape(character: str) -> str:
+    return "" if character == "\r" else character.encode("unicode_escape").decode("ascii")
+
+
+def shorten(text: str, width: int) -> str:
+    """A line that is no longer than so many characters."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def paragraph(text: str, indent: str) -> str:
+    """A text in lines that fit the width; its own paragraphs stay."""
+    lines = []
+    for line in clean(text).strip().splitlines():
+        own = line[: len(line) - len(line.lstrip())]
+        filled = textwrap.wrap(
+            line.strip(), WIDTH - len(indent) - len(own), break_long_words=False, break_on_hyphens=False
+        )
+        lines += [f"{indent}{own}{each}" for each in filled] or [""]
+    return "\n".join(lines)
+
+
+def dumps(value: Any) -> str:
+    """JSON for people, and for programs: characters that a terminal would act on are escaped in any case."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if sys.stdout.isatty():
+        # Within a string of JSON an escape stands for the same character.
+        text = "".join(
+            each if each == "\n" or unicodedata.category(each) not in HIDDEN else _json_escape(each) for each in text
+        )
+    return text
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
