@@ -12,8 +12,8 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["as_json_object", "from_words", "value_of"]
 
-MAX_DEPTH = 20
-"""How many references and alternatives are followed: a schema comes from the server, and may go round in circles."""
+MAX_PARTS = 200
+"""How many parts of a field's schema are looked at: it comes from the server, and may go round in circles."""
 
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
@@ -85,7 +85,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     Raises:
         Exit: It can't be read as any type that the schema takes.
     """
-    types, items, choices = _accepted(field, root, MAX_DEPTH)
+    types, items, choices = _accepted(field, root)
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -95,7 +95,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         if kind in types and (value := read(text)) is not NO_VALUE:
             return value
     if "array" in types:
-        return [value_of(name, text, items, root)]
+        return [text if "array" in _accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
     if not types:
@@ -104,25 +104,30 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
     raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
 
 
-def _accepted(field: Any, root: Mapping[str, Any], depth: int) -> tuple[set[str], Any, list[Any]]:
+def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
     """The types that a schema takes (none means any), the schema of an array's items, and the values it lists."""
-    if not isinstance(field, dict) or depth == 0:
-        return set(), True, []
-    if isinstance(reference := field.get("$ref"), str):
-        return _accepted(_followed(reference, root), root, depth - 1)
-    if "const" in field:
-        return set(), True, [field["const"]]
-    if isinstance(listed := field.get("enum"), list):
-        return set(), True, listed
-    named = field.get("type")
-    types = {named} if isinstance(named, str) else {each for each in named or () if isinstance(each, str)}
-    items, choices = field.get("items", True), []
-    for alternatives in (field.get("anyOf"), field.get("oneOf"), field.get("allOf")):
-        for each in alternatives[:50] if isinstance(alternatives, list) else ():
-            more, inner, listed = _accepted(each, root, depth - 1)
-            types |= more
+    types: set[str] = set()
+    items: Any = True
+    choices: list[Any] = []
+    waiting = [field]
+    for _ in range(MAX_PARTS):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if not isinstance(part, dict):
+            continue
+        if isinstance(reference := part.get("$ref"), str):
+            waiting.append(_followed(reference, root))
+        elif "const" in part:
+            choices.append(part["const"])
+        elif isinstance(listed := part.get("enum"), list):
             choices += listed
-            items = inner if "array" in more else items
+        else:
+            named = part.get("type")
+            types |= {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
+            items = part.get("items", items)
+            for alternatives in (part.get("anyOf"), part.get("oneOf"), part.get("allOf")):
+                waiting += alternatives if isinstance(alternatives, list) else []
     return types, items, choices
 
 

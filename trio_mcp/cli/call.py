@@ -52,12 +52,10 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
 
 
 async def _schema(client: Client, name: str) -> Mapping[str, Any]:
-    names = []
-    async for tool in client.iter_tools():
-        if tool.name == name:
-            return tool.input_schema
-        names.append(tool.name)
-    raise Exit(f"the server lists no tool {name!r}; there are: {', '.join(names) or 'none'}", FAILED)
+    schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
+    if name in schemas:
+        return schemas[name]
+    raise Exit(f"the server lists no tool {name!r}; there are: {', '.join(schemas) or 'none'}", FAILED)
 
 
 def _text(result: ToolResult) -> str:

@@ -87,6 +87,8 @@ def _imported_file(source: str) -> ModuleType:
 
 
 def _imported_module(source: str) -> ModuleType:
+    if not all(step.isidentifier() for step in source.split(".")):
+        raise Exit(f"{source!r} is neither a Python file (server.py) nor a module (package.module)")
     sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
         return importlib.import_module(source)

@@ -1,0 +1,201 @@
+"""The commands that talk to a server, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ROOT, command, config, environment, run
+
+
+def test_list_shows_names_parameters_and_descriptions(shop: Path) -> None:
+    done = run(shop, "list", "shop.py")
+    assert done.returncode == 0, done.stderr
+    assert "  price(item: string, pieces?: integer)\n      What some pieces of an item cost.\n" in done.stdout
+    assert "  pack(items: array of string)\n" in done.stdout
+    assert "  ad(item)\n" in done.stdout
+    assert "  shop://hours\n      hours, text/plain\n" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_list_filters_and_prints_json_only(shop: Path) -> None:
+    done = run(shop, "list", "shop.py", "--prompts", "--json")
+    assert list(json.loads(done.stdout)) == ["prompts"]
+    assert "imported" not in done.stdout
+
+
+def test_what_a_server_says_cannot_control_the_terminal(shop: Path) -> None:
+    assert "\x1b" not in run(shop, "list", "shop.py").stdout
+
+
+def test_inspect_shows_who_it_is_and_everything_it_offers(shop: Path) -> None:
+    text = run(shop, "inspect", "shop.py").stdout
+    for part in (
+        "shop 1.0.0\n",
+        "  protocol: 2026-07-28",
+        "    tools: listChanged",
+        "    Prices are in cents.",
+        "ad(item)",
+    ):
+        assert part in text
+    data = json.loads(run(shop, "inspect", "shop.py", "--json", "--mode", "2025-06-18").stdout)
+    assert data["serverInfo"]["name"] == "shop"
+    assert data["protocolVersion"] == "2025-06-18"
+    assert [tool["name"] for tool in data["tools"]] == ["price", "pack", "escape", "sleep"]
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["item=pear", "pieces=2"], ""),
+        (["item=pear", "pieces:=2"], ""),
+        (['{"item": "pear", "pieces": 2}'], ""),
+        (["-"], '{"item": "pear", "pieces": 2}'),
+    ],
+)
+def test_call_takes_arguments_as_words_or_json(shop: Path, words: list[str], stdin: str) -> None:
+    done = run(shop, "call", "shop.py", "price", *words, stdin=stdin)
+    assert (done.returncode, done.stdout) == (0, "90\n"), done.stderr
+
+
+def test_options_may_stand_between_arguments(shop: Path) -> None:
+    done = run(shop, "call", "shop.py", "pack", "items=a", "--json", "items=b")
+    assert json.loads(done.stdout)["structuredContent"] == {"result": "a parcel of 2"}
+
+
+def test_a_failed_tool_ends_with_1_and_its_text_on_stderr(shop: Path) -> None:
+    done = run(shop, "call", "shop.py", "price", "item=melon")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "melon" in next(line for line in done.stderr.splitlines() if line.startswith("trio-mcp call:"))
+
+
+def test_an_unknown_tool_is_named_with_those_that_there_are(shop: Path) -> None:
+    done = run(shop, "call", "shop.py", "prize", "item=pear")
+    assert done.returncode == 1
+    assert "no tool 'prize'; there are: price, pack" in done.stderr
+
+
+def test_no_answer_in_time_ends_with_4(shop: Path) -> None:
+    done = run(shop, "call", "shop.py", "sleep", "--timeout", "0.2")
+    assert done.returncode == 4
+    assert "no answer to 'tools/call' within timeout=0.2" in done.stderr
+
+
+def test_read_gives_text_and_bytes_as_they_are(shop: Path) -> None:
+    assert run(shop, "read", "shop.py", "shop://hours").stdout == "9 to 5"
+    done = run(shop, "read", "shop.py", "shop://logo", "--output", "logo.png")
+    assert done.stdout == ""
+    assert (shop / "logo.png").read_bytes() == b"\x89PNG\x00\xff"
+    raw = subprocess.run(command("read", "shop.py", "shop://logo"), cwd=shop, env=environment(), capture_output=True)
+    assert raw.stdout == b"\x89PNG\x00\xff"
+
+
+def test_an_unknown_resource_ends_with_1(shop: Path) -> None:
+    assert run(shop, "read", "shop.py", "shop://nothing").returncode == 1
+
+
+def test_prompt_fills_in_and_prints_the_messages(shop: Path) -> None:
+    assert run(shop, "prompt", "shop.py", "ad", "item=pears").stdout == "user: Write about pears.\n"
+
+
+@pytest.mark.parametrize("before", [["list", "--tools"], ["inspect"]])
+def test_a_command_after_two_dashes_is_the_server(shop: Path, before: list[str]) -> None:
+    variable = f"PYTHONPATH={ROOT}"
+    done = run(shop, *before, "--env", variable, "--", sys.executable, "-m", "trio_mcp", "run", "shop.py:server")
+    assert "price(item" in done.stdout, done.stderr
+
+
+def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "trio_mcp", "run", "shop.py"], "env": {"PYTHONPATH": str(ROOT)}}
+    config(shop, one=entry)
+    assert "price(" in run(shop, "list", "mcp.json").stdout
+    config(shop, one=entry, two=entry)
+    assert "price(" in run(shop, "list", "mcp.json#two").stdout
+    assert "there are: one, two" in run(shop, "list", "mcp.json").stderr
+    assert "no server 'three'" in run(shop, "list", "mcp.json#three").stderr
+
+
+WRONG = {
+    "a file that is not there": (["list", "nothing.py"], "there is no such file"),
+    "no target at all": (["list", "shop"], "no target"),
+    "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
+    "nothing after --": (["list", "--"], "there must be a command"),
+    "a word without a sign": (["call", "shop.py", "price", "pear"], "name=value or name:=json"),
+    "an unknown argument": (["call", "shop.py", "price", "itm=pear"], "did you mean 'item'?"),
+    "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], "pieces: must be integer; got 'two'"),
+    "twice": (["call", "shop.py", "price", "item=a", "item=b"], "given twice"),
+    "no JSON": (["call", "shop.py", "price", "{nonsense}"], "no valid JSON"),
+    "a header for a process": (["list", "shop.py", "--header", "A: b"], "--header is for servers that have a URL"),
+    "a time that is none": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
+    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; there are: stdio"),
+    "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
+    done = run(shop, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("server", [["false"], ["no-such-command-anywhere"]])
+def test_no_connection_ends_with_3(shop: Path, server: list[str]) -> None:
+    done = run(shop, "list", "--", *server)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert server[0] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(shop: Path) -> None:
+    source = (
+        (shop / "shop.py").read_text().replace("await trio.sleep_forever()", "print('asleep'); await trio.sleep(50)")
+    )
+    (shop / "shop.py").write_text(source)
+    with subprocess.Popen(
+        command("call", "shop.py", "sleep"), cwd=shop, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "asleep" not in said:
+            said = process.stderr.readline()
+            assert said, "it ended before the tool began"
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(30) == 130
+    assert "Traceback" not in rest
+
+
+def test_a_reader_that_leaves_is_no_error(shop: Path) -> None:
+    """As in `trio-mcp list ... | head`."""
+    with subprocess.Popen(
+        command("list", "shop.py"),
+        cwd=shop,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert "Broken" not in process.stderr.read()
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from trio_mcp.cli.parser import parse\n"
+        "try: parse(['call', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('trio', 'pydantic', 'trio_mcp.server', 'trio_mcp.client', 'attr') "
+        "if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.stderr.strip() in ("[]", "['attr']")
