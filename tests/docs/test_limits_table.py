@@ -69,7 +69,7 @@ STATED = {
     "blocks of Client.listen that are open at once": constant("MAX_LISTENS", "client"),
     "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS", "client"),
     "pages of a list that an iter_… method walks": constant("MAX_PAGES", "client"),
-    "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED", "client"),
+    "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED", "protocol"),
     "characters of a URI times characters of a server's templates that it is matched against": constant(
         "MAX_MATCH_WORK", "client"
     ),

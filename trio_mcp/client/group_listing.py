@@ -12,9 +12,9 @@ import trio
 from trio_mcp.client.client import Client
 from trio_mcp.client.group_connections import GroupConnections, did_you_mean
 from trio_mcp.client.group_member import Member
-from trio_mcp.client.group_names import GroupNames
 from trio_mcp.client.targets import Target
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError
+from trio_mcp.protocol.joined_names import JoinedNames
 from trio_mcp.protocol.messages import Notification
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -78,7 +78,7 @@ class GroupListing(GroupConnections):
     """A group that asks all its servers, and knows things by name."""
 
     def __init__(self, servers: Mapping[str, Target], **options: Any) -> None:
-        self._names = GroupNames()
+        self._names = JoinedNames()
         self._catalogs: dict[str, Catalog] = {}
         super().__init__(servers, **options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 from pydantic import ValidationError
@@ -21,6 +21,9 @@ from trio_mcp.server.signature import Bound, Signature, read_signature
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import at_least
+
+if TYPE_CHECKING:
+    from trio_mcp.server.mounting import Mounted
 
 __all__ = ["Completer", "CompletionMethods"]
 
@@ -150,7 +153,7 @@ class CompletionMethods(PromptMethods, ResourceMethods):
     def _can_complete(self) -> bool:
         if not self._offers_completions and any(prompt.choices for _, prompt in self._prompts.numbered()):
             self._offers_completions = True
-        return self._offers_completions
+        return self._offers_completions or any(_completes(mount.server) for mount in self._mounts)
 
     async def _complete(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         if not self._can_complete():
@@ -158,6 +161,10 @@ class CompletionMethods(PromptMethods, ResourceMethods):
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if at_least(context.protocol_version, CONTEXT_SINCE) else {}
         choices = self._choices(kind, name, argument)
+        mounted = self._mounted(kind, name)
+        if mounted is not None:
+            reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
+            return await mounted.mount.pass_on(context, ref=reference)
         completer = self._completers.get((kind, name, argument))
         if completer is None:
             return {"completion": _completion(_matching(choices, value))}
@@ -169,6 +176,12 @@ class CompletionMethods(PromptMethods, ResourceMethods):
             raise failure(
                 self, f"the completion of {argument[:100]!r} for {name[:200]!r} failed", exc, PromptOutputError
             ) from None
+
+    def _mounted(self, kind: str, name: str) -> Mounted | None:
+        """Who completes what is known by this name here; None if it is this server, or nobody."""
+        found = self._prompts.get(name) if kind == "ref/prompt" else self._resource_templates.get(name)
+        mounted = None if found is None else found.mounted
+        return mounted if mounted is not None and _completes(mounted.mount.server) else None
 
     def _choices(self, kind: str, name: str, argument: str) -> list[str]:
         """What the argument's type tells of its values.
@@ -189,6 +202,10 @@ class CompletionMethods(PromptMethods, ResourceMethods):
         if argument not in _variables(resource.template):
             raise McpError(INVALID_PARAMS, f"the template {name!r} has no variable {argument[:100]!r}")
         return []
+
+
+def _completes(server: ServerCore) -> bool:
+    return isinstance(server, CompletionMethods) and server._can_complete()
 
 
 def _variables(template: UriTemplate) -> tuple[str | None, ...]:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
     from trio_mcp.server.serving import Serving
 
-__all__ = ["Connection", "Handler", "Middleware", "NotificationHandler"]
+__all__ = ["Connection", "Handler", "Middleware", "NotificationHandler", "call_through"]
 
 Handler: TypeAlias = Callable[["ServerCore", Context[Any]], Awaitable[dict[str, Any]]]
-NotificationHandler: TypeAlias = Callable[[Notification, Any], Awaitable[None]]
-"""``async (notification, state)``."""
+NotificationHandler: TypeAlias = Callable[[Notification, "Serving"], Awaitable[None]]
+"""``async (notification, run)``."""
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
 
@@ -50,7 +50,7 @@ class Connection(ServerSession):
         super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
         self.serving = serving
         self._server = server
-        self._state = serving.state
+        self._state = serving.states[server]
         self.listener = Listener(self._send_change, self._outbox.room)
         self._listeners = {self.listener}
         self._announcing = False
@@ -71,9 +71,7 @@ class Connection(ServerSession):
         context: Context[Any] = Context(responder, self._state)
         CURRENT.set((context, self._trio_token))
         if server.middleware:
-            result = await _through(server.middleware, 0, context, lambda: handler(server, context))
-            if type(result) is not dict:
-                raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
+            result = await call_through(server, handler, context)
         else:
             result = await handler(server, context)
         await responder.respond(result)
@@ -81,7 +79,7 @@ class Connection(ServerSession):
     async def received_notification(self, notification: Notification) -> None:
         handler = self._server._notification_handlers.get(notification.method)
         if handler is not None:
-            await handler(notification, self._state)
+            await handler(notification, self.serving)
 
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 
@@ -186,6 +184,16 @@ class Connection(ServerSession):
             while self._peer.listening_count:
                 await self._handlers_idle.park()
             await self._outbox.flush()
+
+
+async def call_through(server: ServerCore, handler: Handler, context: Context[Any]) -> dict[str, Any]:
+    """Call a server's handler through its middleware."""
+    if not server.middleware:
+        return await handler(server, context)
+    result = await _through(server.middleware, 0, context, lambda: handler(server, context))
+    if type(result) is not dict:
+        raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
+    return result
 
 
 def _through(

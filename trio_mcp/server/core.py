@@ -31,6 +31,7 @@ from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:
     from trio_mcp.server.completion import Completer
+    from trio_mcp.server.mounting import Mount
 
 __all__ = ["Lifespan", "ServerCore"]
 
@@ -129,7 +130,9 @@ class ServerCore:
         self._overrides: dict[object, Provider] = {}
         self._methods = self._handlers()
         self._notification_handlers: dict[str, NotificationHandler] = {}
-        self._servings: set[Serving] = set()
+        self._servings: set[Serving] = set()  # those, too, of the servers in which it is mounted
+        self._mounts: list[Mount] = []
+        self._mounted_in: list[Mount] = []
 
     @property
     def sync_limiter(self) -> trio.CapacityLimiter:
@@ -148,6 +151,14 @@ class ServerCore:
     def _handlers(self) -> dict[str, Handler]:
         """The handler of each method; each feature adds its own."""
         return {}
+
+    def _family(self) -> list[ServerCore]:
+        """This server and all that are mounted in it, each once."""
+        return _reached(self, lambda server: [mount.server for mount in server._mounts])
+
+    def _holders(self) -> list[ServerCore]:
+        """This server and all in which it is mounted, each once."""
+        return _reached(self, lambda server: [mount.parent for mount in server._mounted_in])
 
     def _announce(self, method: str, uri: str | None = None) -> None:
         for run in tuple(self._servings):
@@ -242,3 +253,14 @@ class ServerCore:
             trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
         except KeyboardInterrupt:
             sys.exit(130)
+
+
+def _reached(start: ServerCore, following: Callable[[ServerCore], list[ServerCore]]) -> list[ServerCore]:
+    found = {start: None}
+    waiting = [start]
+    while waiting:
+        for server in following(waiting.pop(0)):
+            if server not in found:
+                found[server] = None
+                waiting.append(server)
+    return list(found)

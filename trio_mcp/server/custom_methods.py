@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,10 @@ from trio_mcp.session.convert import as_object, brief
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
+
+if TYPE_CHECKING:
+    from trio_mcp.server.connection import Handler, NotificationHandler
+    from trio_mcp.server.serving import Serving
 
 __all__ = ["CustomMethods", "NotificationContext"]
 
@@ -104,13 +108,12 @@ class CustomMethods(ServerCore):
             ValueError: The protocol defines the method, it is there already, or the extension is not declared.
         """
         what = f"method {_checked_name(name, function)!r}"
-        if name in self._methods:
-            raise ValueError(f"{what} is there already")
+        self._check_method_free(name, what)
         if extension is not None and extension not in self.extensions:
             missing = f"{what}: the extension {extension!r} is not declared"
             raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
         own = _CustomMethod(what, _binder(function, what), is_async(function), params, result, extension)
-        self._methods[name] = own.handle
+        self._install_method(name, own.handle)
 
     def notification(self, name: str, *, params: Model | None = None) -> Callable[[FunctionT], FunctionT]:
         """Have a function called for each notification of your own; the function itself stays as it is.
@@ -145,19 +148,40 @@ class CustomMethods(ServerCore):
         what = f"notification {_checked_name(name, function)!r}"
         if not is_async(function):
             raise TypeError(f"{what}: its function must be async")
-        if name in self._notification_handlers:
-            raise ValueError(f"{what} is there already")
+        self._check_notification_free(name, what)
         _check_model(params, what)
 
-        async def handle(notification: Notification, state: Any) -> None:
+        async def handle(notification: Notification, serving: Serving) -> None:
             given = notification.params or {}
             try:
                 values = _validated(given, params)
             except ValidationError as exc:
                 raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
-            await function(values, NotificationContext(name, given, state))
+            await function(values, NotificationContext(name, given, serving.states.get(self)))
 
-        self._notification_handlers[name] = handle
+        self._install_notification(name, handle)
+
+    # Here and wherever this server is mounted: the names are the same there.
+
+    def _check_method_free(self, name: str, what: str) -> None:
+        for server in self._holders():
+            if name in server._methods:
+                raise ValueError(f"{what} is there already")
+
+    def _install_method(self, name: str, handler: Handler) -> None:
+        self._methods[name] = handler
+        for mount in self._mounted_in:
+            assert isinstance(mount.parent, CustomMethods)
+            mount.parent._install_method(name, mount.handle)
+
+    def _check_notification_free(self, name: str, what: str) -> None:
+        for server in self._holders():
+            if name in server._notification_handlers:
+                raise ValueError(f"{what} is there already")
+
+    def _install_notification(self, name: str, handler: NotificationHandler) -> None:
+        for server in self._holders():
+            server._notification_handlers[name] = handler
 
 
 @attrs.frozen

@@ -52,7 +52,7 @@ async def run_interactive(
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:
-        earlier, responses = earlier_rounds(server, context)
+        earlier, responses = earlier_rounds(connection_of(context).serving.server, context)
     rounds: ParkedRounds | ReplayedRounds
     if earlier is not None and earlier.parked is not None:
         rounds = resume(context, earlier.parked, responses)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
 from typing import Generic, Protocol, TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
-__all__ = ["Registry", "page_of"]
+__all__ = ["Follower", "Registry", "page_of"]
 
 
 class _Named(Protocol):
@@ -18,9 +19,18 @@ class _Named(Protocol):
 
 
 ItemT = TypeVar("ItemT", bound=_Named)
+FollowedT = TypeVar("FollowedT", contravariant=True)
 
 MAX_CURSOR = 100
 """Characters; a cursor of ours has fewer."""
+
+
+class Follower(Protocol[FollowedT]):
+    """Hears of what a registry holds, under its lock. It may refuse what is added, with a ValueError."""
+
+    def added(self, item: FollowedT) -> None: ...
+
+    def removed(self, item: FollowedT) -> None: ...
 
 
 class Registry(Generic[ItemT]):
@@ -34,6 +44,7 @@ class Registry(Generic[ItemT]):
         self._items: dict[str, tuple[int, ItemT]] = {}
         self._last_serial = 0
         self._changing = threading.Lock()
+        self._followers: tuple[Follower[ItemT], ...] = ()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -50,11 +61,16 @@ class Registry(Generic[ItemT]):
         """Add one at the end.
 
         Raises:
-            ValueError: The name is taken.
+            ValueError: The name is taken, here or where a follower holds it.
         """
         with self._changing:
             if item.name in self._items:
                 raise ValueError(f"there is a {self.kind} named {item.name!r} already")
+            with contextlib.ExitStack() as undo:
+                for follower in self._followers:
+                    follower.added(item)
+                    undo.callback(follower.removed, item)
+                undo.pop_all()
             self._last_serial += 1
             self._items[item.name] = (self._last_serial, item)
 
@@ -67,7 +83,29 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._items:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            del self._items[name]
+            _, item = self._items.pop(name)
+            for follower in self._followers:
+                follower.removed(item)
+
+    def follow(self, follower: Follower[ItemT]) -> None:
+        """Tell a follower of everything that is there, and from now on of every change.
+
+        Raises:
+            ValueError: It refuses something; then it has been told that all of it is gone.
+        """
+        with self._changing, contextlib.ExitStack() as undo:
+            for _, item in self._items.values():
+                follower.added(item)
+                undo.callback(follower.removed, item)
+            undo.pop_all()
+            self._followers = (*self._followers, follower)
+
+    def unfollow(self, follower: Follower[ItemT]) -> None:
+        """Tell a follower that everything is gone, and nothing from now on."""
+        with self._changing:
+            self._followers = tuple(each for each in self._followers if each is not follower)
+            for _, item in self._items.values():
+                follower.removed(item)
 
     def numbered(self) -> list[tuple[int, ItemT]]:
         """Everything that is there now, with serial numbers, in order."""

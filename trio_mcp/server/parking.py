@@ -171,7 +171,7 @@ class ParkedRounds(Rounds):
     # --- the run's table -----------------------------------------------------------------------------------------
 
     def _check_room(self) -> None:
-        most = self.server.max_parked
+        most = self.host.max_parked
         if len(self._serving.parked) >= most:
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 

@@ -133,6 +133,8 @@ class PromptMethods(ServerCore):
         prompt = self._prompts.get(name)
         if prompt is None:
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
+        if prompt.mounted is not None:
+            return await prompt.mounted.mount.pass_on(context, name=prompt.mounted.name)
         if arguments is None:
             arguments = {}
         elif type(arguments) is not dict:

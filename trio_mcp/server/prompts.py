@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from pydantic import ValidationError
@@ -20,6 +20,9 @@ from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent,
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+
+if TYPE_CHECKING:
+    from trio_mcp.server.mounting import Mounted
 
 __all__ = ["PromptOutputError", "RegisteredPrompt", "make_prompt", "prompt_result"]
 
@@ -57,6 +60,7 @@ class RegisteredPrompt:
     choices: dict[str, list[str]]
     _arguments: ArgumentsValidator
     _types: dict[str, frozenset[str]]
+    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property

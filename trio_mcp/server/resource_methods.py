@@ -191,6 +191,8 @@ class ResourceMethods(ServerCore):
     async def _read_resource(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         resource, bound = self._find(uri, context)
+        if resource.mounted is not None:
+            return await resource.mounted.mount.pass_on(context)
         revision = context.protocol_version
         try:
             if resource.signature.may_ask:

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from pydantic import ValidationError
@@ -30,6 +30,9 @@ from trio_mcp.types.resources import (
     ResourceTemplate,
     TextResourceContents,
 )
+
+if TYPE_CHECKING:
+    from trio_mcp.server.mounting import Mounted
 
 __all__ = ["RegisteredResource", "ResourceNotFound", "make_resource", "read_result", "safe_join"]
 
@@ -55,6 +58,7 @@ class RegisteredResource:
     definition: Resource | ResourceTemplate
     signature: Signature
     template: UriTemplate | None
+    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property

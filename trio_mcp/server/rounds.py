@@ -70,6 +70,7 @@ class Rounds:
     def __init__(self, server: ServerCore, context: Context[Any], earlier: RequestState | None = None) -> None:
         earlier = earlier or RequestState()
         self.server = server
+        self.host = connection_of(context).serving.server  # whose settings hold, if that one is mounted in it
         self.context = context
         self.answers = dict(earlier.answers)
         self.memory = dict(earlier.memory)
@@ -189,7 +190,7 @@ class Rounds:
         Raises:
             McpError: It is.
         """
-        most = self.server.max_input_rounds
+        most = self.host.max_input_rounds
         if self.round >= most:
             raise McpError(INVALID_PARAMS, f"the request needs more than {most} rounds of input; that is the limit")
 
@@ -210,7 +211,7 @@ class Rounds:
 
     def asked(self, requests: Mapping[str, InputRequest[Any]], parked: str | None = None) -> Asked:
         """Answer the request with questions."""
-        revision, server = self.context.protocol_version, self.server
+        revision, server = self.context.protocol_version, self.host
         self.round += 1
         state = RequestState(
             round=self.round,
@@ -233,7 +234,7 @@ class Rounds:
     def seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
         """How long the client has for its answers."""
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
-        return min([self.server.request_state_ttl, *limits])
+        return min([self.host.request_state_ttl, *limits])
 
 
 class LegacyRounds(Rounds):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from trio_mcp.server.completion import CompletionMethods
-from trio_mcp.server.custom_methods import CustomMethods
 from trio_mcp.server.http.methods import HttpMethods
 from trio_mcp.server.listening import ListeningMethods
 from trio_mcp.server.logging_methods import LoggingMethods
-from trio_mcp.server.resource_methods import ResourceMethods
-from trio_mcp.server.tool_methods import ToolMethods
+from trio_mcp.server.mounting import MountingMethods
 
 __all__ = ["Server"]
 
 
-class Server(
-    CompletionMethods, CustomMethods, HttpMethods, ListeningMethods, LoggingMethods, ResourceMethods, ToolMethods
-):
+class Server(HttpMethods, ListeningMethods, LoggingMethods, MountingMethods):
     """A server that offers tools, resources and prompts.
 
     Args:

@@ -27,7 +27,7 @@ class Serving:
 
     Attributes:
         server: The server.
-        state: What its lifespan yielded; None without a lifespan.
+        states: What its lifespan yielded, and those of the servers that are mounted in it; None without a lifespan.
         nursery: For what outlives a request and a connection, but not the run. It is cancelled before the lifespan
             ends.
         changes: Tells them what has changed.
@@ -36,7 +36,7 @@ class Serving:
     """
 
     server: ServerCore
-    state: Any
+    states: dict[ServerCore, Any]
     nursery: trio.Nursery
     changes: Changes = attrs.field(factory=Changes, init=False)
     connections: set[Connection] = attrs.field(factory=set, init=False)
@@ -114,12 +114,19 @@ class Serving:
 async def serving(server: ServerCore) -> AsyncIterator[Serving]:
     """Run a server: its lifespan, and within it a nursery."""
     async with contextlib.AsyncExitStack() as stack:
-        state = None if server.lifespan is None else await stack.enter_async_context(server.lifespan(server))
+        states: dict[ServerCore, Any] = {}
+        # A lifespan may mount servers, so look again after each.
+        while (each := next((each for each in server._family() if each not in states), None)) is not None:
+            states[each] = None
+            if each.lifespan is not None:
+                states[each] = await stack.enter_async_context(each.lifespan(each))
         nursery = await stack.enter_async_context(background_nursery())
-        run = Serving(server, state, nursery)
+        run = Serving(server, states, nursery)
         nursery.start_soon(run.changes.run)
-        server._servings.add(run)
+        for each in server._family():
+            each._servings.add(run)
         try:
             yield run
         finally:
-            server._servings.discard(run)
+            for each in server._family():
+                each._servings.discard(run)

@@ -28,6 +28,7 @@ from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
+    from trio_mcp.server.mounting import Mounted
 
 __all__ = ["RegisteredTool", "call_tool", "make_tool"]
 
@@ -46,6 +47,7 @@ class RegisteredTool:
     signature: Signature
     output: Output
     _arguments: ArgumentsValidator
+    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -126,6 +128,8 @@ async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]
     tool = server._tools.get(name)
     if tool is None:
         raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
+    if tool.mounted is not None:
+        return await tool.mounted.mount.pass_on(context, name=tool.mounted.name)
     if arguments is None:
         arguments = {}
     elif type(arguments) is not dict:

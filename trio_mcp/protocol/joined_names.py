@@ -1,4 +1,4 @@
-"""The names of a group's tools and prompts: made of two names so that they never clash, and taken apart again."""
+"""The names of a group's or a mounted server's tools and prompts: two names made one, never clashing, and undone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 
-__all__ = ["MAX_NAME", "GroupNames"]
+__all__ = ["MAX_NAME", "JoinedNames"]
 
 MAX_NAME = 64
 """Characters. The APIs of models take tool names of ``[a-zA-Z0-9_-]{1,64}``, less than MCP allows."""
@@ -22,7 +22,7 @@ _MARK = re.compile(r".*_[0-9a-f]{16}")
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-class GroupNames:
+class JoinedNames:
     """``server__name`` where that is a good name and can be taken apart, and else a shortened one with a hash.
 
     A name depends on nothing but the two that it is made of. The two forms can't be confused: what ends like a hash
