@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tests.server.harness import both_eras, client_of
+from tests.server.harness import both_eras, client_of, text_of
 from trio_mcp import Context, Depends, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
@@ -123,8 +123,8 @@ async def test_each_lifespan_is_entered_once_in_a_run_and_each_function_has_its_
         assert events == ["main in", "right in", "shared in"]
         (shared_name,) = [tool.name for tool in (await client.list_tools()).tools if "whoami" in tool.name]
         assert (await client.call_tool(shared_name)).data == ["shared", "shared"]
-        assert (await client.call_tool("right__state_of")).data == "right"
-        assert (await client.call_tool("state_of")).data == "main"
+        assert text_of(await client.call_tool("right__state_of")) == "right"
+        assert text_of(await client.call_tool("state_of")) == "main"
     assert events[3:] == ["shared out", "right out", "main out"]
 
 
