@@ -27,14 +27,15 @@ def run(options: argparse.Namespace) -> int:
         # Before anything is started: what is wrong with it is wrong without a server, too.
         whole = as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
     options.whole = whole
-    return run_connected(options, _call)
+    options.bar = ProgressBar(sys.stderr)
+    return run_connected(options, _call, options.bar.clear)
 
 
 async def _call(client: Client, options: argparse.Namespace) -> int:
     arguments = options.whole
     if arguments is None:
         arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
-    bar = ProgressBar(sys.stderr)
+    bar: ProgressBar = options.bar
     try:
         limits = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
         result = await client.call_tool(

@@ -77,6 +77,7 @@ def _connection(parser: Parser) -> None:
     )
     group.add_argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for its process")
     group.add_argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="for a URL")
+    group.add_argument("--root", action="append", default=[], metavar="DIR", help="where the server may work")
     group.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="to wait for an answer")
     group.add_argument(
         "--log-level",

@@ -8,11 +8,13 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
 import trio
 
+from trio_mcp.cli.dialogue import Dialogue, has_terminal
 from trio_mcp.cli.exits import USAGE, Exit
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client import Client, load_config
@@ -90,11 +92,20 @@ def _configured(path: str, name: str) -> StdioServerParameters | HttpServerParam
 
 
 @contextlib.asynccontextmanager
-async def connected(options: argparse.Namespace, **settings: Any) -> AsyncIterator[Client]:
-    """A client of the server that the command line means, with further settings."""
+async def connected(options: argparse.Namespace, before_asking: Callable[[], object]) -> AsyncIterator[Client]:
+    """A client of the server that the command line means
+
+    If there is a terminal, the server may ask its user. Nobody answers for a language model.
+    """
+    settings: dict[str, Any] = {}
+    dialogue = Dialogue(before_asking) if has_terminal() else None
+    if dialogue is not None:
+        settings["elicitation"] = dialogue
     timeouts = Timeouts() if options.timeout is None else Timeouts(timeout=options.timeout)
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
+    if options.root:
+        settings["roots"] = [Path(root).resolve() for root in options.root]  # noqa: ASYNC240 - nothing runs yet
     target = target_of(options)
     try:
         client = Client(target, mode=options.mode, options=SessionOptions(timeouts=timeouts), **settings)
@@ -102,6 +113,8 @@ async def connected(options: argparse.Namespace, **settings: Any) -> AsyncIterat
         raise Exit(str(exc), USAGE) from None
     try:
         async with client:
+            if dialogue is not None and client.server_info is not None:
+                dialogue.asker = client.server_info.name
             yield client
     except ProcessExited as exc:
         # Its standard error was shown when it was written.
@@ -115,12 +128,20 @@ def _show_log(message: LoggingMessageNotificationParams) -> None:
 
 
 def run_connected(
-    options: argparse.Namespace, use: Callable[[Client, argparse.Namespace], Awaitable[int]], **settings: Any
+    options: argparse.Namespace,
+    use: Callable[[Client, argparse.Namespace], Awaitable[int]],
+    before_asking: Callable[[], object] = lambda: None,
 ) -> int:
-    """Connect, use the client, and give the exit status."""
+    """Connect, use the client, and give the exit status.
+
+    Args:
+        options: The command line.
+        use: What to do with the client.
+        before_asking: Called before the user is asked something for the server.
+    """
 
     async def main() -> int:
-        async with connected(options, **settings) as client:
+        async with connected(options, before_asking) as client:
             return await use(client, options)
 
     return trio.run(main)

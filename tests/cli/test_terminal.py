@@ -1,0 +1,171 @@
+"""What shows on a terminal: a real one, of the pty kind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import command, environment
+
+ASKING = '''
+from pydantic import BaseModel, Field
+from typing import Literal
+from trio_mcp import Context, Server
+
+server = Server("asking")
+
+
+class Order(BaseModel):
+    item: str = Field(title="What", description="An item of the shop.", min_length=2)
+    pieces: int = Field(1, ge=1, le=5)
+    colour: Literal["red", "green"]
+    gift: bool = False
+
+
+@server.tool
+async def order(ctx: Context) -> str:
+    """Ask for an order."""
+    answer = await ctx.elicit("What would you like?", Order)
+    return f"{answer.action} {answer.data.model_dump() if answer.action == 'accept' else ''}"
+
+
+@server.tool
+async def visit(ctx: Context) -> str:
+    """Ask for a visit."""
+    answer = await ctx.elicit_url("Please sign in.", "https://shop.example/in?session=1")
+    return str(getattr(answer, "action", answer))
+
+
+@server.tool
+async def step(ctx: Context) -> str:
+    """Report progress."""
+    await ctx.report_progress(1, 4, "a quarter")
+    return "done"
+'''
+
+
+class Terminal:
+    """The other side of a program's terminal; its standard output goes elsewhere."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            command(*arguments), cwd=folder, env=environment(), stdin=theirs, stderr=theirs, stdout=subprocess.PIPE
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def read_until(self, pattern: str) -> None:
+        """Read on until something new matches."""
+        start = len(self.seen)
+        net = time.monotonic() + 60
+        while re.search(pattern, self.seen[start:]) is None:
+            ready, _, _ = select.select([self._ours], [], [], max(net - time.monotonic(), 0))
+            assert ready, f"no {pattern!r} in {self.seen!r}"
+            try:
+                self.seen += os.read(self._ours, 4096).decode()
+            except OSError:  # all ends of the terminal are closed
+                raise AssertionError(f"no {pattern!r} in {self.seen!r}") from None
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def end(self) -> tuple[str, int]:
+        """Its standard output and exit status."""
+        with contextlib.suppress(OSError):
+            while text := os.read(self._ours, 4096):
+                self.seen += text.decode()
+        assert self.process.stdout is not None
+        return self.process.stdout.read().decode(), self.process.wait(60)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        os.close(self._ours)
+
+
+@contextlib.contextmanager
+def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+    (folder / "asking.py").write_text(ASKING)
+    found = Terminal(folder, *arguments)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "2025-11-25"])
+def test_a_form_is_filled_in_field_by_field_and_checked(tmp_path: Path, mode: str) -> None:
+    with terminal(tmp_path, "call", "asking.py", "order", "--mode", mode) as there:
+        there.read_until(r"asking asks:\s+What would you like\?")
+        if "What: " not in there.seen:
+            there.read_until(r"What: ")
+        assert "An item of the shop." in there.seen
+        there.type("x\n")
+        there.read_until(r"What: ")  # it is too short
+        there.type("pear\n")
+        there.read_until(r"\[1\]: ")
+        there.type("9\n")
+        there.read_until(r"\[1\]: ")
+        there.type("\n")
+        there.read_until(r"1  red\s+2  green\s+.*: ")
+        there.type("2\n")
+        there.read_until(r"\[n\]: ")
+        there.type("y\n")
+        there.read_until(r"Send this to asking\? \[Y/n\] ")
+        there.type("\n")
+        output, status = there.end()
+    assert output == "accept {'item': 'pear', 'pieces': 1, 'colour': 'green', 'gift': True}\n"
+    assert status == 0
+
+
+@pytest.mark.parametrize(("typed", "action"), [("!\n", "decline"), ("\x04", "cancel")])
+def test_the_user_can_decline_and_cancel(tmp_path: Path, typed: str, action: str) -> None:
+    with terminal(tmp_path, "call", "asking.py", "order") as there:
+        there.read_until(r"What: ")
+        there.type(typed)
+        output, status = there.end()
+    assert (output.strip(), status) == (action, 0)
+
+
+@pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("\n", "decline")])
+def test_a_page_is_shown_whole_and_needs_consent(tmp_path: Path, typed: str, action: str) -> None:
+    with terminal(tmp_path, "call", "asking.py", "visit") as there:
+        there.read_until(r"\[y/N\] ")
+        assert "https://shop.example/in?session=1" in there.seen
+        there.type(typed)
+        output, _ = there.end()
+    assert output.strip() == action
+
+
+def test_progress_shows_and_is_taken_away(tmp_path: Path) -> None:
+    with terminal(tmp_path, "call", "asking.py", "step") as there:
+        output, status = there.end()
+    assert (output, status) == ("done\n", 0)
+    assert "[######------------------]  25% a quarter" in there.seen
+    assert there.seen.endswith("\r\x1b[K")
+
+
+def test_nobody_is_asked_without_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "asking.py").write_text(ASKING)
+    done = subprocess.run(
+        command("call", "asking.py", "order"),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "elicitation" in done.stderr

@@ -1,0 +1,223 @@
+"""Asks the user of a terminal what a server wants to know (`client/elicitation`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+
+from trio_mcp.cli.arguments import value_of
+from trio_mcp.cli.exits import Exit
+from trio_mcp.cli.text import clean, clean_line, paragraph
+from trio_mcp.protocol.forms import Form
+from trio_mcp.protocol.json_schema import SchemaError
+from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
+
+__all__ = ["Dialogue", "has_terminal"]
+
+MAX_LINE = 64 * 1024
+YES, NO = ("y", "yes"), ("n", "no")
+
+
+class _Stopped(Exception):
+    """The user wants no more of it.
+
+    Attributes:
+        action: ``"decline"`` or ``"cancel"``.
+    """
+
+    def __init__(self, action: str) -> None:
+        super().__init__(action)
+        self.action = action
+
+
+def has_terminal() -> bool:
+    """Whether there is somebody to ask: standard input and standard error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+class Dialogue:
+    """The callback ``elicitation=`` of a `Client`: asks on standard error, reads standard input.
+
+    One question after the other, however many come at once.
+
+    Args:
+        before: Called before anything is written, to take away what else is on the terminal.
+    """
+
+    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
+        self.asker = "the server"
+        self.before = before
+        self._turn = trio.Lock()
+        self._typed = b""
+
+    async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Any:
+        """Ask. When cancelled, the question is left as it stands."""
+        async with self._turn:
+            self.before()
+            _say(f"\n{clean_line(self.asker)} asks:\n{paragraph(params.message, '  ')}")
+            try:
+                if isinstance(params, ElicitRequestURLParams):
+                    return await self._visit(params.url)
+                return await self._fill_in(params.requested_schema.to_wire())
+            except _Stopped as exc:
+                return exc.action
+
+    async def _visit(self, url: str) -> str:
+        """The whole address, and consent before anything happens (Safe URL Handling). Opening it is up to the user."""
+        host = urlsplit(url).hostname or ""
+        plain = host.encode("idna").decode("ascii") if not host.isascii() else host
+        _say(f"It wants you to visit this page:\n  {clean(url)}\n  on the host {plain}")
+        if not await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False):
+            return "decline"
+        return "accept"
+
+    async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:
+        fields = schema.get("properties") or {}
+        required = schema.get("required") or []
+        if fields:
+            _say("(Return alone takes what is in [ ]; ! declines; Ctrl-D cancels.)")
+        content: dict[str, Any] = {}
+        for name, field in fields.items():
+            value = await self._field(name, field, name in required)
+            if value is not None:
+                content[name] = value
+        question = f"Send this to {clean_line(self.asker)}? [Y/n] " if fields else "Do you agree? [Y/n] "
+        return content if await self._agrees(question, default=True) else "decline"
+
+    async def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
+        """The value of a field that fits it; None if it is left out."""
+        choices = _choices(field)
+        _say(_described(name, field, choices, required))
+        default = field.get("default")
+        shown = f" [{clean_line(_shown(default))}]" if default is not None else "" if required else " [leave out]"
+        form = Form({"type": "object", "properties": {name: dict(field)}})
+        while True:
+            text = await self._ask(f"{clean_line(str(field.get('title') or name))}{shown}: ")
+            if text == "" and (default is not None or not required):
+                return default
+            try:
+                value = _read(name, text, field, choices)
+                problem = form.problem({name: value})
+            except (Exit, SchemaError) as exc:
+                problem = str(exc)
+            if problem is None:
+                return value
+            _say(f"  {clean_line(problem)}")
+
+    async def _agrees(self, question: str, *, default: bool) -> bool:
+        while True:
+            text = (await self._ask(question)).lower()
+            if text == "":
+                return default
+            if text in YES or text in NO:
+                return text in YES
+
+    async def _ask(self, question: str) -> str:
+        """A line of the user's, without blanks around it.
+
+        Raises:
+            _Stopped: The user declines or cancels.
+        """
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        text = await self._line()
+        if text == "!":
+            raise _Stopped("decline")
+        return text
+
+    async def _line(self) -> str:
+        # No thread: one that waits for a terminal could be neither stopped nor left behind when the program ends.
+        descriptor = sys.stdin.fileno()
+        while b"\n" not in self._typed:
+            await trio.lowlevel.wait_readable(descriptor)
+            typed = os.read(descriptor, 4096)
+            if not typed or len(self._typed) > MAX_LINE:
+                _say("")
+                self._typed = b""
+                raise _Stopped("cancel")
+            self._typed += typed
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode("utf-8", "replace").strip()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _choices(field: Mapping[str, Any]) -> dict[str, str]:
+    """The values that may be chosen, with their titles."""
+    items = field.get("items")
+    source: Mapping[str, Any] = items if isinstance(items, dict) else field
+    titled = source.get("oneOf", source.get("anyOf"))
+    if isinstance(titled, list):
+        options = [each for each in titled if isinstance(each, dict) and isinstance(each.get("const"), str)]
+        return {each["const"]: str(each.get("title", each["const"])) for each in options}
+    listed, names = source.get("enum"), source.get("enumNames")
+    values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    titles = names if isinstance(names, list) and len(names) == len(values) else values
+    return dict(zip(values, map(str, titles), strict=True))
+
+
+LIMITS = (
+    ("minLength", "at least {} characters"),
+    ("maxLength", "at most {} characters"),
+    ("minimum", "at least {}"),
+    ("maximum", "at most {}"),
+    ("minItems", "at least {} of them"),
+    ("maxItems", "at most {} of them"),
+    ("format", "as {}"),
+)
+
+
+def _described(name: str, field: Mapping[str, Any], choices: Mapping[str, str], required: bool) -> str:
+    kind = field["type"] if isinstance(field.get("type"), str) else "value"
+    what = {"boolean": "y or n", "array": "numbers, with commas"}.get(kind, "one of these" if choices else kind)
+    limits = [form.format(field[key]) for key, form in LIMITS if field.get(key) is not None]
+    facts = ", ".join([what, *limits, *([] if required else ["optional"])])
+    lines = [f"\n{clean_line(name)} ({clean_line(facts)})"]
+    if field.get("description"):
+        lines.append(paragraph(str(field["description"]), "  "))
+    lines += [f"  {number}  {clean_line(title)}" for number, title in enumerate(choices.values(), 1)]
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "y" if value else "n"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
+    """What the user has typed, as a value.
+
+    Raises:
+        Exit: It is none.
+    """
+    if field.get("type") == "array":
+        return [_chosen(each.strip(), choices) for each in text.split(",") if each.strip()]
+    if choices:
+        return _chosen(text, choices)
+    if field.get("type") == "boolean" and text.lower() in YES + NO:
+        return text.lower() in YES
+    return value_of(name, text, field, {})
+
+
+def _chosen(text: str, choices: Mapping[str, str]) -> str:
+    """A choice by its number, its value or its title."""
+    values = list(choices)
+    if text in choices:
+        return text
+    if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
+        return values[int(text[:6]) - 1]
+    found = [value for value, title in choices.items() if title.lower() == text.lower()]
+    if len(found) != 1:
+        raise Exit(f"choose a number from 1 to {len(values)}")
+    return found[0]
