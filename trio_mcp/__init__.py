@@ -4,7 +4,7 @@ The house has one folder per floor, and imports go down only:
 
 6  cli         the command line            otel        OpenTelemetry (optional)
 5  client      Client, ClientGroup         server      Server, Context, tools
-4  transports  links: memory, stdio
+4  transports  links: memory, stdio, HTTP
 3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
 2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
 1  types       wire types, the revisions, the method table
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from trio_mcp.link import Link
     from trio_mcp.protocol.messages import SessionMessage
+    from trio_mcp.protocol.retrying import Backoff
     from trio_mcp.protocol.trace_context import TraceContext
     from trio_mcp.server import (
         Context,
@@ -73,8 +74,10 @@ if TYPE_CHECKING:
     from trio_mcp.transports.http_parameters import HttpServerParameters
     from trio_mcp.transports.memory import memory_link_pair
     from trio_mcp.transports.process import StdioServerParameters
+    from trio_mcp.transports.sse_client import sse_client
     from trio_mcp.transports.stdio_client import stdio_client
     from trio_mcp.transports.stdio_server import stdio_server
+    from trio_mcp.transports.streamable_http_client import streamable_http_client
 
 _HOMES = {
     "trio_mcp.client": (
@@ -105,6 +108,7 @@ _HOMES = {
     ),
     "trio_mcp.link": ("Link",),
     "trio_mcp.protocol.messages": ("SessionMessage",),
+    "trio_mcp.protocol.retrying": ("Backoff",),
     "trio_mcp.protocol.trace_context": ("TraceContext",),
     "trio_mcp.server": (
         "Context",
@@ -129,14 +133,17 @@ _HOMES = {
     "trio_mcp.transports.http_parameters": ("HttpServerParameters",),
     "trio_mcp.transports.memory": ("memory_link_pair",),
     "trio_mcp.transports.process": ("StdioServerParameters",),
+    "trio_mcp.transports.sse_client": ("sse_client",),
     "trio_mcp.transports.stdio_client": ("stdio_client",),
     "trio_mcp.transports.stdio_server": ("stdio_server",),
+    "trio_mcp.transports.streamable_http_client": ("streamable_http_client",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022
     "__version__",
     "types",
+    "Backoff",
     "BaseSession",
     "CapabilityError",
     "Client",
@@ -181,8 +188,10 @@ __all__ = [  # noqa: RUF022
     "TrioMcpError",
     "UrlElicitationRequired",
     "memory_link_pair",
+    "sse_client",
     "stdio_client",
     "stdio_server",
+    "streamable_http_client",
 ]
 
 

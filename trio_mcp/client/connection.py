@@ -22,7 +22,7 @@ from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.roots import Roots
 from trio_mcp.client.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.subscriptions import Subscriptions
-from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.protocol.client_negotiation import ServerDeclaration
 from trio_mcp.protocol.messages import Notification
@@ -155,7 +155,8 @@ class ClientConnection(EnteredOnce):
 
     async def _negotiate(self, session: ConnectedSession) -> None:
         if self._mode == "auto":
-            await session.negotiate(probe_timeout=self._probe_timeout)
+            known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
+            await session.negotiate(probe_timeout=self._probe_timeout, handshake_first=known)
         elif self._mode == "legacy":
             await session.initialize()
         elif self._mode in LEGACY_REVISIONS:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
@@ -18,7 +19,7 @@ from trio_mcp.transports.stdio_client import stdio_client
 SERVER_GRACE = 2.0
 """Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
 
-__all__ = ["LinkFactory", "Servable", "Target", "link_factory"]
+__all__ = ["HttpConnector", "LinkFactory", "Servable", "Target", "link_factory"]
 
 LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
 
@@ -30,7 +31,8 @@ class Servable(Protocol):
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 
 
-Target: TypeAlias = StdioServerParameters | HttpServerParameters | Servable | LinkFactory
+Target: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
+"""A string is the URL of a server that speaks HTTP."""
 
 
 def link_factory(target: Target) -> LinkFactory:
@@ -42,19 +44,47 @@ def link_factory(target: Target) -> LinkFactory:
     """
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
-    if isinstance(target, (str, HttpServerParameters)):
-        scheme, separator, _ = (target if isinstance(target, str) else target.url).partition("://")
-        if separator:
+    if isinstance(target, str):
+        scheme, separator, _ = target.partition("://")
+        if not separator:
+            raise TypeError(f"to start a server as a process, pass StdioServerParameters({target!r}, [arguments])")
+        if scheme.lower() not in ("http", "https"):
             raise ValueError(f"there is no transport for {scheme}:// URLs")
-        raise TypeError(f"to start a server as a process, pass StdioServerParameters({target!r}, [arguments])")
+        return HttpConnector(HttpServerParameters(target))
+    if isinstance(target, HttpServerParameters):
+        if target.kind == "ws":
+            raise ValueError(f"there is no transport for {target.url.partition('://')[0]}:// URLs")
+        return HttpConnector(target)
     if isinstance(target, Servable):
         return lambda: _serve_in_memory(target)
     if callable(target):
         return target
     raise TypeError(
-        "a target must be StdioServerParameters, a Server, or a callable that gives an async context manager which "
-        f"yields a Link; got {type(target).__name__}"
+        "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that gives an "
+        f"async context manager which yields a Link; got {type(target).__name__}"
     )
+
+
+@attrs.frozen
+class HttpConnector:
+    """Connects to a server that has a URL."""
+
+    parameters: HttpServerParameters
+
+    def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
+        # Not every client needs it, and what it needs takes a moment to import.
+        from trio_mcp.transports.sse_client import sse_client
+        from trio_mcp.transports.streamable_http_client import streamable_http_client
+
+        connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
+        return connect(self.parameters.url, headers=self.parameters.headers)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the server is known to speak the handshake era only."""
+        from trio_mcp.transports.http_origins import ORIGINS
+
+        return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 
 @contextlib.asynccontextmanager

@@ -66,6 +66,13 @@ class EventDecoder:
         self._event = ""
         self._id = ""
 
+    def resumed(self) -> EventDecoder:
+        """A decoder for the connection that goes on with this stream, after the last event that was complete."""
+        decoder = EventDecoder(self.max_message_size)
+        decoder.last_event_id = decoder._id = self.last_event_id
+        decoder.retry = self.retry
+        return decoder
+
     def feed(self, chunk: bytes | bytearray) -> Iterator[ServerSentEvent | Malformed]:
         """Take what was read from the stream and give every event that is complete now.
 

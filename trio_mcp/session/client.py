@@ -11,6 +11,7 @@ import trio
 from trio_mcp._version import __version__
 from trio_mcp.errors import (
     CapabilityError,
+    HttpError,
     LocalProtocolError,
     McpError,
     NegotiationError,
@@ -123,22 +124,35 @@ class ClientSession(BaseSession):
             raise NegotiationError("the server serves no modern revision that this client speaks", tuple(supported))
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
-    async def negotiate(self, *, probe_timeout: float = 10.0, timeout: Limit = USE_SESSION) -> ServerDeclaration:
+    async def negotiate(
+        self, *, probe_timeout: float = 10.0, handshake_first: bool = False, timeout: Limit = USE_SESSION
+    ) -> ServerDeclaration:
         """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
 
         Asks ``server/discover`` first; anything but a modern answer within ``probe_timeout`` seconds means a legacy
-        server, which gets the handshake.
+        server, which gets the handshake. Over HTTP, a status that says nothing of eras (401, 429, 500) is an error.
+
+        Args:
+            probe_timeout: Seconds to wait for the answer to ``server/discover``.
+            handshake_first: The server is known to speak the legacy era, so it is not asked.
+            timeout: Seconds to wait for the answer to the handshake.
 
         Raises:
             NegotiationError: There is no revision that both sides speak.
             McpError: The server refused the handshake.
+            HttpError: The server's answer was no MCP.
         """
         self._not_open()
         revision = LATEST_MODERN
-        for _ in range(2):
+        supported = list(LEGACY_REVISIONS)
+        for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, probe_timeout)
             except RequestTimeout:
+                supported, server = list(LEGACY_REVISIONS), None
+            except HttpError as exc:
+                if exc.trouble != "not_modern":
+                    raise
                 supported, server = list(LEGACY_REVISIONS), None
             except McpError as exc:
                 named = supported_by(exc)
