@@ -1,0 +1,200 @@
+"""A HTTP server worked by hand: raw bytes over TCP, for what no well-behaved server does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.transports.http_origins import ORIGINS
+
+__all__ = ["DISCOVERED", "INITIALIZED", "Asked", "Peer", "event", "peer", "result"]
+
+LEGACY = "2025-11-25"
+CAPABILITIES: dict[str, Any] = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+INITIALIZED = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": {"name": "peer", "version": "1"}}
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": CAPABILITIES,
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+
+
+def event(message: Any, id: str | None = None) -> bytes:
+    """A message as a server-sent event."""
+    head = b"" if id is None else f"id: {id}\n".encode()
+    return head + b"data: " + (message if isinstance(message, bytes) else json.dumps(message).encode()) + b"\n\n"
+
+
+def result(request_id: Any, content: Mapping[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "result": dict(content)}
+
+
+@attrs.define(eq=False)
+class Asked:
+    """One HTTP request, and the way to answer it."""
+
+    stream: trio.SocketStream
+    connection: int
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+    @property
+    def rpc(self) -> str:
+        """The method of the message, or ``answer``."""
+        return str(self.body.get("method", "answer")) if isinstance(self.body, dict) else self.method
+
+    @property
+    def id(self) -> Any:
+        return self.body["id"]
+
+    async def raw(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def status(self, status: int, body: bytes | Any = b"", **headers: str) -> None:
+        """Answer in one piece."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        fields = {"content_type": "application/json", **headers}
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+        await self.raw(f"HTTP/1.1 {status} X\r\n{lines}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+
+    async def result(self, content: Mapping[str, Any], **headers: str) -> None:
+        await self.status(200, result(self.id, content), **headers)
+
+    async def error(self, status: int, code: int, message: str = "no", data: Any = None) -> None:
+        await self.status(status, {"jsonrpc": "2.0", "id": self.id, "error": {"code": code, "message": message}})
+
+    async def begin_events(self, **headers: str) -> None:
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        await self.raw(f"{head}{lines}\r\n".encode())
+
+    async def chunk(self, data: bytes) -> None:
+        await self.raw(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    async def end_events(self) -> None:
+        await self.raw(b"0\r\n\r\n")
+
+    async def gone(self) -> None:
+        """Wait until the client closes the connection."""
+        with contextlib.suppress(trio.BrokenResourceError):
+            while await self.stream.receive_some(65536):
+                pass
+
+    async def abort(self) -> None:
+        await trio.aclose_forcefully(self.stream)
+
+
+@attrs.define(eq=False)
+class Peer:
+    """The server.
+
+    Attributes:
+        url: Its endpoint.
+        asked: Every request so far.
+        live: Connections that are open.
+        handlers: By JSON-RPC method, ``GET``, ``DELETE``, ``answer``; what is missing is answered as a legacy server
+            with a session would.
+        session: The id of the session of the handshake era.
+    """
+
+    handlers: dict[str, Callable[[Asked], Awaitable[None]]]
+    url: str = ""
+    asked: list[Asked] = attrs.field(factory=list)
+    live: int = 0
+    connections: int = 0
+    session: str = "s1"
+    idle: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+    heard: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
+
+    def methods(self) -> list[str]:
+        return [asked.rpc if asked.body is not None else asked.method for asked in self.asked]
+
+    async def until(self, method: str, times: int = 1) -> Asked:
+        """Wait until a method has been asked for so many times; gives the last of them."""
+        while self.methods().count(method) < times:
+            await self.heard.park()
+        return [asked for asked in self.asked if method in (asked.rpc, asked.method)][times - 1]
+
+    async def until_live(self, number: int) -> None:
+        while self.live > number:
+            await self.idle.park()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.live += 1
+        self.connections += 1
+        try:
+            await self._serve(stream, self.connections)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self.live -= 1
+            self.idle.unpark_all()
+
+    async def _serve(self, stream: trio.SocketStream, number: int) -> None:
+        buffer = b""
+        async with stream:
+            while True:
+                while b"\r\n\r\n" not in buffer:
+                    data = await stream.receive_some(65536)
+                    if not data:
+                        return
+                    buffer += data
+                head, _, buffer = buffer.partition(b"\r\n\r\n")
+                first, *lines = head.decode("latin-1").split("\r\n")
+                method, path, _ = first.split(" ")
+                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+                length = int(headers.get("content-length", 0))
+                while len(buffer) < length:
+                    data = await stream.receive_some(65536)
+                    if not data:
+                        return
+                    buffer += data
+                body, buffer = buffer[:length], buffer[length:]
+                asked = Asked(stream, number, method, path, headers, json.loads(body) if body else None)
+                self.asked.append(asked)
+                self.heard.unpark_all()
+                await self.handle(asked)
+
+    async def handle(self, asked: Asked) -> None:
+        name = asked.rpc if asked.body is not None else asked.method
+        if name in self.handlers:
+            await self.handlers[name](asked)
+        elif name == "initialize":
+            await asked.result(INITIALIZED, Mcp_Session_Id=self.session)
+        elif name == "server/discover":
+            await asked.status(400)
+        elif name in ("GET", "DELETE"):
+            await asked.status(405)
+        elif "id" in asked.body and "method" in asked.body:
+            await asked.result({})
+        else:
+            await asked.status(202)
+
+
+@contextlib.asynccontextmanager
+async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None = None) -> AsyncIterator[Peer]:
+    """A server, for the length of the block."""
+    ORIGINS.clear()
+    made = Peer(dict(handlers or {}))
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    made.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    try:
+        async with background_nursery() as nursery:
+            await nursery.start(_serve, made, listener)
+            yield made
+    finally:
+        ORIGINS.clear()
+
+
+async def _serve(made: Peer, listener: trio.SocketListener, task_status: trio.TaskStatus[object]) -> None:
+    await trio.serve_listeners(made.serve, [listener], task_status=task_status)
