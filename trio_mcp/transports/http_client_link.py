@@ -90,7 +90,7 @@ class HttpClientLink(HttpPosting):
         for last in (False, True):
             if self._ready is not None and not exchange.modern:
                 await self._ready.wait()
-            session = self._session
+            session, forgotten = self._session, None
             try:
                 failed = await self._post_once(exchange, session)
             except Disconnected as exc:
@@ -100,13 +100,14 @@ class HttpClientLink(HttpPosting):
             except HttpError as exc:  # the answer to a GET that would have gone on with the stream
                 if last or exc.trouble != "session_lost" or session is None:
                     raise
+                forgotten = exc
+            if session is not None and forgotten is not None:
                 await self._renewed(session)
                 if not may_repeat("gateway", request.method):
-                    raise
-                continue
-            if failed is None:
+                    raise forgotten
+            elif failed is None:
                 return
-            if last or not await self._mended(exchange, failed, session):
+            elif last or not await self._mended(exchange, failed, session):
                 await self._refused(exchange, failed)
                 return
 

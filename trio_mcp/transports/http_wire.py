@@ -274,7 +274,8 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     if http_client is not None:
         yield HttpWire(http_client, parameters.url, parameters.headers)
         return
-    import httpx  # its import takes a moment, and not every client needs it
+    # Its import takes a moment, and not every client needs it. A program may have either package; this one comes along.
+    import httpx  # noqa: ASYNC127
 
     async with httpx.AsyncClient(
         timeout=CONNECT_TIMEOUT, limits=httpx.Limits(max_connections=None, max_keepalive_connections=MAX_KEPT_ALIVE)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trio_mcp.link import Link
 from trio_mcp.protocol.framing import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.protocol.retrying import Backoff
 from trio_mcp.transports.http_client_link import HttpClientLink
 from trio_mcp.transports.http_wire import http_wire
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["sse_client"]
 
@@ -23,7 +20,7 @@ async def sse_client(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
-    http_client: httpx.AsyncClient | Any = None,
+    http_client: Any = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
 ) -> AsyncIterator[Link]:
     """Connect to a server over HTTP+SSE, which `streamable_http_client` finds out by itself where it has to.
