@@ -1,0 +1,196 @@
+"""Arguments that are repeated as headers, from the client's side.
+
+2026-07-28 `basic/transports/streamable-http`, section Custom Headers from Tool Parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Any
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+
+from tests.transports.http_peer import DISCOVERED, Asked, Peer, peer
+from tests.transports.support import DEADLINE
+from trio_mcp import Client, McpError, Server, TransportError
+from trio_mcp.protocol.http_headers import decode_value
+from trio_mcp.transports import http_tools
+
+TEXT = {"resultType": "complete", "content": []}
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+REGION = tool("where", region={"type": "string", "x-mcp-header": "Region"})
+
+
+class Tools:
+    """A server whose tools the test decides, and which refuses a call without the headers that they want."""
+
+    def __init__(self, *tools: dict[str, Any], page: int = 100) -> None:
+        self.tools = list(tools)
+        self.page = page
+        self.wanted: set[str] = set()
+
+    async def list(self, asked: Asked) -> None:
+        first = int(asked.body["params"].get("cursor", "0"))
+        found: dict[str, Any] = {"tools": self.tools[first : first + self.page]}
+        if first + self.page < len(self.tools):
+            found["nextCursor"] = str(first + self.page)
+        await asked.result({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **found})
+
+    async def call(self, asked: Asked) -> None:
+        if self.wanted - asked.headers.keys():
+            await asked.error(400, -32020, "Header mismatch: missing")
+        else:
+            await asked.result(TEXT)
+
+    def handlers(self) -> dict[str, Any]:
+        async def discover(asked: Asked) -> None:
+            await asked.result(DISCOVERED)
+
+        return {"server/discover": discover, "tools/list": self.list, "tools/call": self.call}
+
+
+@contextlib.asynccontextmanager
+async def connected(tools: Tools) -> AsyncIterator[tuple[Peer, Client]]:
+    with trio.fail_after(DEADLINE):
+        async with peer(tools.handlers()) as server, Client(server.url) as client:
+            yield server, client
+
+
+async def test_a_listed_tool_has_its_arguments_repeated() -> None:
+    """Client Behavior, 3 to 5; a value that is not there or null has no header."""
+    async with connected(Tools(REGION)) as (server, client):
+        await client.list_tools()
+        for arguments in ({"region": "eu-west"}, {"region": "zürich"}, {"region": None}, {}):
+            await client.call_tool("where", arguments)
+        sent = [asked.headers.get("mcp-param-region") for asked in server.asked if asked.rpc == "tools/call"]
+    assert sent == ["eu-west", "=?base64?esO8cmljaA==?=", None, None]
+
+
+async def test_a_tool_that_breaks_the_rules_is_left_out_and_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients MUST exclude it from the result of tools/list, and SHOULD log a warning with name and reason."""
+    bad = tool("bad", number={"type": "number", "x-mcp-header": "Number"})
+    async with connected(Tools(REGION, bad, tool("plain"))) as (_, client):
+        with caplog.at_level(logging.WARNING, "trio_mcp"):
+            assert [found.name for found in (await client.list_tools()).tools] == ["where", "plain"]
+    (record,) = caplog.records
+    assert "'bad' is left out" in record.getMessage()
+    assert "'number'" in record.getMessage()
+
+
+async def test_a_tool_that_was_never_listed_is_listed_when_the_server_wants_headers() -> None:
+    """Client Behavior: on HeaderMismatch, call tools/list, every page of it, and retry; once for all who call."""
+    tools = Tools(*(tool(f"other-{number}") for number in range(5)), REGION, page=2)
+    tools.wanted = {"mcp-param-region"}
+    async with connected(tools) as (server, client), trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(client.call_tool, "where", {"region": "eu"})
+    methods = server.methods()
+    assert methods.count("tools/list") == 3
+    assert methods.count("tools/call") == 20
+    listed = next(asked for asked in server.asked if asked.rpc == "tools/list")
+    assert listed.headers["mcp-method"] == "tools/list"
+    assert listed.body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+
+
+async def test_a_tool_that_changed_is_listed_again() -> None:
+    """What is known is what was listed last: the old header is not sent any more."""
+    tools = Tools(REGION)
+    async with connected(tools) as (server, client):
+        await client.list_tools()
+        tools.tools = [tool("where", region={"type": "string", "x-mcp-header": "Place"})]
+        tools.wanted = {"mcp-param-place"}
+        await client.call_tool("where", {"region": "eu"})
+        last = server.asked[-1].headers
+    assert (last.get("mcp-param-place"), last.get("mcp-param-region")) == ("eu", None)
+
+
+async def test_a_mismatch_that_listing_does_not_mend_is_the_callers() -> None:
+    tools = Tools(REGION)
+    tools.wanted = {"mcp-param-other"}
+    async with connected(tools) as (server, client):
+        with pytest.raises(McpError, match="Header mismatch") as caught:
+            await client.call_tool("where", {"region": "eu"})
+        assert caught.value.code == -32020
+        assert server.methods().count("tools/call") == 2
+
+
+async def test_a_server_that_lists_no_tools_gives_its_refusal() -> None:
+    tools = Tools()
+    tools.wanted = {"mcp-param-x"}
+    async with connected(tools) as (server, client):
+
+        async def refused(asked: Asked) -> None:
+            await asked.error(404, -32601)
+
+        server.handlers["tools/list"] = refused
+        with pytest.raises(McpError, match="Header mismatch"):
+            await client.call_tool("where", {"region": "eu"})
+
+
+@pytest.mark.parametrize("arguments", [{"n": 2**53}, {"n": "\ud800"}])
+async def test_what_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
+    """It fails its own call, with a word on why."""
+    async with connected(Tools(tool("count", n={"type": "integer", "x-mcp-header": "N"}))) as (server, client):
+        await client.list_tools()
+        with pytest.raises((TransportError, TypeError)):
+            await client.call_tool("count", arguments)
+        await client.call_tool("count", {"n": 1})
+        assert server.methods().count("tools/call") == 1
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_tools, "MAX_TOOLS", 3)
+    headers = http_tools.ToolHeaders()
+    for number in range(10):
+        schema = tool(f"t{number}", a={"type": "string", "x-mcp-header": "A"})
+        headers.learn({"tools": [schema]})
+    assert [number for number in range(10) if headers.of({"name": f"t{number}"})] == [7, 8, 9]
+
+
+@pytest.mark.parametrize("result", [{}, {"tools": 7}, {"tools": [7, {}, {"name": 1}, {"name": "x", "inputSchema": 3}]}])
+def test_a_list_that_is_none_is_left_for_the_caller_to_complain_about(result: dict[str, Any]) -> None:
+    assert http_tools.ToolHeaders().learn(result) == result
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    value=st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"])), st.booleans(), st.integers(-(2**53) + 1, 2**53 - 1)
+    )
+)
+async def test_any_argument_arrives_as_it_was(value: Any) -> None:
+    kind = {str: "string", bool: "boolean", int: "integer"}[type(value)]
+    async with connected(Tools(tool("t", a={"type": kind, "x-mcp-header": "A"}))) as (server, client):
+        await client.list_tools()
+        await client.call_tool("t", {"a": value})
+        sent = decode_value(server.asked[-1].headers["mcp-param-a"])
+    assert sent == ({True: "true", False: "false"}[value] if isinstance(value, bool) else str(value))
+
+
+async def test_both_halves_of_this_library_together() -> None:
+    """Our server checks the headers, our client sends them, also for a tool it has never listed."""
+    server = Server("regions", version="1")
+
+    @server.tool
+    async def where(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+        return region
+
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(server.serve_http, port=0))
+            async with Client(url) as client:
+                for region in ("eu", "zürich \n", "=?base64?x?=", ""):
+                    assert (await client.call_tool("where", {"region": region})).data == region
+            nursery.cancel_scope.cancel()
