@@ -35,6 +35,9 @@ class ServerIdentity:
         instructions: Guidance for the model, or None.
         revisions: The revisions it serves.
         discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
+
+    Raises:
+        ValueError: It serves no revision that this library speaks.
     """
 
     info: dict[str, Any]
@@ -42,6 +45,22 @@ class ServerIdentity:
     instructions: str | None = None
     revisions: tuple[str, ...] = REVISIONS
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
+
+    # What follows from the revisions, once for all links.
+    legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
+    modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
+
+    @legacy.default
+    def _legacy(self) -> tuple[str, ...]:
+        return tuple(revision for revision in LEGACY_REVISIONS if revision in self.revisions)
+
+    @modern.default
+    def _modern(self) -> dict[str, ModernServerEra]:
+        return {r: ModernServerEra(r, self.info) for r in MODERN_REVISIONS if r in self.revisions}
+
+    def __attrs_post_init__(self) -> None:
+        if not self.legacy and not self.modern:
+            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
 
 
 @attrs.define
@@ -96,9 +115,6 @@ class ServerNegotiation:
     Args:
         identity: What the server says of itself.
 
-    Raises:
-        ValueError: It serves no revision that this library speaks.
-
     Attributes:
         session: What the handshake declared; None while there was none.
         declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
@@ -107,11 +123,6 @@ class ServerNegotiation:
 
     def __init__(self, identity: ServerIdentity) -> None:
         self._identity = identity
-        self._legacy = tuple(r for r in LEGACY_REVISIONS if r in identity.revisions)
-        self._modern = tuple(r for r in MODERN_REVISIONS if r in identity.revisions)
-        if not self._legacy and not self._modern:
-            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {identity.revisions!r}")
-        self._modern_eras = {r: ModernServerEra(r, identity.info) for r in self._modern}
         self.session: ClientDeclaration | None = None
         self.initialized = False
         self.declared: dict[str, Any] = {}
@@ -125,11 +136,11 @@ class ServerNegotiation:
         given = request.params.get("_meta") if request.params else None
         # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
         # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
-        if self._modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
-            return self._modern_declaration(given)
+        if self._identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
+            return self._identity.modern_declaration(given)
         if self.session is not None:
             return self.session
-        if self._modern:
+        if self._identity.modern:
             raise McpError(
                 INVALID_PARAMS,
                 f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method[:100]!r}",
@@ -141,7 +152,7 @@ class ServerNegotiation:
         revision = given[meta.PROTOCOL_VERSION]
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
-        era = self._modern_eras.get(revision)
+        era = self._identity.modern.get(revision)
         if era is None:
             data = {"supported": self._supported(), "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
@@ -156,9 +167,9 @@ class ServerNegotiation:
         """
         params = request.params or {}
         requested = params.get("protocolVersion")
-        if not self._legacy:
+        if not self._identity.legacy:
             # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
-            text = f"this server has no initialize handshake; it serves {', '.join(self._modern)}"
+            text = f"this server has no initialize handshake; it serves {', '.join(self._identity.modern)}"
             if type(requested) is not str:
                 raise McpError(INVALID_PARAMS, text, {"supported": self._supported()})
             data = {"supported": self._supported(), "requested": requested}
@@ -170,7 +181,7 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
-        revision = requested if requested in self._legacy else self._legacy[-1]
+        revision = requested if requested in self._identity.legacy else self._identity.legacy[-1]
         self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
         self.declared = self._identity.capabilities(revision)
         result: dict[str, Any] = {
@@ -188,7 +199,7 @@ class ServerNegotiation:
         Raises:
             McpError: The request is malformed, or this server has no modern revision.
         """
-        if not self._modern:
+        if not self._identity.modern:
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
         declaration = self.declaration(request)
         if declaration is self.session:
@@ -203,4 +214,4 @@ class ServerNegotiation:
         return declaration.era.finish_result(result)
 
     def _supported(self) -> list[str]:
-        return [*reversed(self._modern), *reversed(self._legacy)]
+        return [*reversed(self._identity.modern), *reversed(self._identity.legacy)]

@@ -49,21 +49,34 @@ class Listener:
     Args:
         send: Hands the notification of a topic to the link without waiting; gives whether there was room.
         room: Waits until there may be room.
+        spawn: Runs an async function in a task, for a listener that is opened; one that is `run` needs none.
 
     Attributes:
         topics: What it hears of; changed by `Changes` alone.
     """
 
-    __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "topics")
+    __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
 
-    def __init__(self, send: Callable[[Topic], bool], room: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Topic], bool],
+        room: Callable[[], Awaitable[object]],
+        spawn: Callable[[Callable[[], Awaitable[None]]], None] | None = None,
+    ) -> None:
         self.topics: set[Topic] = set()
         self._send = send
         self._room = room
         self._dirty: dict[Topic, None] = {}  # in order: what changed first is told first
-        self._parked = trio.lowlevel.ParkingLot()
+        self._spawn = spawn
+        self._parked: trio.lowlevel.ParkingLot | None = None
         self._idle = False
         self._ended = False
+
+    def open(self) -> None:
+        """From now on tell what there is; a task runs only while something waits for room."""
+        self._idle = True
+        if self._dirty:
+            self._wake()
 
     def tell(self, topic: Topic) -> None:
         """Tell it of a change; at once if nothing else waits and its link has room."""
@@ -82,19 +95,30 @@ class Listener:
         self._wake()
 
     def _wake(self) -> None:
-        self._idle = False
-        self._parked.unpark()
+        was_idle, self._idle = self._idle, False
+        if self._parked is not None:
+            self._parked.unpark()
+        elif was_idle and self._spawn is not None:
+            self._spawn(self._catch_up)
+
+    async def _tell_rest(self) -> None:
+        while self._dirty:
+            await trio.lowlevel.checkpoint()
+            await self._room()
+            topic = next(iter(self._dirty), None)
+            if topic is not None and self._send(topic):
+                del self._dirty[topic]
+
+    async def _catch_up(self) -> None:
+        await self._tell_rest()
+        self._idle = True
 
     async def run(self) -> None:
         """Tell what could not be told at once, until `end`. Before it runs, nothing is told."""
+        self._parked = trio.lowlevel.ParkingLot()
         try:
             while True:
-                while self._dirty:
-                    await trio.lowlevel.checkpoint()
-                    await self._room()
-                    topic = next(iter(self._dirty), None)
-                    if topic is not None and self._send(topic):
-                        del self._dirty[topic]
+                await self._tell_rest()
                 if self._ended:
                     return
                 self._idle = True

@@ -51,7 +51,7 @@ class Connection(ServerSession):
         self.serving = serving
         self._server = server
         self._state = serving.states[server]
-        self.listener = Listener(self._send_change, self._outbox.room)
+        self.listener = Listener(self._send_change, self._outbox.room, self._spawn)
         self._listeners = {self.listener}
         self._announcing = False
         self._ending = False
@@ -118,8 +118,7 @@ class Connection(ServerSession):
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
             # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization): it waits.
             self._announcing = True
-            assert self._nursery is not None
-            self._nursery.start_soon(self.listener.run)
+            self.listener.open()
 
     def hear(self, method: str, uri: str | None = None) -> None:
         """Tell the session of the handshake era of a topic, unless its handshake has declared no such thing."""

@@ -24,7 +24,7 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.protocol.messages import ErrorData, Failure, Notification, SessionMessage
+from trio_mcp.protocol.messages import ErrorData, Failure, Notification, RequestId, SessionMessage
 from trio_mcp.protocol.peer import Peer
 from trio_mcp.session.call import TIMED_OUT
 from trio_mcp.session.convert import another
@@ -100,6 +100,10 @@ class SessionCore(EnteredOnce):
         """
         if self._nursery is not None:
             self._nursery.start_soon(function)
+
+    async def _room_for(self, request_id: RequestId) -> None:
+        """Wait until something may be sent that belongs to a request of the peer's."""
+        await self._outbox.room()
 
     async def aclose(self) -> None:
         """End the session, from any task; again is a no-op.

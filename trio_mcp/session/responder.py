@@ -96,7 +96,7 @@ class Responder:
         Waits while too much is queued for the link. When cancelled before that, nothing has been sent.
         """
         await trio.lowlevel.checkpoint()
-        await self.session._outbox.room()
+        await self.session._room_for(self.id)
         if self._incoming.open:
             self.session._outbox.put(SessionMessage(Notification(method, params), self.id), self._incoming)
 
