@@ -137,7 +137,7 @@ class ServerNegotiation:
         # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
         # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
         if self._identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
-            return self._identity.modern_declaration(given)
+            return self._modern_declaration(given)
         if self.session is not None:
             return self.session
         if self._identity.modern:

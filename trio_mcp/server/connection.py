@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
-from trio_mcp.protocol.messages import Notification, SessionMessage
+from trio_mcp.protocol.messages import Notification, RequestId, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
 from trio_mcp.server.context import Context
@@ -80,6 +80,10 @@ class Connection(ServerSession):
         handler = self._server._notification_handlers.get(notification.method)
         if handler is not None:
             await handler(notification, self.serving)
+
+    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
+        """See `Context.close_stream`. A link without streams has none to close."""
+        return False
 
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 

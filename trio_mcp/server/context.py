@@ -12,7 +12,7 @@ from trio_mcp.errors import McpError
 from trio_mcp.protocol.trace_context import TraceContext
 from trio_mcp.server.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
 from trio_mcp.server.logging import send_log
-from trio_mcp.server.rounds import no_asking
+from trio_mcp.server.rounds import connection_of, no_asking
 from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.convert import as_object
 from trio_mcp.types.common import Implementation
@@ -191,6 +191,21 @@ class Context(Generic[StateT]):
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """
         await send_log(self._responder, level, data, logger)
+
+    def close_stream(self, retry: float | None = None) -> bool:
+        """End the HTTP response that carries this request, so that none is held open for long: the client comes back.
+
+        It is told when, and gets what was sent meanwhile, and the answer. That takes an event store
+        (``HttpOptions(event_store=…)``) and a client that has an event id to come back with: of 2025-11-25, or of an
+        earlier revision after a first message (2025-11-25 `basic/transports`, Sending Messages, 6).
+
+        Args:
+            retry: Seconds after which the client shall come back; ``HttpOptions(retry=…)`` by default.
+
+        Returns:
+            Whether there is such a response; where not, nothing happens. It closes soon after.
+        """
+        return connection_of(self).close_stream(self.request_id, retry)
 
     # --- asking the client; the long way of each is in docs/asking ------------------------------------------------
 

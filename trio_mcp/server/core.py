@@ -233,8 +233,8 @@ class ServerCore:
         Over HTTP: SIGINT and SIGTERM end it with grace, a second one at once.
 
         Args:
-            transport: ``"stdio"`` or ``"http"``.
-            arguments: What else the transport takes: for ``"http"`` the arguments of `Server.serve_http`.
+            transport: ``"stdio"``, ``"http"`` or ``"sse"``.
+            arguments: What else the transport takes: the arguments of `Server.serve_http` or `Server.serve_sse`.
 
         Raises:
             ValueError: There is no such transport.

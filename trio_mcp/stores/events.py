@@ -133,11 +133,7 @@ class MemoryEventStore(EventStore):
     def _drop(self, now: float) -> None:
         while self._order:
             (session, stream, _), since = next(iter(self._order.items()))
-            if (
-                len(self._order) <= self._max_events
-                and self._bytes <= self._max_bytes
-                and since + self._max_age >= now
-            ):
+            if len(self._order) <= self._max_events and self._bytes <= self._max_bytes and since + self._max_age >= now:
                 return
             self._order.popitem(last=False)
             streams = self._streams[session]

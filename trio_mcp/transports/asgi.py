@@ -74,16 +74,18 @@ class HttpRequest:
     Attributes:
         scope: ASGI's.
         method: In upper case.
-        path: Below where the application is mounted.
+        root: Where the application is mounted; empty at the top.
+        path: Below that.
         headers: Its fields.
     """
 
     def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
         self.scope = scope
         self.method: str = scope["method"]
+        self.root: str
         path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        self.path = path[len(root) :] if root and path.startswith(root) else path
+        root = self.root = scope.get("root_path", "").rstrip("/")
+        self.path = path[len(root) :] if root and path.startswith(root + "/") else path
         self.headers = Headers(scope["headers"])
         self._receive = receive
         self._complete = False
@@ -147,11 +149,16 @@ class HttpAnswer:
     Args:
         send: ASGI's.
         fields: Header fields that every answer of this exchange carries.
+
+    Attributes:
+        fields: Those.
+        started: The head has been sent, or is on its way.
+        finished: Nothing more is sent.
     """
 
     def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
         self._send = send
-        self._fields = list(fields)
+        self.fields = list(fields)
         self._sending = trio.Lock()
         self._last_sent = -math.inf
         self.started = False
@@ -160,7 +167,7 @@ class HttpAnswer:
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """Answer in one piece. A body is JSON unless the fields say otherwise."""
         self.started = self.finished = True
-        given = [*self._fields, *fields, ("content-length", str(len(body)))]
+        given = [*self.fields, *fields, ("content-length", str(len(body)))]
         if body and not any(name.lower() == "content-type" for name, _ in given):
             given.append(("content-type", JSON))
         await self._start(status, given)
@@ -171,7 +178,7 @@ class HttpAnswer:
         self.started = True
         # S, Receiving Messages: a proxy must not hold events back.
         stream = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
-        await self._start(200, [*self._fields, *fields, *stream])
+        await self._start(200, [*self.fields, *fields, *stream])
 
     async def _start(self, status: int, fields: Fields) -> None:
         encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]

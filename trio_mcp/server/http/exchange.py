@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -11,12 +11,15 @@ from trio_mcp.errors import McpError, SessionClosed
 from trio_mcp.link import Link
 from trio_mcp.protocol.codec import encode_or_replace
 from trio_mcp.protocol.events import RequestStarted
+from trio_mcp.protocol.http_exchange import refuse
 from trio_mcp.protocol.http_server import status_of
 from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
 from trio_mcp.protocol.sse import encode_comment, encode_event
 from trio_mcp.server.connection import Connection
+from trio_mcp.server.http.hosted import NOTHING
 from trio_mcp.session.responder import Responder
 from trio_mcp.transports.asgi import HttpAnswer, HttpRequest
+from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 if TYPE_CHECKING:
@@ -38,11 +41,12 @@ class HttpExchange(Connection):
     """
 
     def __init__(self, serving: Serving, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
-        super().__init__(serving, Link(_NothingToRead(), _Way(self, answer)))
+        super().__init__(serving, Link(NOTHING, _Way(self, answer)))
         self._answer = answer
         self.may_stream = may_stream
         self._keep_alive = keep_alive
         self._responder: Responder | None = None
+        self._gone = False
 
     async def serve(self, message: Request, request: HttpRequest, metadata: dict[str, Any]) -> None:
         """Run the handler in this task, and answer. When cancelled, so is the handler."""
@@ -74,13 +78,27 @@ class HttpExchange(Connection):
                 extension.call(None)
             self._nursery = None
             nursery.cancel_scope.cancel("the request is answered")
+        if not self._answer.finished and not self._gone:
+            await self._end_unanswered()
+
+    async def _end_unanswered(self) -> None:
+        if self._answer.started:
+            await self._answer.finish()
+        else:
+            refusal = refuse(503, ErrorData(OVERLOADED, f"the request was not answered: {self.close_cause}"))
+            await self._answer.whole(503, refusal.body)
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
         self._client_left()
 
     def _client_left(self) -> None:
-        self._settle_everything(SessionClosed("the client closed the response stream"))
+        self._gone = True
+        self.end("the client closed the response stream")
+
+    def end(self, why: str) -> None:
+        """Cancel the handler; nothing is answered any more."""
+        self._settle_everything(SessionClosed(why))
         # Nobody reads it, so nobody needs to wait for room.
         self._outbox.give_up()
 
@@ -108,14 +126,6 @@ class HttpExchange(Connection):
         await answer.send(encode_event(data, event="message"))
         if last:
             await answer.finish()
-
-
-class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
-    async def receive(self) -> NoReturn:
-        raise trio.EndOfChannel
-
-    async def aclose(self) -> None:
-        pass
 
 
 class _Way(trio.abc.SendChannel[SessionMessage]):

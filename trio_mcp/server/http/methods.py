@@ -6,7 +6,8 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from trio_mcp.server.http.options import HttpOptions
 
 __all__ = ["HttpMethods"]
+
+Serve: TypeAlias = Callable[..., Awaitable[None]]
+
+LAST_WORDS = 0.5
+"""Seconds after the grace in which streams that were cut off are ended on the wire."""
 
 
 class HttpMethods(ServerCore):
@@ -62,17 +68,56 @@ class HttpMethods(ServerCore):
 
         options = options or HttpOptions()
         config = configured(host, port) if config is None else config
-        limits = ServerLimits(options.max_connections, options.write_timeout, options.grace)
+        # What is cut off at the end of the grace gets a moment more, to end its streams.
+        limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
+        path = options.path or options.sse_path or ""
         async with serving(self) as run:
             app = HttpApp(run, options)
 
             async def end() -> None:
                 await shutdown()
+                grace.deadline = trio.current_time() + options.grace
                 await app.end()
 
+            async def cut() -> None:
+                with grace:
+                    await trio.sleep_forever()
+                app.cut()
+
             async with run.ending_gracefully(run.connections), trio.open_nursery() as nursery:
-                urls: list[str] = await nursery.start(_serve, serve_asgi, app, config, limits, end)
-                task_status.started(urls[0] + options.path)
+                grace = trio.CancelScope()
+                nursery.start_soon(cut)
+                serve = partial(serve_asgi, app, config, limits=limits, shutdown=end)
+                urls: list[str] = await nursery.start(_serve_to_the_end, serve, app, nursery)
+                task_status.started(urls[0] + path)
+
+    async def serve_sse(  # noqa: ASYNC128 - it hands it on
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        options: HttpOptions | None = None,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **arguments: Any,
+    ) -> None:
+        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; as `serve_http` otherwise.
+
+        To serve old clients beside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
+
+        Args:
+            host: The address to listen on.
+            port: The port.
+            options: What the endpoint is like; without a ``sse_path`` it is ``/sse``, and there is no other endpoint.
+            task_status: Gets the URL of the stream.
+            arguments: What else `serve_http` takes.
+        """
+        import attrs
+
+        from trio_mcp.server.http.options import HttpOptions
+
+        options = options or HttpOptions(path=None, sse_path="/sse")
+        options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
+        await self.serve_http(host, port, options=options, task_status=task_status, **arguments)
 
     @contextlib.asynccontextmanager
     async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
@@ -95,13 +140,17 @@ class HttpMethods(ServerCore):
                 app.close()
 
     def _transports(self) -> dict[str, Callable[..., None]]:
-        return {**super()._transports(), "http": self._run_http}
+        return {
+            **super()._transports(),
+            "http": partial(self._run_http, self.serve_http),
+            "sse": partial(self._run_http, self.serve_sse),
+        }
 
-    def _run_http(self, host: str = "127.0.0.1", port: int = 8000, **arguments: Any) -> None:
-        if trio.run(self._serve_until_signalled, host, port, arguments) == signal.SIGINT:
+    def _run_http(self, serve_there: Serve, /, **arguments: Any) -> None:
+        if trio.run(self._serve_until_signalled, serve_there, arguments) == signal.SIGINT:
             sys.exit(130)
 
-    async def _serve_until_signalled(self, host: str, port: int, arguments: dict[str, Any]) -> int:
+    async def _serve_until_signalled(self, serve_there: Serve, arguments: dict[str, Any]) -> int:
         """Serve until the process is told to end; a second signal ends it at once."""
         received: list[int] = []
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -115,7 +164,7 @@ class HttpMethods(ServerCore):
                 nursery.cancel_scope.cancel("told twice to end")
 
             async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-                await self.serve_http(host, port, shutdown=first, task_status=task_status, **arguments)
+                await serve_there(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
             async with trio.open_nursery() as nursery:
@@ -124,7 +173,9 @@ class HttpMethods(ServerCore):
         return received[0]
 
 
-async def _serve(  # noqa: ASYNC128 - it hands it on
-    serve: Any, app: Any, config: Any, limits: Any, end: Any, task_status: trio.TaskStatus[list[str]]
+async def _serve_to_the_end(  # noqa: ASYNC128 - it hands it on
+    serve: Serve, app: HttpApp, around: trio.Nursery, task_status: trio.TaskStatus[list[str]]
 ) -> None:
-    await serve(app, config, limits=limits, shutdown=end, task_status=task_status)
+    await serve(task_status=task_status)
+    await app.idle()
+    around.cancel_scope.cancel("the server has ended")

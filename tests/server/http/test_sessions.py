@@ -1,0 +1,235 @@
+"""Sessions of the handshake era over HTTP, as any HTTP client sees them (2025-11-25 `basic/transports`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.server.http.harness import LATEST, Events, Made, Raw, request, served, session
+from trio_mcp import types
+from trio_mcp.server.http.options import HttpOptions
+
+SESSION_REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+@pytest.mark.parametrize("revision", SESSION_REVISIONS)
+async def test_a_session_is_opened_used_and_ended(revision: str) -> None:
+    """Session Management: an id of visible ASCII; 202 for notifications; after DELETE 404."""
+    async with session(revision=revision) as (_, raw):
+        assert raw.session is not None
+        assert all(0x21 <= ord(c) <= 0x7E for c in raw.session)
+        assert len(raw.session) >= 43  # 32 random bytes
+        r = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        assert (r.status_code, r.headers["content-type"]) == (200, "application/json")
+        assert r.json()["result"]["content"][0]["text"] == "3"
+        assert (await raw.http.delete("/mcp", headers=raw.headers())).status_code == 204
+        assert (await raw.post("tools/list")).status_code == 404
+        assert (await raw.http.delete("/mcp", headers=raw.headers())).status_code == 404
+        async with raw.listen() as r:
+            assert r.status_code == 404
+
+
+async def test_without_a_session_id_400_and_with_an_unknown_one_404() -> None:
+    """Session Management, 2 and 3."""
+    async with served() as (_, http, _):
+        raw = Raw(http)
+        assert (await raw.post("tools/list")).status_code == 400
+        raw.session = "x" * 43
+        assert (await raw.post("tools/list")).status_code == 404
+        assert (await raw.notify("notifications/initialized")).status_code == 404
+
+
+async def test_two_sessions_have_nothing_in_common() -> None:
+    async with served() as (_, http, _):
+        one, two = Raw(http), Raw(http)
+        await one.initialize()
+        await two.initialize()
+        assert one.session != two.session
+        await http.delete("/mcp", headers=one.headers())
+        assert (await two.post("ping")).json()["result"] == {}
+
+
+async def test_initialize_that_is_refused_opens_no_session() -> None:
+    async with served() as (_, http, _):
+        r = await Raw(http).post("initialize", {"protocolVersion": LATEST})
+        assert r.json()["error"]["code"] == types.INVALID_PARAMS
+        assert "mcp-session-id" not in r.headers
+
+
+async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
+    """Sending Messages, 6: progress on the stream of its request, then the answer, then the end."""
+    async with session() as (_, raw), raw.call("count", {"to": 5}) as r:
+        *progress, answer = await Events(r).messages()
+    assert [each["params"]["progress"] for each in progress] == [1, 2, 3, 4, 5]
+    assert answer["result"]["structuredContent"] == {"result": 5}
+
+
+async def test_json_only_answers_with_one_json_text() -> None:
+    async with session(HttpOptions(json_only=True)) as (_, raw), raw.call("count", {"to": 5}) as r:
+        await r.aread()
+        assert r.json()["result"]["structuredContent"] == {"result": 5}
+
+
+async def test_a_question_comes_on_the_stream_of_its_request() -> None:
+    """Sending Messages, 6: requests on the stream SHOULD relate to the request; the answer is a POST of its own."""
+    async with session(elicitation={}) as (_, raw), raw.listen() as _, raw.call("greet") as r:
+        events = Events(r)
+        asked = await events.message()
+        assert asked["method"] == "elicitation/create"
+        answer = {"action": "accept", "content": {"name": "Ann"}}
+        assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})).status_code == 202
+        assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
+
+
+async def test_with_json_only_a_question_comes_on_the_stream_of_the_session() -> None:
+    async with (
+        session(HttpOptions(json_only=True), elicitation={}) as (_, raw),
+        raw.listen() as listening,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def answer() -> None:
+            asked = await Events(listening).message()
+            content = {"action": "accept", "content": {"name": "Ann"}}
+            await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": content})
+
+        nursery.start_soon(answer)
+        async with raw.call("greet") as r:
+            await r.aread()
+            assert r.json()["result"]["structuredContent"] == {"result": "Hello, Ann"}
+
+
+async def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session_alone() -> None:
+    """Multiple Connections, 2: each message on one stream only."""
+    async with session() as (made, raw), raw.listen() as listening, raw.call("wait", {"progress": 1}) as r:
+        running, rest = Events(r), Events(listening)
+        assert (await running.message())["method"] == "notifications/progress"
+        made.server.remove_tool("add")
+        assert (await rest.message())["method"] == "notifications/tools/list_changed"
+        made.go.set()
+        (answer,) = await running.messages()
+        assert answer["result"]["structuredContent"] == {"result": "done"}
+
+
+async def test_what_is_told_before_the_stream_of_the_session_is_opened_waits_for_it() -> None:
+    async with session() as (made, raw):
+        made.server.remove_tool("add")
+        await trio.testing.wait_all_tasks_blocked()
+        async with raw.listen() as r:
+            assert (await Events(r).message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_the_stream_of_the_session_is_the_newest_one_opened() -> None:
+    """Listening, 4: the server MAY close the stream; so a client whose connection is dead need not wait for that."""
+    async with session() as (made, raw), raw.listen() as first, raw.listen() as second:
+        assert await Events(first).messages() == []
+        made.server.remove_tool("add")
+        assert (await Events(second).message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_disconnect_is_no_cancellation() -> None:
+    """Sending Messages, 6: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
+    async with session() as (made, raw):
+        async with raw.call("wait", {"progress": 1}) as r:
+            await Events(r).message()
+        made.go.set()
+        await made.finished.wait()
+
+
+async def test_a_cancelled_request_ends_its_stream_without_an_answer() -> None:
+    async with session() as (made, raw):
+        async with raw.call("wait", {"progress": 1}, id=7) as r:
+            events = Events(r)
+            await events.message()
+            await raw.notify("notifications/cancelled", {"requestId": 7, "reason": "enough"})
+            assert await events.messages() == []
+        await made.cancelled.wait()
+        assert "enough" in str(made.reason)
+
+
+async def test_a_request_that_is_cancelled_before_its_stream_began_gets_202() -> None:
+    async with session() as (made, raw), trio.open_nursery() as nursery:
+
+        async def cancel() -> None:
+            await made.started.wait()
+            await raw.notify("notifications/cancelled", {"requestId": 1})
+
+        nursery.start_soon(cancel)
+        async with raw.call("wait") as r:
+            assert (r.status_code, await r.aread()) == (202, b"")
+
+
+async def test_an_id_in_use_is_refused_and_the_request_that_has_it_is_answered() -> None:
+    async with session() as (made, raw), raw.call("wait", {"progress": 1}, id=3) as r:
+        events = Events(r)
+        await events.message()
+        refused = await raw.post("ping", id=3)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == types.INVALID_REQUEST
+        made.go.set()
+        assert (await events.message())["id"] == 3
+
+
+async def test_a_batch_is_answered_as_one_in_2025_03_26() -> None:
+    """2025-03-26 `basic/transports`: a batch of requests is answered with a batch, or on one stream."""
+    async with session(revision="2025-03-26") as (_, raw):
+        call = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        body = [
+            request("ping", None, 1),
+            request("tools/call", call, 2),
+            {"jsonrpc": "2.0", "method": "notifications/x"},
+        ]
+        r = await raw.send(body)
+        assert {each["id"] for each in r.json()} == {1, 2}
+        assert (await raw.send([{"jsonrpc": "2.0", "method": "notifications/x"}])).status_code == 202
+        twice = [request("ping", None, 1), request("ping", None, 1)]
+        assert (await raw.send(twice)).status_code == 400
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+async def test_later_revisions_have_no_batches(revision: str) -> None:
+    async with session(revision=revision) as (_, raw):
+        assert (await raw.send([request("ping", None, 1)])).status_code == 400
+
+
+async def test_an_unknown_version_header_is_400() -> None:
+    """Protocol Version Header."""
+    made = Made(revisions=SESSION_REVISIONS)  # a server with a modern revision takes it for a later one
+    async with served(made=made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        raw.revision = "1999-01-01"
+        assert (await raw.post("ping")).status_code == 400
+
+
+async def test_sessions_are_bounded() -> None:
+    async with served(HttpOptions(max_sessions=2)) as (_, http, _):
+        raw = [Raw(http) for _ in range(3)]
+        await raw[0].initialize()
+        await raw[1].initialize()
+        r = await raw[2].post("initialize", {})
+        assert (r.status_code, r.json()["error"]["code"]) == (503, types.OVERLOADED)
+        assert "retry-after" in r.headers
+        await http.delete("/mcp", headers=raw[0].headers())
+        await raw[2].initialize()
+
+
+async def test_one_stream_that_is_not_read_holds_up_no_other() -> None:
+    """The router never waits for a stream: the handler whose stream is full waits, and nobody else."""
+    async with session() as (_, raw), raw.call("count", {"to": 1_000_000}) as stalled:
+        assert stalled.status_code == 200
+        for number in range(20):
+            call = {"name": "add", "arguments": {"a": number, "b": 1}}
+            assert (await raw.post("tools/call", call, id=100 + number)).json()["result"]["structuredContent"]
+
+
+async def test_a_broken_answer_fails_the_call_that_it_was_for() -> None:
+    """An answer without a result settles nothing, so nobody would ever know."""
+    async with session(elicitation={}) as (_, raw), raw.call("greet") as r:
+        events = Events(r)
+        asked = await events.message()
+        assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": 5})).status_code == 400
+        answer: Any = await events.message()
+        assert "error" in answer or answer["result"]["isError"]

@@ -1,0 +1,78 @@
+"""The handshake era without sessions: every POST stands alone."""
+
+from __future__ import annotations
+
+import httpx
+import trio
+
+from tests.server.http.harness import Events, Made, Raw, request, served
+from trio_mcp import types
+from trio_mcp.server.http.options import HttpOptions
+
+STATELESS = HttpOptions(stateless=True)
+
+
+def client(http: httpx.AsyncClient) -> Raw:
+    raw = Raw(http)
+    raw.revision = "2025-06-18"
+    return raw
+
+
+async def test_the_exchange_of_a_stateless_server() -> None:
+    """2025-06-18: GET refused with 405; list, a plain call, progress over SSE, a failing tool, an unknown tool."""
+    async with served(STATELESS) as (_, http, _):
+        raw = client(http)
+        opened = await raw.initialize("2025-06-18")
+        assert opened["protocolVersion"] == "2025-06-18"
+        assert raw.session is None
+        async with raw.listen() as r:
+            assert (r.status_code, r.headers["allow"]) == (405, "POST")
+        listed = (await raw.post("tools/list")).json()["result"]["tools"]
+        assert {"add", "count", "fails"} <= {tool["name"] for tool in listed}
+        r = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        assert r.json()["result"]["structuredContent"] == {"result": 3}
+        async with raw.call("count", {"to": 5}) as r:
+            assert r.headers["content-type"] == "text/event-stream"
+            *progress, answer = await Events(r).messages()
+        assert [each["params"]["progress"] for each in progress] == [1, 2, 3, 4, 5]
+        assert answer["result"]["structuredContent"] == {"result": 5}
+        r = await raw.post("tools/call", {"name": "fails", "arguments": {}})
+        assert (r.status_code, r.json()["result"]["isError"]) == (200, True)
+        r = await raw.post("tools/call", {"name": "nothing", "arguments": {}})
+        assert (r.status_code, r.json()["error"]["code"]) == (200, types.INVALID_PARAMS)
+
+
+async def test_without_a_version_header_it_is_2025_03_26_which_has_batches() -> None:
+    """Protocol Version Header: the server SHOULD assume 2025-03-26."""
+    async with served(STATELESS) as (_, http, _):
+        raw = Raw(http)
+        r = await raw.send([request("ping", None, 1), request("tools/list", {}, 2)])
+        assert {each["id"] for each in r.json()} == {1, 2}
+
+
+async def test_a_server_without_sessions_asks_nothing() -> None:
+    async with served(STATELESS) as (_, http, _):
+        r = await client(http).post("tools/call", {"name": "greet", "arguments": {}})
+        assert r.json()["error"]["code"] == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+
+
+async def test_a_disconnect_cancels_what_nobody_can_ever_ask_for() -> None:
+    """There is no session to come back to, and none that a cancellation could be sent in."""
+    async with served(STATELESS) as (made, http, _):
+        async with client(http).call("wait", {"progress": 1}) as r:
+            await Events(r).message()
+        await made.cancelled.wait()
+
+
+async def test_nothing_is_left_of_an_exchange() -> None:
+    made = Made()
+    async with served(STATELESS, made) as (_, http, _):
+        raw = client(http)
+        await raw.post("ping")
+        await trio.testing.wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        for _ in range(20):
+            await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert all(not run.connections for run in made.server._servings)
