@@ -277,7 +277,7 @@ class HttpSession(HostedConnection):
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
     async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> None:
-        while True:
+        while True:  # noqa: ASYNC913 - every turn that is not the last has one
             if stream.ready > cursor:
                 events = await self._next(stream, cursor)
                 if events is None:
@@ -295,6 +295,7 @@ class HttpSession(HostedConnection):
                     cursor = event.number
                     stream.taken = max(cursor, stream.taken)
                 stream.wake()
+                await trio.lowlevel.checkpoint()  # a long replay takes turns with everyone else
             elif stream.ended:
                 return
             elif writer.retry is not None:
