@@ -298,7 +298,7 @@ class HttpSession(HostedConnection):
                 await trio.lowlevel.checkpoint()  # a long replay takes turns with everyone else
             elif stream.ended:
                 return
-            elif writer.retry is not None:
+            elif writer.retry is not None and stream.ready == stream.last:
                 if not answer.started:
                     await answer.start_events()
                 await answer.send(encode_retry(writer.retry))

@@ -1,0 +1,235 @@
+"""Streams that break and are resumed (2025-11-25 `basic/transports`, Resumability and Redelivery)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.server.http.harness import Events, Made, Raw, served, session
+from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.stores import MemoryEventStore, SqliteEventStore, StoredEvent
+
+
+def kept(**limits: float) -> HttpOptions:
+    return HttpOptions(event_store=MemoryEventStore(**limits), retry=2.5)  # type: ignore[arg-type]
+
+
+async def test_a_stream_is_primed_with_an_id_and_the_time_to_come_back() -> None:
+    """Sending Messages, 6: the server SHOULD immediately send an event with an id and no data."""
+    async with session(kept()) as (_, raw), raw.call("wait") as r:
+        events = Events(r)
+        first = await events.next()
+        assert (first.data, first.id) == (b"", "1-0")
+        assert events.decoder.retry == 2.5
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+async def test_earlier_revisions_get_ids_with_their_messages_only(revision: str) -> None:
+    """An event without data came with 2025-11-25: an earlier client may take it for a broken message."""
+    async with session(kept(), revision) as (_, raw), raw.call("count", {"to": 2}) as r:
+        events = [event async for event in Events(r)]
+        assert all(event.data for event in events)
+        assert [event.id for event in events] == ["1-1", "1-2", "1-3"]
+
+
+async def test_what_followed_is_replayed_and_then_the_rest_comes() -> None:
+    async with session(kept()) as (made, raw):
+        async with raw.call("wait", {"progress": 3}) as r:
+            events = Events(r)
+            seen = [await events.next() for _ in range(2)]
+        assert seen[-1].id == "1-1"
+        async with raw.listen("1-1") as r:
+            events = Events(r)
+            assert [(await events.message())["params"]["progress"] for _ in range(2)] == [2, 3]
+            made.go.set()
+            (answer,) = await events.messages()
+            assert answer["result"]["structuredContent"] == {"result": "done"}
+
+
+async def test_a_stream_that_has_ended_is_replayed_to_its_end() -> None:
+    async with session(kept()) as (made, raw):
+        async with raw.call("wait", {"progress": 1}) as r:
+            await Events(r).message()
+        made.go.set()
+        await made.finished.wait()
+        async with raw.listen("1-0") as r:
+            first, answer = await Events(r).messages()
+            assert first["method"] == "notifications/progress"
+            assert answer["id"] == 1
+
+
+async def test_nothing_of_another_stream_or_session_is_replayed() -> None:
+    """The server MUST NOT replay messages that would have been delivered on a different stream."""
+    async with served(kept()) as (_, http, _):
+        one, two = Raw(http), Raw(http)
+        await one.initialize()
+        await two.initialize()
+        for raw in (one, two):
+            async with raw.call("count", {"to": 1}, id=5, token=raw.session) as r:
+                await r.aread()
+        async with one.listen("1-0") as r:
+            first, _ = await Events(r).messages()
+        assert first["params"]["progressToken"] == one.session
+        two_knows = await http.get("/mcp", headers={**two.headers(last_event_id="2-0"), "accept": "text/event-stream"})
+        assert two_knows.status_code == 410
+
+
+@pytest.mark.parametrize("last", ["", "x", "1", "1-x", "-1-1", "9" * 100 + "-1"])
+async def test_an_id_that_was_never_given_is_refused(last: str) -> None:
+    async with session(kept()) as (_, raw), raw.listen(last) as r:
+        assert r.status_code == 400
+
+
+async def test_the_future_of_an_open_stream_is_refused() -> None:
+    async with session(kept()) as (_, raw), raw.call("wait", {"progress": 1}) as r:
+        await Events(r).message()
+        async with raw.listen("1-7") as r:
+            assert r.status_code == 400
+
+
+async def test_what_is_no_longer_kept_is_said_and_not_replayed_in_part() -> None:
+    async with session(kept(max_events=2)) as (_, raw):
+        async with raw.call("count", {"to": 5}) as r:
+            await r.aread()
+        async with raw.listen("1-1") as r:
+            assert r.status_code == 410
+            assert "no longer kept" in (await r.aread()).decode()
+
+
+async def test_without_a_store_nothing_has_an_id() -> None:
+    async with session() as (_, raw):
+        async with raw.call("count", {"to": 1}) as r:
+            assert [event.id async for event in Events(r)] == ["", ""]
+        async with raw.listen("1-0") as r:
+            assert r.status_code == 400
+
+
+async def test_closing_a_stream_makes_the_client_poll() -> None:
+    """Sending Messages, 6: after an event id, the server MAY close the connection, and SHOULD send `retry` first."""
+    async with session(kept()) as (made, raw):
+        async with raw.call("poll") as r:
+            events = Events(r)
+            (progress,) = await events.messages()
+            assert progress["params"]["progress"] == 1
+            assert events.decoder.retry == 0.25
+            last = events.decoder.last_event_id
+        assert made.closed == [True]
+        made.go.set()
+        async with raw.listen(last) as r:
+            progress, answer = await Events(r).messages()
+        assert progress["params"]["progress"] == 2
+        assert answer["result"]["structuredContent"] == {"result": "polled"}
+
+
+async def test_a_stream_that_nobody_could_resume_is_not_closed() -> None:
+    async with session() as (made, raw), raw.call("poll") as r:
+        made.go.set()
+        *_, answer = await Events(r).messages()
+        assert answer["result"]["structuredContent"] == {"result": "polled"}
+        assert made.closed == [False]
+
+
+async def test_the_stream_of_the_session_is_resumed() -> None:
+    async with session(kept()) as (made, raw):
+        async with raw.listen() as r:
+            events = Events(r)
+            assert (await events.next()).id == "0-0"
+        made.server.remove_tool("add")
+        made.server.remove_tool("fails")
+        async with raw.listen("0-0") as r:
+            events = Events(r)
+            assert (await events.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_an_old_connection_gives_way_to_the_new_one() -> None:
+    """A client whose connection is dead comes back before the server knows."""
+    async with session(kept()) as (made, raw), raw.call("wait", {"progress": 1}) as old:
+        events = Events(old)
+        await events.message()
+        async with raw.listen("1-1") as new:
+            assert await events.messages() == []
+            made.go.set()
+            assert (await Events(new).message())["id"] == 1
+
+
+async def test_a_file_outlives_the_server_and_its_sessions_do_not(tmp_path: Path) -> None:
+    """After a restart: what was sent on a stream can be fetched, anything else starts with initialize (404)."""
+    store = SqliteEventStore(tmp_path / "events.db")
+    async with session(HttpOptions(event_store=store)) as (_, raw), raw.call("count", {"to": 2}) as r:
+        await r.aread()
+    async with served(HttpOptions(event_store=SqliteEventStore(tmp_path / "events.db"))) as (_, http, _):
+        raw.http = http
+        async with raw.listen("1-1") as r:
+            progress, answer = await Events(r).messages()
+            assert (progress["params"]["progress"], answer["id"]) == (2, 1)
+        for last in (None, "1-3", "2-0", "x"):
+            async with raw.listen(last) as r:
+                assert r.status_code == 404
+        assert (await raw.post("ping")).status_code == 404
+        raw.session = "another"
+        async with raw.listen("1-1") as r:
+            assert r.status_code == 404
+
+
+async def test_the_end_of_a_session_forgets_its_events() -> None:
+    options = kept()
+    async with session(options) as (_, raw):
+        async with raw.call("count", {"to": 2}) as r:
+            await r.aread()
+        assert isinstance(options.event_store, MemoryEventStore)
+        assert len(options.event_store) == 3
+        await raw.http.delete("/mcp", headers=raw.headers())
+        assert len(options.event_store) == 0
+
+
+class Failing(MemoryEventStore):
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        raise OSError("the disk is full")
+
+
+async def test_a_store_that_fails_ends_the_session_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(HttpOptions(event_store=Failing())) as (_, http, _):
+        raw, other = Raw(http), Raw(http)
+        await raw.initialize()
+        await other.initialize()
+        async with raw.call("count", {"to": 1}) as r:
+            assert await Events(r).messages() == []
+        assert (await raw.post("ping")).status_code == 404
+        assert (await other.notify("notifications/x")).status_code == 202
+    assert "the event store failed" in caplog.text
+
+
+class Slow(MemoryEventStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = trio.Event()
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await self.go.wait()
+        await super().append(session, events)
+
+
+async def test_who_sends_waits_for_the_store() -> None:
+    """The queue in front of the store is bounded."""
+    store, made = Slow(), Made()
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("count", {"to": 1000}) as r:
+            events = Events(r)
+            await events.next()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            (connection,) = next(iter(made.server._servings)).connections
+            assert len(connection.router._unstored) == 64  # type: ignore[attr-defined]
+            store.go.set()
+            assert len(await events.messages()) == 1001
+
+
+def test_a_store_is_checked() -> None:
+    with pytest.raises(TypeError, match="event_store"):
+        HttpOptions(event_store=object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="stateless"):
+        HttpOptions(event_store=MemoryEventStore(), stateless=True)
