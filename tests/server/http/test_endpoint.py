@@ -1,0 +1,283 @@
+"""The endpoint around the sessions: browsers, mounting, expiry, the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.server.http.harness import ACCEPT, LATEST, Events, Made, Raw, request, served, session
+from trio_mcp import Server
+from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.stores import MemoryEventStore
+
+PAGE = "https://app.example.com"
+OPEN = HttpOptions(cors=True, allowed_origins=[PAGE])
+
+
+async def test_a_browser_may_call_from_an_allowed_page_and_read_the_session_id() -> None:
+    async with served(OPEN) as (_, http, _):
+        asks = {
+            "origin": PAGE,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "content-type, mcp-session-id, mcp-param-city",
+        }
+        r = await http.request("OPTIONS", "/mcp", headers=asks)
+        assert (r.status_code, r.headers["access-control-allow-origin"]) == (204, PAGE)
+        allowed = {name.strip().lower() for name in r.headers["access-control-allow-headers"].split(",")}
+        assert {"content-type", "mcp-session-id", "last-event-id", "mcp-param-city"} <= allowed
+        params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
+        r = await http.post("/mcp", json=request("initialize", params, 1), headers={"accept": ACCEPT, "origin": PAGE})
+        assert r.headers["access-control-allow-origin"] == PAGE
+        assert "mcp-session-id" in r.headers["access-control-expose-headers"].lower()
+        assert r.headers["vary"] == "Origin"
+
+
+async def test_other_pages_are_told_nothing() -> None:
+    async with served(OPEN) as (_, http, _):
+        asks = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+        r = await http.request("OPTIONS", "/mcp", headers=asks)
+        assert r.status_code == 403
+        assert not [name for name in r.headers if name.startswith("access-control")]
+
+
+async def test_without_cors_no_page_is_told_anything() -> None:
+    async with served(HttpOptions(allowed_origins=[PAGE])) as (_, http, _):
+        asks = {"origin": PAGE, "access-control-request-method": "POST"}
+        r = await http.request("OPTIONS", "/mcp", headers=asks)
+        assert r.status_code == 405
+        assert "access-control-allow-origin" not in r.headers
+
+
+# --- mounting -----------------------------------------------------------------------------------------------------
+
+
+async def test_mounted_under_a_prefix() -> None:
+    async with Made().server.asgi_app() as app:
+        transport = httpx.ASGITransport(app, root_path="/tools")
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            raw = Raw(http, "/tools/mcp")
+            await raw.initialize()
+            assert (await raw.post("ping")).json()["result"] == {}
+            r = await http.get("/tools/other")
+            assert (r.status_code, "/tools/mcp" in r.text) == (404, True)
+
+
+async def test_the_application_outside_of_its_block_says_so() -> None:
+    async with Server("test").asgi_app() as app:
+        pass
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        with pytest.raises(RuntimeError, match="has been left"):
+            await http.get("/mcp")
+
+
+async def test_the_application_says_that_it_has_no_lifespan() -> None:
+    async with Server("test").asgi_app() as app:
+        with pytest.raises(RuntimeError, match=r"async with server\.asgi_app"):
+            await app({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+
+
+async def test_on_asyncio_it_says_what_it_needs() -> None:
+    async with Server("test").asgi_app() as app:
+
+        def serve() -> None:
+            asyncio.run(app({"type": "http"}, None, None))  # type: ignore[arg-type]
+
+        with pytest.raises(RuntimeError, match="runs on Trio"):
+            await trio.to_thread.run_sync(serve)
+
+
+def test_in_another_run_it_says_so() -> None:
+    kept: list[Any] = []
+
+    async def first() -> None:
+        stack = contextlib.AsyncExitStack()
+        app = await stack.enter_async_context(Server("test").asgi_app())
+        kept.append(app)
+        await stack.aclose()
+
+    async def second() -> None:
+        await kept[0]({"type": "http"}, None, None)
+
+    trio.run(first)
+    with pytest.raises(RuntimeError, match="another run"):
+        trio.run(second)
+
+
+async def test_over_a_unix_socket(tmp_path: Path) -> None:
+    from hypercorn.config import Config
+
+    config = Config()
+    config.bind = [f"unix:{tmp_path / 'mcp.sock'}"]
+    config.errorlog = None
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(Made().server.serve_http, config=config))
+            assert url.startswith("http+unix://")
+            transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "mcp.sock"))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                raw = Raw(http)
+                await raw.initialize()
+                assert (await raw.post("ping")).json()["result"] == {}
+            nursery.cancel_scope.cancel()
+    assert not (tmp_path / "mcp.sock").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"path": "mcp"},
+        {"path": None},
+        {"path": "/health"},
+        {"sse_path": "/messages"},
+        {"max_sessions": 0},
+        {"retry": -1},
+        {"session_timeout": "x"},
+    ],
+)
+def test_options_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"path|max_sessions|retry|session_timeout"):
+        HttpOptions(**wrong)
+
+
+# --- expiry -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> None:
+    made, store = Made(), MemoryEventStore()
+    options = HttpOptions(session_timeout=60, event_store=store)
+    async with made.server.asgi_app(options) as app:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            raw, other = Raw(http), Raw(http)
+            await raw.initialize()
+            await trio.sleep(50)
+            await other.initialize()
+            assert (await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}})).status_code == 200
+            await trio.sleep(50)
+            assert (await raw.post("ping")).status_code == 200  # used meanwhile
+            await trio.sleep(40)
+            assert (await other.post("ping")).status_code == 404
+            await trio.sleep(30)
+            assert (await raw.post("ping")).status_code == 404
+            assert (len(app._sessions), len(store)) == (0, 0)
+
+
+async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) -> None:
+    made = Made()
+    async with made.server.asgi_app(HttpOptions(session_timeout=60)) as app, trio.open_nursery() as nursery:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            raw = Raw(http)
+            await raw.initialize()
+            with trio.move_on_after(1):
+                await raw.post("tools/call", {"name": "wait", "arguments": {}})
+            await trio.sleep(200)
+            made.go.set()
+            assert (await raw.post("ping", id=2)).status_code == 200
+        nursery.cancel_scope.cancel()
+
+
+# --- the end ------------------------------------------------------------------------------------------------------
+
+
+async def test_open_streams_of_both_eras_end_cleanly_when_the_server_ends() -> None:
+    """Each one is ended on the wire: httpx would raise for a body that breaks off."""
+    modern = {
+        "accept": ACCEPT,
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "subscriptions/listen",
+    }
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+    calls = {**modern, "mcp-method": "tools/call", "mcp-name": "wait"}
+    call = {"name": "wait", "arguments": {"progress": 1}, "_meta": {**meta, "progressToken": 1}}
+    ended: list[str] = []
+    async with served(HttpOptions(grace=0.3)) as (made, http, stop), trio.open_nursery() as nursery:
+
+        async def read(kind: str, response: Any, task_status: trio.TaskStatus[None]) -> None:
+            async with response as r:
+                events = Events(r)
+                await events.next() if kind != "legacy rest" else None
+                task_status.started()
+                await events.messages()
+                ended.append(kind)
+
+        for _ in range(5):
+            raw = Raw(http)
+            await raw.initialize()
+            body = request("subscriptions/listen", params, 1)
+            await nursery.start(read, "modern listen", http.stream("POST", "/mcp", json=body, headers=modern))
+            body = request("tools/call", call, 1)
+            await nursery.start(read, "modern call", http.stream("POST", "/mcp", json=body, headers=calls))
+            await nursery.start(read, "legacy rest", raw.listen())
+            await nursery.start(read, "legacy call", raw.call("wait", {"progress": 1}))
+        stop.set()
+    assert sorted(ended) == sorted(["modern listen", "modern call", "legacy rest", "legacy call"] * 5)
+    assert "ended" in str(made.reason)
+
+
+async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken() -> None:
+    """A handler that has asked its client something could never end otherwise."""
+    async with served(HttpOptions(grace=20)) as (_, http, stop):
+        raw = Raw(http)
+        await raw.initialize(elicitation={})
+        async with raw.call("greet") as r:
+            events = Events(r)
+            asked = await events.message()
+            async with http.stream("GET", "/health"):  # a connection of its own that is kept
+                pass
+            stop.set()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            answer = {"action": "accept", "content": {"name": "Ann"}}
+            with contextlib.suppress(httpx.ConnectError):
+                await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+                assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
+
+
+async def test_nothing_is_left_after_a_thousand_refused_failed_and_closed_exchanges() -> None:
+    async with served() as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+
+        async def round_of_everything(number: int) -> None:
+            assert (await raw.post("ping", id=number)).status_code == 200
+            assert (await http.post("/mcp", content=b"x")).status_code in (406, 415)
+            assert (await http.get("/nothing")).status_code == 404
+            r = await raw.post("tools/call", {"name": "fails", "arguments": {}}, id=number)
+            assert r.json()["result"]["isError"]
+            async with raw.call("count", {"to": 1000}, id=number) as r:
+                pass  # closed before it was read
+
+        async def settled() -> int:
+            await raw.post("ping")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            return trio.lowlevel.current_statistics().tasks_living
+
+        await round_of_everything(1)
+        before = await settled()
+        for number in range(2, 201):
+            await round_of_everything(number)
+        assert await settled() == before
+        (connection,) = next(iter(made.server._servings)).connections
+        assert set(connection.router.streams) == {0}  # type: ignore[attr-defined]
+        assert connection.router._by_request == {}  # type: ignore[attr-defined]
+        gc.collect()
+
+
+async def test_an_idle_session_has_one_task() -> None:
+    async with session() as (_, raw):
+        await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        before = trio.lowlevel.current_statistics().tasks_living
+        another = Raw(raw.http)
+        await another.initialize()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert trio.lowlevel.current_statistics().tasks_living == before + 1
