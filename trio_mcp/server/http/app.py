@@ -57,7 +57,7 @@ class HttpApp:
         self._requests = 0
         self._ending = False
         self._closed = False
-        self._tool_headers: dict[int, tuple[ParameterHeader, ...]] = {}
+        self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
 
     def _judged_by(self, local: bool) -> HttpSettings:
         options = self.options
@@ -74,10 +74,11 @@ class HttpApp:
         tool = self._serving.server._tools.get(name)
         if tool is None:
             return ()
-        found = self._tool_headers.get(id(tool))
-        if found is None:
-            found = self._tool_headers[id(tool)] = parameter_headers(tool.definition.input_schema)
-        return found
+        known, headers = self._tool_headers.get(name, (None, ()))
+        if known is not tool:
+            headers = parameter_headers(tool.definition.input_schema)
+            self._tool_headers[name] = tool, headers
+        return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
         if scope["type"] != "http":
