@@ -19,11 +19,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_contender_gives_right_answers(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    done = run("memory", "stdio", "listeners", "--seconds", "0.02", "--rounds", "1", "--json", str(report))
+    done = run("memory", "stdio", "http", "listeners", "--seconds", "0.02", "--rounds", "1", "--json", str(report))
     assert done.returncode == 0, done.stderr
     assert "== memory" in done.stdout
     assert "ours" in done.stdout
     assert "official" in done.stdout
+    assert "== http" in done.stdout
     assert "== listeners" in done.stdout
     assert json.loads(report.read_text())
 

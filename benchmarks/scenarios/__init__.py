@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import big_messages, imports, listeners, memory, rss, signals, startup, stdio
+from . import big_messages, http, imports, listeners, memory, rss, signals, startup, stdio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "memory": memory.run,
     "stdio": stdio.run,
+    "http": http.run,
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,
