@@ -16,7 +16,7 @@ from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Incoming
 from trio_mcp.types.error_codes import INVALID_REQUEST
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS, Era
 
-__all__ = ["Accept", "Exchange", "HttpSettings", "Kind", "Opening", "Refusal", "Rule", "climb", "refuse"]
+__all__ = ["Accept", "Exchange", "HttpSettings", "Kind", "Ladder", "Opening", "Refusal", "Rule", "refuse"]
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 
@@ -182,16 +182,31 @@ class Rule:
     era: Era | None = None
     kinds: frozenset[Kind] | None = None
 
-    def applies(self, exchange: Exchange) -> bool:
-        return (self.era is None or self.era is exchange.era) and (self.kinds is None or exchange.kind in self.kinds)
+    def applies(self, era: Era, kind: Kind) -> bool:
+        return (self.era is None or self.era is era) and (self.kinds is None or kind in self.kinds)
 
 
-def climb(rules: tuple[Rule, ...], exchange: Exchange) -> Refusal | None:
-    """Hold a request against one rule after the other; the first that refuses decides."""
-    for rule in rules:
-        if rule.applies(exchange) and (refusal := rule.check(exchange)) is not None:
-            return attrs.evolve(refusal, rule=rule.name)
-    return None
+class Ladder:
+    """Rules in the order in which they are asked; the first that refuses decides.
+
+    Args:
+        rules: The rules.
+    """
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules
+        self._applying: dict[tuple[Era, Kind], list[Rule]] = {}
+
+    def climb(self, exchange: Exchange) -> Refusal | None:
+        """Hold a request against one rule after the other that applies to it."""
+        applying = self._applying.get((exchange.era, exchange.kind))
+        if applying is None:
+            applying = [rule for rule in self.rules if rule.applies(exchange.era, exchange.kind)]
+            self._applying[exchange.era, exchange.kind] = applying
+        for rule in applying:
+            if (refusal := rule.check(exchange)) is not None:
+                return attrs.evolve(refusal, rule=rule.name)
+        return None
 
 
 def refuse(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trio_mcp.errors import McpError
-from trio_mcp.protocol.http_exchange import Exchange, Kind, Refusal, Rule, refuse
+from trio_mcp.protocol.http_exchange import Exchange, Kind, Ladder, Refusal, Rule, refuse
 from trio_mcp.protocol.http_headers import (
     EVENTS,
     METHOD,
@@ -281,7 +281,7 @@ _ANY_REQUEST: Final = frozenset[Kind]({"request", "initialize"})
 _VERSIONED: Final = frozenset[Kind]({"request", "initialize", "notification"})
 _IN_SESSION: Final = frozenset[Kind]({"request", "notification", "answer", "batch"})
 
-MESSAGE_RULES: Final = (
+MESSAGE_RULES: Final = Ladder(
     Rule("is-message", "JSON-RPC 2.0, 5.1", _is_message, kinds=frozenset({"garbage"})),
     # The modern era
     Rule("one-message", "S, Sending Messages, 4", _one_message, Era.MODERN, frozenset({"batch", "answer"})),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from trio_mcp.protocol.http_exchange import Accept, Exchange, HttpSettings, Opening, Refusal, Rule, climb, refuse
+from trio_mcp.protocol.http_exchange import Accept, Exchange, HttpSettings, Ladder, Opening, Refusal, Rule, refuse
 from trio_mcp.protocol.http_headers import (
     EVENTS,
     JSON,
@@ -59,7 +59,7 @@ def judge_head(
         session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
     """
     exchange = Exchange(settings, session_revision, method, headers)
-    refusal = climb(HEAD_RULES, exchange)
+    refusal = HEAD_RULES.climb(exchange)
     if refusal is not None:
         return refusal
     if method == "POST":
@@ -86,7 +86,7 @@ def judge_message(
     """
     exchange = Exchange(settings, session_revision, "POST", headers, message, kind_of(message))
     exchange.era = era_of_message(exchange)
-    refusal = climb(MESSAGE_RULES, exchange)
+    refusal = MESSAGE_RULES.climb(exchange)
     if refusal is not None:
         return refusal
     streamed = type(message) is Request and message.method == STREAMED
@@ -184,7 +184,7 @@ def _session_is_there(exchange: Exchange) -> Refusal | None:
     return refuse(404, "the session is not known or has ended: send initialize, without a session id")
 
 
-HEAD_RULES: Final = (
+HEAD_RULES: Final = Ladder(
     Rule("host-allowed", "S, Security & Endpoint, 1", _host_is_allowed),
     Rule("method-allowed", "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6", _method_is_allowed),
     Rule("is-json", "RFC 9110, 15.5.16", _is_json),

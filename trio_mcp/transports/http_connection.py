@@ -36,7 +36,7 @@ __all__ = ["HttpConnection"]
 
 logger = logging.getLogger("trio_mcp")
 
-App = Callable[..., Awaitable[None]]
+MAX_RECEIVED = 64 * 1024
 
 
 class HttpConnection(TCPServer):
@@ -98,6 +98,24 @@ class HttpConnection(TCPServer):
             if self._reading.cancelled_caught:
                 await self.protocol.handle(Closed())
             await self._close()
+
+    async def _read_data(self) -> None:
+        if not isinstance(self.stream, trio.SocketStream) or self.config.read_timeout is not None:
+            await super()._read_data()
+            return
+        # As there, with fewer layers between the socket and the protocol: this is where an idle connection waits.
+        descriptor = self.stream.socket.fileno()
+        data = b"..."
+        while data:
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+                data = os.read(descriptor, MAX_RECEIVED)
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError):
+                break
+            await self.protocol.handle(RawData(data))
+        await self.protocol.handle(Closed())
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""

@@ -7,6 +7,7 @@ import logging
 import os
 import socket as stdlib_socket
 import stat
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -27,8 +28,22 @@ logger = logging.getLogger("trio_mcp")
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
+class QuietConfig(Config):
+    """Hypercorn's configuration without logs and a ``Server`` header; the ``Date`` is written once a second."""
+
+    errorlog = None
+    include_server_header = False
+    _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        now = int(time.time())
+        if self._dated[0] != now:
+            self._dated = (now, super().response_headers(protocol))
+        return self._dated[1]
+
+
 def configured(host: str, port: int) -> Config:
-    """Hypercorn's configuration for one address, without logs and headers of its own.
+    """Hypercorn's configuration for one address.
 
     Raises:
         TypeError, ValueError: The address can't be one.
@@ -39,10 +54,8 @@ def configured(host: str, port: int) -> Config:
         raise TypeError(f"port must be an integer, got {port!r}")
     if not 0 <= port < 65536:
         raise ValueError(f"port must be between 0 and 65535, got {port}")
-    config = Config()
+    config = QuietConfig()
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-    config.errorlog = None
-    config.include_server_header = False
     return config
 
 
