@@ -114,10 +114,13 @@ class Connection:
         if not blank:
             return None
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-        if b"content-length" not in fields:
-            raise _wire.WrongAnswer(f"an answer without a length: {head[:300]!r}")
-        if len(body) < int(fields[b"content-length"]):
+        if b"content-length" in fields:
+            if len(body) < int(fields[b"content-length"]):
+                return None
+        elif not body.endswith(b"\r\n0\r\n\r\n"):
             return None
+        else:
+            body = body.partition(b"data: ")[2].partition(b"\r\n")[0]
         self._buffer = b""
         if not head.startswith(b"HTTP/1.1 200"):
             raise _wire.WrongAnswer(f"not 200: {head[:100]!r} {body[:300]!r}")

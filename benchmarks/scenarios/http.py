@@ -17,21 +17,28 @@ if TYPE_CHECKING:
     from benchmarks._options import Options
 
 OURS = "ours, modern"
-OFFICIAL = "official on uvicorn, modern"
+OFFICIAL = "official on uvicorn, modern, as it comes"
+OFFICIAL_JSON = "official on uvicorn, modern, JSON"
 BARE = "bare hypercorn JSON echo"
 
 COMMANDS = {
     OURS: server_command("http_ours"),
     OFFICIAL: server_command("http_official"),
+    OFFICIAL_JSON: server_command("http_official", "json"),
     BARE: server_command("http_bare"),
 }
 
-COMPARISONS = [Comparison(OURS, BARE, Target(">=", 0.8)), Comparison(OURS, OFFICIAL, Target(">=", 1.3))]
+COMPARISONS = [
+    Comparison(OURS, BARE, Target(">=", 0.8)),
+    Comparison(OURS, OFFICIAL, Target(">=", 1.3)),
+    Comparison(OURS, OFFICIAL_JSON),
+]
 
 
 def run(options: Options) -> Iterator[Group]:
     """One group with one connection and one with 32."""
-    commands = {label: command for label, command in COMMANDS.items() if label != OFFICIAL or peer_installed()}
+    peers = (OFFICIAL, OFFICIAL_JSON)
+    commands = {label: command for label, command in COMMANDS.items() if label not in peers or peer_installed()}
     with ExitStack() as stack:
         loads = {label: HttpLoad(command) for label, command in options.select(commands).items()}
         for load in loads.values():

@@ -1,4 +1,6 @@
-"""The official Python SDK's server over HTTP, on uvicorn: stateless, with answers in JSON, which is its fastest."""
+"""The official SDK's server over HTTP, on uvicorn: as it comes, or ``json``: without sessions, answers in JSON."""
+
+import sys
 
 import anyio
 import uvicorn
@@ -14,7 +16,8 @@ class Telling(uvicorn.Server):
 
 
 async def main() -> None:
-    app = server.streamable_http_app(stateless_http=True, json_response=True)
+    fast = sys.argv[1:] == ["json"]
+    app = server.streamable_http_app(stateless_http=fast, json_response=fast)
     await Telling(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error")).serve()
 
 
