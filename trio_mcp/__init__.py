@@ -4,7 +4,7 @@ The house has one folder per floor, and imports go down only:
 
 6  cli         the command line            otel        OpenTelemetry (optional)
 5  client      Client, ClientGroup         server      Server, Context, tools
-4  transports  links: memory, stdio, HTTP
+4  transports  links: memory, stdio, HTTP  stores     events of HTTP sessions
 3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
 2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
 1  types       wire types, the revisions, the method table
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Server,
         UrlElicitationRequired,
     )
+    from trio_mcp.server.http.options import HttpOptions
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         SessionOptions,
         Timeouts,
     )
+    from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore
     from trio_mcp.transports.http_parameters import HttpServerParameters
     from trio_mcp.transports.memory import memory_link_pair
     from trio_mcp.transports.process import StdioServerParameters
@@ -121,6 +123,8 @@ _HOMES = {
         "Server",
         "UrlElicitationRequired",
     ),
+    "trio_mcp.server.http.options": ("HttpOptions",),
+    "trio_mcp.stores": ("EventStore", "MemoryEventStore", "SqliteEventStore"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -153,7 +157,9 @@ __all__ = [  # noqa: RUF022
     "Context",
     "Depends",
     "Elicited",
+    "EventStore",
     "HttpError",
+    "HttpOptions",
     "HttpServerParameters",
     "InputRequest",
     "InputRequired",
@@ -162,6 +168,7 @@ __all__ = [  # noqa: RUF022
     "LocalProtocolError",
     "McpError",
     "McpLogHandler",
+    "MemoryEventStore",
     "MessageTooLarge",
     "NegotiationError",
     "NotificationContext",
@@ -179,6 +186,7 @@ __all__ = [  # noqa: RUF022
     "SessionClosed",
     "SessionMessage",
     "SessionOptions",
+    "SqliteEventStore",
     "StdioServerParameters",
     "Timeouts",
     "ToolError",

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import ROOT
-from trio_mcp import Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
+from trio_mcp import HttpOptions, Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.group_connections import GroupConnections
+from trio_mcp.server.http import router, streams
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.transports import lines, memory
 
@@ -59,6 +60,17 @@ STATED = {
     "changes that one listener has not been told of": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS", "server"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
+    "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
+    "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
+    "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
+    "HttpOptions(grace=…)": HttpOptions().grace,
+    "messages on one stream of a HTTP session, before its handler waits": streams.ROOM,
+    "messages on one stream of a HTTP session, in all": streams.MAX_WAITING,
+    "the same while no client has the stream open, without an event store": streams.MAX_DETACHED,
+    "messages of a HTTP session that wait for its event store": router.MAX_UNSTORED,
+    "sessions over HTTP": HttpOptions().max_sessions,
+    "HTTP requests that are served at once": HttpOptions().max_requests,
+    "bytes of the body of a HTTP request": HttpOptions().max_message_size,
     "handlers that are parked for input": default(Server, "max_parked"),
     "pages that a client was asked to visit, until they are done": constant("MAX_ELICITATIONS", "server"),
     "rounds of input of one request": default(Server, "max_input_rounds"),
