@@ -1,0 +1,214 @@
+"""Random disconnects and reconnects: nothing is lost, nothing comes twice, nothing is mixed up (as a state machine)."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.sse import EventDecoder, ServerSentEvent
+from trio_mcp.server.http.app import HttpApp
+from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore
+
+ACCEPT = b"application/json, text/event-stream"
+
+
+class Connection:
+    """One HTTP exchange with the application, which the client may leave at any time."""
+
+    def __init__(self, method: str, headers: dict[str, str], body: bytes) -> None:
+        fields = {"host": "localhost", "accept": ACCEPT.decode(), "content-type": "application/json", **headers}
+        encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
+        self.scope = {"type": "http", "method": method, "path": "/mcp", "headers": encoded}
+        self.left, self.over = trio.Event(), trio.Event()
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self._request: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body}]
+
+    async def run(self, app: HttpApp) -> None:
+        await app(self.scope, self._receive, self._send)
+        self.over.set()
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        if self._request:
+            return self._request.pop()
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.left.is_set():
+            return  # what is on its way when the client leaves is lost, and nobody is told
+        if event["type"] == "http.response.start":
+            self.status = event["status"]
+            self.headers = {name.decode(): value.decode() for name, value in event["headers"]}
+        else:
+            self.body += event["body"]
+
+    def events(self) -> list[ServerSentEvent]:
+        decoder = EventDecoder()
+        return [event for event in decoder.feed(self.body) if isinstance(event, ServerSentEvent)]
+
+
+class Call:
+    """A call as its client sees it, over all the connections that have carried it."""
+
+    def __init__(self, token: str, connection: Connection) -> None:
+        self.token = token
+        self.connection: Connection | None = connection
+        self.seen: list[Any] = []
+        self.last = ""
+        self.sent = 0
+
+    def leave(self) -> None:
+        """Take what has come, and close the connection."""
+        assert self.connection is not None
+        self.connection.left.set()
+        for event in self.connection.events():
+            self.last = event.id or self.last
+            if event.data:
+                self.seen.append(from_json(event.data))
+        self.connection = None
+
+
+class Client:
+    """A client of one session, and the handlers that it has running."""
+
+    def __init__(self, app: HttpApp, nursery: trio.Nursery, orders: dict[str, Any]) -> None:
+        self.app = app
+        self.nursery = nursery
+        self.orders = orders
+        self.session: dict[str, str] = {}
+        self.calls: list[Call] = []
+
+    def open(self, method: str, headers: dict[str, str], message: Any = None) -> Connection:
+        body = b"" if message is None else to_json({"jsonrpc": "2.0", **message})
+        connection = Connection(method, {**self.session, **headers}, body)
+        self.nursery.start_soon(connection.run, self.app)
+        return connection
+
+    async def initialize(self) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        opened = self.open("POST", {}, {"id": 0, "method": "initialize", "params": params})
+        await opened.over.wait()
+        self.session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        await self.open("POST", {}, {"method": "notifications/initialized"}).over.wait()
+
+    async def call(self) -> None:
+        number = len(self.calls) + 1
+        token = f"{self.session['mcp-session-id']}/{number}"
+        self.orders[token] = trio.open_memory_channel[bool](1000)
+        params = {"name": "work", "arguments": {}, "_meta": {"progressToken": token}}
+        connection = self.open("POST", {}, {"id": number, "method": "tools/call", "params": params})
+        self.calls.append(Call(token, connection))
+        await trio.testing.wait_all_tasks_blocked()  # its first event gives it an id to come back with
+
+    def order(self, index: int, more: bool) -> None:
+        call = self.calls[index % len(self.calls)]
+        with contextlib.suppress(trio.ClosedResourceError):
+            send = self.orders[call.token][0]
+            send.send_nowait(more)
+            call.sent += 1
+            if not more:
+                send.close()
+
+    def toggle(self, index: int) -> None:
+        """Leave, or come back."""
+        call = self.calls[index % len(self.calls)]
+        if call.connection is None:
+            call.connection = self.open("GET", {"last-event-id": call.last})
+        else:
+            call.leave()
+
+    async def check(self) -> None:
+        """Let every call end, come back for the rest, and compare."""
+        for index, call in enumerate(self.calls):
+            self.order(index, more=False)
+            if call.connection is None:
+                self.toggle(index)
+            assert call.connection is not None
+            await call.connection.over.wait()
+            call.leave()
+            *progress, answer = call.seen
+            assert [each["params"]["progress"] for each in progress] == [*range(1, call.sent)]
+            assert {each["params"]["progressToken"] for each in progress} <= {call.token}
+            assert answer["result"]["structuredContent"] == {"result": call.token}
+
+
+async def play(store: EventStore, steps: list[tuple[str, int, int]]) -> None:
+    orders: dict[str, Any] = {}
+    server = Server("test")
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        token: str = ctx.meta["progressToken"]
+        done = 0
+        async for more in orders[token][1]:
+            if not more:
+                break
+            done += 1
+            await ctx.report_progress(done)
+        return token
+
+    async with server.asgi_app(HttpOptions(event_store=store)) as app, trio.open_nursery() as nursery:
+        clients = [Client(app, nursery, orders) for _ in range(2)]
+        for client in clients:
+            await client.initialize()
+            await client.call()
+        acts: dict[str, Callable[[Client, int], Awaitable[None] | None]] = {
+            "call": lambda client, index: client.call(),
+            "send": lambda client, index: client.order(index, more=True),
+            "end": lambda client, index: client.order(index, more=False),
+            "toggle": lambda client, index: client.toggle(index),
+            "settle": lambda client, index: trio.testing.wait_all_tasks_blocked(),
+            "step": lambda client, index: trio.lowlevel.checkpoint(),  # noqa: ASYNC105 - it is awaited below
+        }
+        for act, who, index in steps:
+            outcome = acts[act](clients[who], index)
+            if outcome is not None:
+                await outcome
+        for client in clients:
+            await client.check()
+        nursery.cancel_scope.cancel()
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["call", "send", "send", "send", "end", "toggle", "toggle", "settle", "step"]),
+        st.integers(0, 1),
+        st.integers(0, 5),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_whatever_breaks_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
+    trio.run(play, MemoryEventStore(), steps)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS)
+def test_so_it_does_from_a_file(steps: list[tuple[str, int, int]]) -> None:
+    async def main() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            store = SqliteEventStore(Path(folder) / "events.db")
+            try:
+                await play(store, steps)
+            finally:
+                await store.aclose()
+
+    trio.run(main)
