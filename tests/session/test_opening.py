@@ -126,6 +126,16 @@ async def test_a_modern_error_is_never_answered_with_a_handshake() -> None:
             await negotiate_with(error)
 
 
+async def test_a_refusal_that_names_the_very_revision_as_supported_is_tried_once_more() -> None:
+    """2026-07-28 `basic/versioning`: select a version from the `supported` list and retry the request."""
+    refusal = ErrorData(-32022, "not now", {"supported": ["2026-07-28"], "requested": "2026-07-28"})
+    client, asked = await negotiate_with(refusal, MODERN)
+    assert client.server.revision == "2026-07-28"
+    assert [message.method for message in asked] == ["server/discover", "server/discover"]
+    with pytest.raises(NegotiationError, match="the server serves 2026-07-28, and refuses it"):
+        await negotiate_with(refusal, refusal)
+
+
 async def test_a_handshake_refused_with_modern_evidence_leads_back_to_discovery(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

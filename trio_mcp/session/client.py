@@ -160,12 +160,13 @@ class ClientSession(BaseSession):
             chosen = modern_choice(supported)
             if server is not None and chosen is not None:
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
-            if chosen is None or chosen == revision:
+            if chosen is None:
                 break
-            revision = chosen
+            revision = chosen  # even the one that was refused: it is named as supported, so try once more
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
             served = ", ".join(supported) or "none that it names"
-            raise NegotiationError(f"the server serves {served}; this client speaks none of them", tuple(supported))
+            text = ", and refuses it" if modern_choice(supported) else "; this client speaks none of them"
+            raise NegotiationError(f"the server serves {served}{text}", tuple(supported))
         try:
             return await self.initialize(timeout=timeout)
         except McpError as exc:
