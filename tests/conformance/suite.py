@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import pytest
 
-from .serving import DEADLINE
+from .serving import CHECKOUT, DEADLINE
 
 if TYPE_CHECKING:
     from tests.interop.node_peers import NodePeers
@@ -23,6 +23,9 @@ EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
 
 SCENARIO_MILLISECONDS = "60000"
 """What the suite gives a scenario; a net for a busy machine, as the suite's own 30 seconds are for an idle one."""
+
+_NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/initialized) request")
+"""What http-standard-headers skips, because there is no such request in 2026-07-28, the only revision it is for."""
 
 Side = Literal["client", "server"]
 """Which side of ours is tested."""
@@ -68,6 +71,7 @@ class Suite:
         script = self.peers.modules / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
         done = subprocess.run(
             [self.peers.node, script, *arguments],
+            cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,12 +91,17 @@ def _checks(file: Path) -> list[Check]:
     for each in json.loads(file.read_bytes()):
         text = each.get("errorMessage") or each.get("description", "")
         found.append(Check(each["id"], each["status"], text))
+    complaints = file.with_name("stderr.txt")  # of our client
+    if complaints.exists() and (said := complaints.read_text()):
+        found.append(Check("stderr", "FAILURE", said[-2000:]))
     return found
 
 
 def verdict(scenario: str, checks: list[Check]) -> list[str]:
     """What is wrong: a line for each check that failed, warned or was skipped, or one if there was nothing to check."""
-    wrong = [check for check in checks if check.status not in ("SUCCESS", "INFO")]
+    wrong = [
+        check for check in checks if check.status not in ("SUCCESS", "INFO") and not _NO_HANDSHAKE.match(check.text)
+    ]
     if not any(check.status == "SUCCESS" for check in checks) and not wrong:
         return [f"{scenario}: the suite has checked nothing"]
     return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]

@@ -1,0 +1,45 @@
+"""Our client, as the official conformance suite sees it: every scenario of every revision that it has any for."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .suite import SCENARIO_MILLISECONDS, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .suite import Check, Suite
+
+pytestmark = pytest.mark.conformance
+
+COMMAND = f"{sys.executable} -W error -m tests.conformance.everything_client"
+
+TIMED = {"sse-retry"}
+"""Scenarios that measure time. They run alone: the suite gives the client 0.2 seconds to be late."""
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say: Callable[[str], None]) -> None:
+    def run(scenario: str) -> list[Check]:
+        folder = tmp_path / scenario
+        folder.mkdir(parents=True)
+        options = ("--command", COMMAND, "--scenario", scenario, "--timeout", SCENARIO_MILLISECONDS)
+        checks, output = suite.run("client", *options, revision=revision, folder=folder)
+        assert set(checks) == {scenario}, output
+        return checks[scenario]
+
+    # One by one instead of by `--suite all`, which starts a process for every scenario at the same moment.
+    scenarios = suite.scenarios("client", revision)
+    together = [scenario for scenario in scenarios if scenario not in TIMED]
+    with ThreadPoolExecutor(2) as pool:
+        checks = dict(zip(together, pool.map(run, together), strict=True))
+    checks |= {scenario: run(scenario) for scenario in scenarios if scenario in TIMED}
+    judge("client", checks)
+    passed = sum(check.status == "SUCCESS" for scenario, each in checks.items() for check in each)
+    say(f"conformance: client, {revision}: {passed} checks passed in {len(scenarios)} scenarios")
