@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field
 from trio_mcp import Context, InputRequired, Server, types
 
 
-class Reply(BaseModel):
-    response: str = Field(description="The user's response")
+class Account(BaseModel):
+    username: str = Field(description="The user's response")
+    email: str = Field(description="The user's email address")
 
 
 class Name(BaseModel):
@@ -70,7 +71,7 @@ async def test_sampling(prompt: str, ctx: Context) -> str:
 
 async def test_elicitation(message: str, ctx: Context) -> str:
     """Ask the user."""
-    answer = await ctx.elicit(message, Reply)
+    answer = await ctx.elicit(message, Account)
     return f"User response: action={answer.action}, content={answer.data and answer.data.model_dump_json()}"
 
 

@@ -11,9 +11,10 @@ import sys
 from base64 import b64decode
 from typing import Annotated, Any
 
+import trio
 from pydantic import Field
 
-from trio_mcp import Context, Server, ToolError, types
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, ToolError, types
 
 from .everything_questions import add_questions
 
@@ -132,6 +133,16 @@ async def test_tool_with_progress(ctx: Context) -> str:
     return str(ctx.meta.get("progressToken", 0))
 
 
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Close the stream of events, so that the answer comes only to a client that reconnects."""
+    await ctx.log("info", "before the stream is closed")
+    ctx.close_stream(retry=0.1)
+    await trio.sleep(0.2)  # whatever comes at once is still sent on it
+    await ctx.log("info", "after the stream was closed")
+    return "reconnected"
+
+
 def dynamic() -> str:
     """Come and go."""
     return "dynamic"
@@ -229,10 +240,8 @@ add_questions(server)
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["stdio"]:
-            server.run()
-        case [port]:
-            server.run("http", port=int(port))
-        case _:
-            server.run("http", port=0)
+    if sys.argv[1:] == ["stdio"]:
+        server.run()
+    else:
+        port = int(sys.argv[1]) if sys.argv[1:] else 0
+        server.run("http", port=port, options=HttpOptions(event_store=MemoryEventStore()))

@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("revision", ["2026-07-28"])
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
 def test_the_server_conforms_to(
     suite: Suite, url: str, revision: str, tmp_path: Path, say: Callable[[str], None]
 ) -> None:

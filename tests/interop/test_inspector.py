@@ -53,7 +53,7 @@ class Inspector:
         return result
 
 
-@pytest.fixture(params=[("stdio", "legacy"), ("stdio", "modern"), ("http", "modern")], ids="-".join)
+@pytest.fixture(params=[("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern")], ids="-".join)
 def inspector(
     npm: NodePeers, url: str, environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Inspector:
