@@ -98,6 +98,38 @@ async def test_without_a_session_id_there_is_nothing_to_end() -> None:
     assert all("mcp-session-id" not in asked.headers for asked in server.asked)
 
 
+async def test_requests_come_after_the_answer_to_the_get_that_listens() -> None:
+    """A question that a server asks while it serves the first request may come on that stream, or not at all."""
+    release = trio.Event()
+    order: list[str] = []
+
+    async def slow(asked: Asked) -> None:
+        await release.wait()
+        order.append("GET")
+        await asked.begin_events()
+
+    async def call(asked: Asked) -> None:
+        order.append("tools/call")
+        await asked.result(TEXT)
+
+    async with legacy({"GET": slow, "tools/call": call}) as (server, client), trio.open_nursery() as nursery:
+        nursery.start_soon(text, client)
+        await server.until("GET")
+        await trio.testing.wait_all_tasks_blocked()
+        release.set()
+    assert order == ["GET", "tools/call"]
+
+
+async def test_a_get_that_is_not_answered_holds_requests_up_for_a_moment_only(autojump_clock: MockClock) -> None:
+    """Some servers answer it with the first message, which may never come."""
+
+    async def never(asked: Asked) -> None:
+        await asked.gone()
+
+    async with legacy({"GET": never}) as (_server, client):
+        assert await text(client) == "ok"
+
+
 @pytest.mark.parametrize("bad", ["a b", "x" * 5000, "é"])
 async def test_a_session_id_that_can_be_none_is_refused(bad: str) -> None:
     async def initialize(asked: Asked) -> None:

@@ -38,6 +38,10 @@ logger = logging.getLogger("trio_mcp")
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds for what is on its way at a close, and again for the server to take note that the session is over."""
+LISTENING_PATIENCE: Final = 0.5
+"""Seconds that the first requests of a session wait for the stream of the server's own messages. Many servers drop what
+has no stream to go on, and a question that is asked before the stream is there would never come. But some servers
+answer the GET only with the first message."""
 MAX_PAGES: Final = 1000
 """Pages of tools that are read to learn which headers a tool wants."""
 
@@ -150,7 +154,10 @@ class HttpClientLink(HttpPosting):
                 raise (await self._failure(response, message, session)).error
             await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
         if isinstance(message, Notification) and message.method == "notifications/initialized" and session is not None:
-            self.nursery.start_soon(self._listen, session)
+            answered = trio.Event()
+            self.nursery.start_soon(self._listen, session, answered)
+            with trio.move_on_after(LISTENING_PATIENCE):
+                await answered.wait()
 
     # --- the session of the handshake era -----------------------------------------------------------------------------
 
@@ -158,8 +165,13 @@ class HttpClientLink(HttpPosting):
         self._session = LegacySession.opened(request.params, result, response)
         ORIGINS.note(self._wire.url, "legacy")
 
-    async def _listen(self, session: LegacySession) -> None:
-        """Hear what the server has to say besides answers (L, Listening for Messages from the Server)."""
+    async def _listen(self, session: LegacySession, answered: trio.Event) -> None:
+        """Hear what the server has to say besides answers (L, Listening for Messages from the Server).
+
+        Args:
+            session: The session.
+            answered: Set when the server has said whether it has such a stream.
+        """
 
         async def take(event: ServerSentEvent | Malformed) -> None:
             message = message_of(event)
@@ -167,6 +179,7 @@ class HttpClientLink(HttpPosting):
                 await self.deliver(message)
 
         stream = self._event_stream(session, take)
+        stream.answered = answered
         with session.scope:
             try:
                 await stream.follow(at_once=True)

@@ -46,6 +46,7 @@ class EventStream:
         backoff: How long to wait between connections, and how often.
         opened: It has been open at least once.
         finished: Nothing more is wanted of it.
+        answered: Set when `follow` has had a first answer, of whatever kind.
     """
 
     wire: HttpWire
@@ -56,6 +57,7 @@ class EventStream:
     backoff: Backoff
     opened: bool = False
     finished: bool = False
+    answered: trio.Event = attrs.field(factory=trio.Event)
     _lively: bool = False
 
     async def read(self, response: HttpResponse) -> None:
@@ -94,6 +96,7 @@ class EventStream:
             at_once, self._lively = False, False
             try:
                 async with self.wire.exchange("GET", self.headers(self.decoder.last_event_id)) as response:
+                    self.answered.set()
                     if not is_event_stream(response):
                         raise await self.failure(response)
                     self.decoder = self.decoder.resumed()
