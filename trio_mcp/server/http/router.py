@@ -95,10 +95,13 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         if stream is not self.rest:
             stream.lost = True
         stream.drop()
-        if stream.ended:
-            self.streams.pop(stream.number, None)
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
+
+    def detached(self, stream: Stream) -> None:
+        """A writer has left a stream; one that has ended is not needed any more."""
+        if stream.ended and stream.writer is None and stream is not self.rest:
+            self.streams.pop(stream.number, None)
 
     def answered(self, request_id: RequestId | None) -> None:
         """The client has answered what it was asked."""

@@ -243,11 +243,16 @@ class HttpSession(HostedConnection):
     ) -> None:
         """Write a stream, from a number on, to one HTTP answer: until it ends or either side closes it."""
         writer = Writer()
+
+        def left() -> None:
+            if not answer.finished:  # the end of a whole answer is reported in the same way
+                writer.leave()
+
         stream.attach(writer)
         self.exchanges += 1
         try:
             with writer.scope:
-                async with watching(request, writer.leave):
+                async with watching(request, left):
                     if at_once or (self._primes and stream.may_stream and not stream.ended):
                         await answer.start_events()
                         await answer.send(self._first_event(stream, cursor))
@@ -255,6 +260,7 @@ class HttpSession(HostedConnection):
         finally:
             self.exchanges -= 1
             stream.detach(writer)
+            self.router.detached(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
         if not writer.gone:

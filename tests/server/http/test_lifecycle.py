@@ -1,0 +1,101 @@
+"""The life of a session: cancelled at any step it leaves nothing behind, and idle it costs little."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+import trio
+from pydantic_core import to_json
+
+from tests.injection import cancel_everywhere
+from tests.server.http.asgi_client import Connection
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server
+from trio_mcp.server.http.app import HttpApp
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+async def exchange(app: HttpApp, method: str, session: str | None, message: Any = None) -> Connection:
+    body = b"" if message is None else to_json({"jsonrpc": "2.0", **message})
+    connection = Connection(method, {} if session is None else {"mcp-session-id": session}, body)
+    await connection.run(app)
+    return connection
+
+
+async def opened(app: HttpApp) -> str:
+    connection = await exchange(app, "POST", None, {"id": 0, "method": "initialize", "params": HELLO})
+    session = connection.headers["mcp-session-id"]
+    await exchange(app, "POST", session, {"method": "notifications/initialized"})
+    return session
+
+
+def server() -> Server:
+    made = Server("test")
+
+    @made.tool
+    async def count(to: int, ctx: Context) -> int:
+        for number in range(to):
+            await ctx.report_progress(number)
+        return to
+
+    return made
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_works_or_none(stored: bool) -> None:
+    options = HttpOptions(event_store=MemoryEventStore() if stored else None)
+    params = {"name": "count", "arguments": {"to": 2}, "_meta": {"progressToken": 1}}
+    call = {"id": 1, "method": "tools/call", "params": params}
+    async with server().asgi_app(options) as app:
+
+        async def scenario() -> None:
+            session = await opened(app)
+            await exchange(app, "POST", session, call)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(exchange, app, "GET", session)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            await exchange(app, "DELETE", session)
+
+        async def check() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            assert app._requests == 0
+            for session in tuple(app._sessions._sessions.values()):
+                assert session.exchanges == 0
+                assert not session.busy
+                assert set(session.router.streams) == {0}
+                assert session.router.rest.writer is None
+                assert session.id in app._sessions._idle  # so it expires
+                again = await exchange(app, "POST", session.id, {**call, "id": 2})
+                assert again.status == 200
+                assert b'"result"' in again.body
+                await exchange(app, "DELETE", session.id)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not app._serving.connections
+            if isinstance(options.event_store, MemoryEventStore):
+                assert len(options.event_store) == 0
+
+        with trio.fail_after(60):
+            assert await cancel_everywhere(scenario, check) > 5
+
+
+async def test_an_idle_session_costs_at_most_20_kib() -> None:
+    count = 200
+    async with server().asgi_app() as app:
+        for _ in range(5):
+            await opened(app)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                await opened(app)
+            await trio.testing.wait_all_tasks_blocked()
+            gc.collect()
+            each = (tracemalloc.get_traced_memory()[0] - before) / count
+        finally:
+            tracemalloc.stop()
+    assert each <= 20 * 1024, f"{each / 1024:.1f} KiB"
