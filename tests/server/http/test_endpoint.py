@@ -281,3 +281,41 @@ async def test_an_idle_session_has_one_task() -> None:
         await another.initialize()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert trio.lowlevel.current_statistics().tasks_living == before + 1
+
+
+async def test_over_tls(tmp_path: Path) -> None:
+    import datetime
+    import ipaddress
+    import ssl
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from hypercorn.config import Config
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "key.pem").write_bytes(secret)
+
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.certfile, config.keyfile = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    config.errorlog = None
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(Made().server.serve_http, config=config))
+            assert url.startswith("https://127.0.0.1:")
+            async with httpx.AsyncClient(verify=trusted, base_url=url.removesuffix("/mcp")) as http:
+                raw = Raw(http)
+                await raw.initialize()
+                async with raw.call("count", {"to": 2}) as r:
+                    assert len(await Events(r).messages()) == 3
+            nursery.cancel_scope.cancel()
