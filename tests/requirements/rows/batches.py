@@ -1,0 +1,134 @@
+"""Batches of JSON-RPC, which only 2025-03-26 has: ``basic``, section Batching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.requirements.case import Case
+from tests.requirements.hand import Hand
+from tests.requirements.model import ALL, Topic
+from trio_mcp import Server
+from trio_mcp.protocol.messages import Batch, ErrorResponse, Incoming, Notification, Request, Response
+from trio_mcp.types import error_codes
+
+WITH = ("2025-03-26",)
+WITHOUT = tuple(revision for revision in ALL if revision not in WITH)
+# HTTP refuses them by other rules.
+TRANSPORTS = ("memory", "stdio")
+
+
+def server() -> Server:
+    made = Server("batches")
+
+    @made.tool
+    async def echo(text: str) -> str:
+        """Give the text back."""
+        return text
+
+    return made
+
+
+topic = Topic("Batches", server)
+
+
+def call(request_id: int | str, text: str = "x") -> Request:
+    return Request(request_id, "tools/call", {"name": "echo", "arguments": {"text": text}})
+
+
+async def exchange(hand: Hand, *items: Any) -> Incoming:
+    await hand.raw(Batch(items))
+    return await hand.wire.receive()
+
+
+@topic.row("basic#batching", "Requests in a batch are answered in a batch, each by its id.", WITH)
+async def answered(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand, call(1, "one"), call("2", "two"))
+    assert isinstance(answer, Batch)
+    found = {each.id: each.result["content"][0]["text"] for each in answer.items if isinstance(each, Response)}
+    assert found == {1: "one", "2": "two"}
+
+
+@topic.row("basic#batching", "A batch of one request is answered by a batch of one.", WITH)
+async def of_one(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand, call(1))
+    assert isinstance(answer, Batch)
+    assert [type(each) for each in answer.items] == [Response]
+
+
+@topic.row("basic#batching", "Notifications in a batch have no answer in its answer.", WITH)
+async def notifications(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand, Notification("notifications/nobody_knows"), call(1))
+    assert isinstance(answer, Batch)
+    assert len(answer.items) == 1
+
+
+@topic.row("basic#batching", "A batch of notifications only is not answered.", WITH)
+async def notifications_only(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.raw(Batch((Notification("notifications/nobody_knows"), Notification("notifications/other"))))
+        assert await hand.result("ping") == {}
+        assert hand.answered == hand.asked
+
+
+@topic.row("basic#batching", "A request of a batch that fails costs the others nothing.", WITH)
+async def failure(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand, Request(1, "no/such/method"), call(2))
+    assert isinstance(answer, Batch)
+    found = {each.id: each for each in answer.items if isinstance(each, (Response, ErrorResponse))}
+    refused = found[1]
+    assert isinstance(refused, ErrorResponse)
+    assert refused.error.code == error_codes.METHOD_NOT_FOUND
+    assert isinstance(found[2], Response)
+
+
+@topic.row("basic#batching", "An empty batch is refused with -32600, by one answer that is no batch.", WITH)
+async def empty(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand)
+    assert isinstance(answer, ErrorResponse)
+    assert answer.error.code == error_codes.INVALID_REQUEST
+
+
+@topic.row("basic/lifecycle#initialization", "initialize in a batch is refused.", WITH)
+async def initialize(case: Case) -> None:
+    async with case.greeting() as hand:
+        answer = await exchange(hand, Request(1, "initialize", hand.handshake()))
+        items = answer.items if isinstance(answer, Batch) else (answer,)
+        assert [type(each) for each in items] == [ErrorResponse]
+        assert (await hand.result("initialize", hand.handshake()))["protocolVersion"] == case.revision
+
+
+@topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, TRANSPORTS)
+async def refused(case: Case) -> None:
+    async with case.hand() as hand:
+        answer = await exchange(hand, call(1), call(2))
+        assert isinstance(answer, ErrorResponse)
+        assert (answer.id, answer.error.code) == (None, error_codes.INVALID_REQUEST)
+        await hand.call("echo", {"text": "x"})
+        assert hand.answered == hand.asked
+
+
+for _name, _text, _test in (
+    (
+        "cancelled_inside",
+        "A batch may cancel what it asks for.",
+        "test_a_batch_may_cancel_what_it_asks_for",
+    ),
+    (
+        "cancelled_one",
+        "A batch is answered without what of it was cancelled.",
+        "test_a_cancelled_request_of_a_batch_holds_nothing_up",
+    ),
+):
+    topic.held(_name, "basic#batching", _text, f"tests/protocol/test_peer_requests.py::{_test}", WITH)
+topic.held(
+    "bounded",
+    "basic#batching",
+    "The number of messages in a batch is bounded.",
+    "tests/protocol/test_codec.py::test_the_size_of_a_batch_is_bounded",
+    WITH,
+)

@@ -1,0 +1,407 @@
+"""How a server tells of changes: ``basic/patterns/subscriptions``; before 2026-07-28 notifications of a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.requirements.case import Case
+from tests.requirements.hand import Hand
+from tests.requirements.model import LEGACY, MODERN, Topic
+from trio_mcp import Server
+from trio_mcp.protocol.messages import ErrorResponse
+from trio_mcp.types import error_codes, meta
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+LISTS = {
+    "toolsListChanged": "notifications/tools/list_changed",
+    "promptsListChanged": "notifications/prompts/list_changed",
+    "resourcesListChanged": "notifications/resources/list_changed",
+}
+TOOLS, PROMPTS, RESOURCES = LISTS.values()
+UPDATED = "notifications/resources/updated"
+EVERYTHING = [TOOLS, PROMPTS, RESOURCES, UPDATED]
+
+
+def server() -> Server:
+    made = Server("listen")
+
+    def nothing() -> str:
+        """Do nothing."""
+        return ""
+
+    made.add_prompt(nothing)
+    for uri in ("x://a", "x://b"):
+        made.add_resource(uri, nothing)
+
+    @made.tool
+    async def change(what: str) -> None:
+        """Tell of a change: of a list, or of the resource of this URI."""
+        lists = {
+            "tools": made.notify_tools_changed,
+            "prompts": made.notify_prompts_changed,
+            "resources": made.notify_resources_changed,
+        }
+        if what in lists:
+            lists[what]()
+        else:
+            made.notify_resource_updated(what)
+
+    @made.tool
+    async def grow(kind: str) -> None:
+        """Offer something more."""
+        if kind == "tools":
+            made.add_tool(nothing, name="more")
+        elif kind == "prompts":
+            made.add_prompt(nothing, name="more")
+        elif kind == "resources":
+            made.add_resource("x://more", nothing)
+        else:
+            made.add_resource("x://more/{+path}", file)
+
+    @made.tool
+    async def shrink() -> None:
+        """Take something away."""
+        made.remove_resource("x://b")
+
+    def file(path: str) -> str:
+        """Do nothing, with a path."""
+        return path
+
+    return made
+
+
+topic = Topic("Changes", server)
+
+OPENING = "basic/patterns/subscriptions#opening-a-stream"
+FILTER = "basic/patterns/subscriptions#notification-filter"
+ACKNOWLEDGMENT = "basic/patterns/subscriptions#acknowledgment"
+RECEIVING = "basic/patterns/subscriptions#receiving-notifications"
+CONCURRENT = "basic/patterns/subscriptions#multiple-concurrent-subscriptions"
+CANCELLATION = "basic/patterns/subscriptions#cancellation"
+NOTIFIED = ("memory", "stdio")
+
+
+async def listen(hand: Hand, request_id: Any = None, **wanted: Any) -> Any:
+    """Open a stream, and give its id when it is acknowledged."""
+    started = await hand.start("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
+    await hand.hear(ACKNOWLEDGED)
+    return started
+
+
+async def change(hand: Hand, *what: str) -> None:
+    for each in what:
+        await hand.call("change", {"what": each})
+
+
+def told(hand: Hand) -> list[str]:
+    return [each.method for each in hand.heard if each.method in EVERYTHING]
+
+
+def _list(kind: str, flag: str) -> None:
+    method = LISTS[flag]
+
+    async def asked(case: Case) -> None:
+        async with case.hand() as hand:
+            started = await listen(hand, **{flag: True})
+            await change(hand, kind)
+            params = await hand.hear(method)
+        assert params["_meta"][meta.SUBSCRIPTION_ID] == started
+
+    async def grown(case: Case) -> None:
+        async with case.hand() as hand:
+            if case.modern:
+                await listen(hand, **{flag: True})
+            await hand.call("grow", {"kind": kind})
+            await hand.hear(method)
+
+    asked.__name__, grown.__name__ = f"{kind}_asked_for", f"{kind}_grown"
+    topic.row(FILTER, f"Who asks for {flag} is told when the list of {kind} changes.", MODERN)(asked)
+    topic.row(
+        f"server/{kind}#list-changed-notification", f"When one of its {kind} is added, a server tells its clients."
+    )(grown)
+
+
+for _kind, _flag in (
+    ("tools", "toolsListChanged"),
+    ("prompts", "promptsListChanged"),
+    ("resources", "resourcesListChanged"),
+):
+    _list(_kind, _flag)
+
+
+@topic.row(
+    "server/resources#list-changed-notification", "When a resource template is added, a server tells its clients."
+)
+async def template_added(case: Case) -> None:
+    async with case.hand() as hand:
+        if case.modern:
+            await listen(hand, resourcesListChanged=True)
+        await hand.call("grow", {"kind": "templates"})
+        await hand.hear(RESOURCES)
+
+
+@topic.row("server/resources#list-changed-notification", "When a resource is removed, a server tells its clients.")
+async def resource_removed(case: Case) -> None:
+    async with case.hand() as hand:
+        if case.modern:
+            await listen(hand, resourcesListChanged=True)
+        await hand.call("shrink")
+        await hand.hear(RESOURCES)
+
+
+# --- subscriptions/listen ------------------------------------------------------------------------------------------
+
+
+@topic.row(
+    ACKNOWLEDGMENT, "The first message of a stream is its acknowledgement, which names the subscription.", MODERN
+)
+async def acknowledged_first(case: Case) -> None:
+    async with case.hand() as hand:
+        started = await hand.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await change(hand, "tools")
+        await hand.hear(TOOLS)
+        assert hand.heard[0].method == ACKNOWLEDGED
+        params = await hand.hear(ACKNOWLEDGED)
+    assert params["_meta"][meta.SUBSCRIPTION_ID] == started
+
+
+@topic.row(ACKNOWLEDGMENT, "The acknowledgement says what of the filter is going to be served.", MODERN)
+async def honored(case: Case) -> None:
+    async with case.hand() as hand:
+        wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["x://a"]}
+        await hand.start("subscriptions/listen", {"notifications": wanted})
+        params = await hand.hear(ACKNOWLEDGED)
+    assert params["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["x://a"]}
+
+
+@topic.row(ACKNOWLEDGMENT, "A filter that asks for nothing is acknowledged, and nothing is told.", MODERN)
+async def empty_filter(case: Case) -> None:
+    async with case.hand() as hand:
+        started = await listen(hand)
+        await change(hand, "tools", "prompts", "resources", "x://a")
+        await hand.result("tools/list")
+        assert told(hand) == []
+        assert started not in hand.answered
+
+
+@topic.row(OPENING, "Without a subscription nothing is told.", MODERN)
+async def no_subscription(case: Case) -> None:
+    async with case.hand() as hand:
+        await change(hand, "tools", "prompts", "resources", "x://a")
+        await hand.result("tools/list")
+        assert told(hand) == []
+
+
+@topic.row(OPENING, "What the filter does not ask for is not told.", MODERN)
+async def not_asked_for(case: Case) -> None:
+    async with case.hand() as hand:
+        await listen(hand, promptsListChanged=True)
+        await change(hand, "tools", "resources", "x://a", "prompts")
+        await hand.hear(PROMPTS)
+        await hand.result("tools/list")
+        assert told(hand) == []
+
+
+@topic.row(FILTER, "Who subscribes to a resource is told of its updates, with its URI.", MODERN)
+async def resource(case: Case) -> None:
+    async with case.hand() as hand:
+        started = await listen(hand, resourceSubscriptions=["x://a"])
+        await change(hand, "x://a")
+        params = await hand.hear(UPDATED)
+    assert params["uri"] == "x://a"
+    assert params["_meta"][meta.SUBSCRIPTION_ID] == started
+
+
+@topic.row(FILTER, "Updates of other resources are not told.", MODERN)
+async def other_resource(case: Case) -> None:
+    async with case.hand() as hand:
+        await listen(hand, resourceSubscriptions=["x://a"])
+        await change(hand, "x://b", "x://a")
+        assert (await hand.hear(UPDATED))["uri"] == "x://a"
+        await hand.result("tools/list")
+        assert told(hand) == []
+
+
+def _malformed(name: str, text: str, params: dict[str, Any]) -> None:
+    async def scenario(case: Case) -> None:
+        async with case.hand() as hand:
+            assert (await hand.error("subscriptions/listen", params)).code == error_codes.INVALID_PARAMS
+            assert hand.heard == []
+
+    scenario.__name__ = name
+    topic.row(FILTER, text, MODERN)(scenario)
+
+
+_malformed("no_filter", "subscriptions/listen without a filter is refused with -32602.", {})
+_malformed("malformed_filter", "A filter that is no object is refused with -32602.", {"notifications": ["tools"]})
+_malformed(
+    "malformed_flag",
+    "A flag of a filter that is neither true nor false is refused with -32602.",
+    {"notifications": {"toolsListChanged": "yes"}},
+)
+_malformed(
+    "malformed_uris",
+    "Resources in a filter that are no array of strings are refused with -32602.",
+    {"notifications": {"resourceSubscriptions": "x://a"}},
+)
+
+
+@topic.row(FILTER, "Kinds of notification that a server does not know are left out of what it acknowledges.", MODERN)
+async def unknown_kind(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.start("subscriptions/listen", {"notifications": {"toolsListChanged": True, "moonPhase": True}})
+        assert (await hand.hear(ACKNOWLEDGED))["notifications"] == {"toolsListChanged": True}
+
+
+@topic.row(
+    RECEIVING, "A notification names its subscription by the very id of the request, also one that is a number.", MODERN
+)
+async def id_of_a_subscription(case: Case) -> None:
+    async with case.hand() as hand:
+        await listen(hand, request_id=7, toolsListChanged=True)
+        await change(hand, "tools")
+        found = (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID]
+    assert found == 7
+    assert type(found) is int
+
+
+@topic.row(CONCURRENT, "Each of several subscriptions is told what it asked for, under its own id.", MODERN)
+async def several(case: Case) -> None:
+    async with case.hand() as hand:
+        both, one = (
+            await listen(hand, toolsListChanged=True, promptsListChanged=True),
+            await listen(hand, toolsListChanged=True),
+        )
+        await change(hand, "tools")
+        found = {(await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] for _ in range(2)}
+        assert found == {both, one}
+        await change(hand, "prompts")
+        assert (await hand.hear(PROMPTS))["_meta"][meta.SUBSCRIPTION_ID] == both
+
+
+@topic.row(
+    CANCELLATION, "A subscription that its client cancels is not answered, and nothing more is told.", MODERN, NOTIFIED
+)
+async def cancelled(case: Case) -> None:
+    async with case.hand() as hand:
+        started = await listen(hand, toolsListChanged=True)
+        await hand.cancel(started)
+        await change(hand, "tools")
+        await hand.result("tools/list")
+        assert told(hand) == []
+        assert started not in hand.answered
+
+
+@topic.row(CANCELLATION, "Cancelling one subscription leaves the others.", MODERN, NOTIFIED)
+async def others_stay(case: Case) -> None:
+    async with case.hand() as hand:
+        first, second = await listen(hand, toolsListChanged=True), await listen(hand, toolsListChanged=True)
+        await hand.cancel(first)
+        await change(hand, "tools")
+        assert (await hand.hear(TOOLS))["_meta"][meta.SUBSCRIPTION_ID] == second
+
+
+@topic.row(OPENING, "While a subscription is open, requests are served.", MODERN)
+async def requests_beside(case: Case) -> None:
+    async with case.hand() as hand:
+        started = await listen(hand, toolsListChanged=True)
+        assert "tools" in await hand.result("tools/list")
+        assert started not in hand.answered
+
+
+@topic.row(
+    OPENING, "A second subscription with the id of an open one is refused, and the first lives on.", MODERN, NOTIFIED
+)
+async def id_in_use(case: Case) -> None:
+    async with case.hand() as hand:
+        await listen(hand, request_id="s", toolsListChanged=True)
+        await hand.start("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, request_id="s")
+        assert isinstance(await hand.answer("s"), ErrorResponse)
+        await change(hand, "prompts", "tools")
+        await hand.hear(TOOLS)
+        assert told(hand) == []
+
+
+# --- the session of the handshake era ------------------------------------------------------------------------------
+
+
+def _announced(kind: str, method: str) -> None:
+    async def scenario(case: Case) -> None:
+        async with case.hand() as hand:
+            await change(hand, kind)
+            assert meta.SUBSCRIPTION_ID not in (await hand.hear(method)).get("_meta", {})
+
+    scenario.__name__ = f"{kind}_announced"
+    text = f"A session is told of changes of the list of {kind} without asking."
+    topic.row(f"server/{kind}#list-changed-notification", text, LEGACY)(scenario)
+
+
+for _kind, _method in (("tools", TOOLS), ("prompts", PROMPTS), ("resources", RESOURCES)):
+    _announced(_kind, _method)
+
+SUBSCRIPTIONS = "server/resources#subscriptions"
+
+
+@topic.row(SUBSCRIPTIONS, "Who has sent resources/subscribe is told of updates of that resource, with its URI.", LEGACY)
+async def subscribed(case: Case) -> None:
+    async with case.hand() as hand:
+        await hand.result("resources/subscribe", {"uri": "x://a"})
+        await change(hand, "x://b", "x://a")
+        assert (await hand.hear(UPDATED))["uri"] == "x://a"
+        await hand.result("ping")
+        assert told(hand) == []
+
+
+@topic.row(SUBSCRIPTIONS, "A session that has not subscribed to a resource is not told of its updates.", LEGACY)
+async def not_subscribed(case: Case) -> None:
+    async with case.hand() as hand:
+        await change(hand, "x://a", "tools")
+        await hand.hear(TOOLS)
+        assert told(hand) == []
+
+
+@topic.row(SUBSCRIPTIONS, "After resources/unsubscribe updates are not told any more.", LEGACY)
+async def unsubscribed(case: Case) -> None:
+    async with case.hand() as hand:
+        for uri in ("x://a", "x://b"):
+            await hand.result("resources/subscribe", {"uri": uri})
+        await hand.result("resources/unsubscribe", {"uri": "x://a"})
+        await change(hand, "x://a", "x://b")
+        assert (await hand.hear(UPDATED))["uri"] == "x://b"
+        await hand.result("ping")
+        assert told(hand) == []
+
+
+for _name, _section, _text, _test in (
+    (
+        "graceful_closure",
+        "basic/patterns/subscriptions#graceful-closure",
+        "A server that ends answers each open subscription with a result first.",
+        "tests/server/test_listen.py::test_the_server_s_own_end_is_a_result_for_each_subscription",
+    ),
+    (
+        "told_before_the_end",
+        "basic/patterns/subscriptions#graceful-closure",
+        "What changed before the end is told before it.",
+        "tests/server/test_listen.py::test_what_changed_before_the_end_is_told_before_it",
+    ),
+    (
+        "undeclared_is_not_honored",
+        ACKNOWLEDGMENT,
+        "What the server does not declare is left out of the acknowledgement.",
+        "tests/server/test_listen.py::test_what_the_server_does_not_declare_is_not_honored",
+    ),
+    (
+        "nothing_before_the_acknowledgement",
+        ACKNOWLEDGMENT,
+        "A change while the acknowledgement waits to be sent is told after it.",
+        "tests/server/test_listen.py::test_a_change_while_the_acknowledgement_waits_is_told_after_it",
+    ),
+    (
+        "bounded",
+        FILTER,
+        "The resources that one client watches are bounded.",
+        "tests/server/test_listen.py::test_the_resources_that_one_client_watches_are_bounded",
+    ),
+):
+    topic.held(_name, _section, _text, _test, MODERN)
