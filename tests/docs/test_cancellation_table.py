@@ -23,6 +23,7 @@ from tests.client.listening import listening as heard_by_one
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
 from tests.session.harness import INITIALIZE_RESULT, Wire
+from tests.transports.http_peer import Asked, peer
 from trio_mcp import (
     BaseSession,
     Client,
@@ -35,7 +36,9 @@ from trio_mcp import (
     StdioServerParameters,
     ToolsListChanged,
     memory_link_pair,
+    sse_client,
     stdio_client,
+    streamable_http_client,
 )
 from trio_mcp.protocol.messages import Notification, Request, Response, SessionMessage
 
@@ -548,6 +551,28 @@ async def main():
 import trio.testing
 trio.run(main)
 """
+
+
+@row("async with streamable_http_client(...), sse_client(...)")
+async def http_client_block() -> None:
+    async def get(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(b"event: endpoint\ndata: /messages\n\n")
+        await asked.gone()
+
+    for connect in (streamable_http_client, sse_client):
+        async with peer({"GET": get}) as server:
+            with trio.CancelScope() as scope:
+                async with connect(server.url) as (read, write):
+                    if connect is streamable_http_client:
+                        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+                        await write.send(SessionMessage(Request(1, "initialize", params)))
+                        await read.receive()
+                    scope.cancel()
+                    await trio.sleep_forever()
+            await server.until_live(0)
+            assert server.asked
+            assert "DELETE" not in server.methods()
 
 
 @row("async with stdio_server()")

@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import ROOT
-from trio_mcp import HttpOptions, Server, SessionOptions, StdioServerParameters, Timeouts, stdio_client, stdio_server
+from trio_mcp import (
+    HttpOptions,
+    Server,
+    SessionOptions,
+    StdioServerParameters,
+    Timeouts,
+    sse_client,
+    stdio_client,
+    stdio_server,
+    streamable_http_client,
+)
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.group_connections import GroupConnections
 from trio_mcp.server.http import router, streams
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.transports import lines, memory
+from trio_mcp.transports import http_link, http_tools, lines, memory
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -45,6 +55,9 @@ STATED = {
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT", "client"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "SessionOptions.drain_grace": OPTIONS.drain_grace,
+    "a notification or an answer over HTTP": constant("POST_TIMEOUT", "transports"),
+    "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT", "transports"),
+    "the end of an HTTP link": constant("CLOSE_TIMEOUT", "transports"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "requests of the peer that run": OPTIONS.max_running_requests,
     "requests of the peer that queue": OPTIONS.max_queued_requests,
@@ -55,6 +68,10 @@ STATED = {
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING", "client"),
     "messages in a memory link, each way": memory.BUFFER,
     "messages in a stdio link, each way": lines.BUFFER,
+    "messages in an HTTP link, each way": lines.BUFFER,
+    "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
+    "requests of an HTTP link on their way, or waiting for a place": http_link.MAX_EXCHANGES,
+    "notifications and answers of an HTTP link on their way": http_link.MAX_POSTS,
     "lines of a child's standard error, until they are taken": constant("PENDING", "transports"),
     "subscriptions/listen that a session has open": OPTIONS.max_running_requests,
     "changes that one listener has not been told of": "one of each kind and resource",
@@ -77,6 +94,10 @@ STATED = {
     "seconds that a client has to come back with answers": default(Server, "request_state_ttl"),
     "characters of a requestState": constant("MAX_STATE", "server"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
+    "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
+    "bytes of the body of a HTTP error": constant("MAX_ERROR_BODY", "protocol"),
+    "origins of which a process remembers what they speak": constant("MAX_ORIGINS", "transports"),
+    "tools of which an HTTP link remembers the headers": http_tools.MAX_TOOLS,
     "messages of a batch (2025-03-26 only)": constant("MAX_BATCH", "protocol"),
     "blocks of Client.listen that are open at once": constant("MAX_LISTENS", "client"),
     "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS", "client"),
@@ -126,6 +147,11 @@ def test_each_limit_of_a_session_has_a_row() -> None:
     for field in (*Timeouts.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
             assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
+
+
+def test_every_transport_has_the_same_limit() -> None:
+    over_stdio = default(stdio_client, "max_message_size")
+    assert {default(each, "max_message_size") for each in (streamable_http_client, sse_client)} == {over_stdio}
 
 
 def test_both_ends_of_stdio_have_the_same_limit() -> None:

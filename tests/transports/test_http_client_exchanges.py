@@ -10,6 +10,7 @@ import gc
 import itertools
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -599,3 +600,25 @@ async def test_a_disconnection_anywhere_fails_one_call_or_none(place: int, strea
         with contextlib.suppress(TransportError):
             assert (await client.call_tool("t")).content[0].text == "ok"  # type: ignore[union-attr]
         await works(client)
+
+
+async def test_a_unix_socket_through_the_callers_own_client(tmp_path: Path) -> None:
+    address = str(tmp_path / "s")
+    with trio.socket.socket(trio.socket.AF_UNIX) as listener:
+        await listener.bind(address)
+        listener.listen()
+        server = Peer({"server/discover": discovered, "tools/call": ok})
+        with trio.fail_after(DEADLINE):
+            async with trio.open_nursery() as nursery:
+
+                async def accept() -> None:
+                    while True:
+                        nursery.start_soon(server.serve, trio.SocketStream((await listener.accept())[0]))
+
+                nursery.start_soon(accept)
+                async with (
+                    httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=address)) as http_client,
+                    Client(lambda: streamable_http_client("http://localhost/mcp", http_client=http_client)) as client,
+                ):
+                    await works(client)
+                nursery.cancel_scope.cancel()
