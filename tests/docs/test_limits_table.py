@@ -56,6 +56,7 @@ STATED = {
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "SessionOptions.drain_grace": OPTIONS.drain_grace,
     "a notification or an answer over HTTP": constant("POST_TIMEOUT", "transports"),
+    "what is remembered of an origin, since it was found out": constant("MAX_AGE", "transports"),
     "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT", "transports"),
     "the end of an HTTP link": constant("CLOSE_TIMEOUT", "transports"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,

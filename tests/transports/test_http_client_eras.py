@@ -11,7 +11,7 @@ import trio
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, McpError, NegotiationError, TransportError
-from trio_mcp.transports.http_origins import MAX_ORIGINS, Origins
+from trio_mcp.transports.http_origins import MAX_AGE, MAX_ORIGINS, Origins
 
 
 async def discovered(asked: Asked) -> None:
@@ -113,6 +113,52 @@ async def test_a_server_that_was_legacy_and_is_modern_now_is_found_out() -> None
             async with Client(server.url):
                 pass
         assert server.methods() == ["server/discover"]
+
+
+async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server() -> None:
+    """Another client of a server of both eras still speaks the modern one."""
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": discovered}) as server:
+            async with Client(server.url, mode="legacy") as client:
+                assert client.protocol_version == "2025-11-25"
+            async with Client(server.url) as client:
+                assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_server_that_was_only_slow_is_asked_again() -> None:
+    """Silence leads to the handshake, and proves nothing."""
+
+    async def slow(asked: Asked) -> None:
+        await asked.gone()
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": slow}) as server:
+            async with Client(server.url, probe_timeout=0.05) as client:
+                assert client.protocol_version == "2025-11-25"
+            server.handlers["server/discover"] = discovered
+            async with Client(server.url) as client:
+                assert client.protocol_version == "2026-07-28"
+
+
+async def test_a_legacy_server_that_refuses_in_words_is_remembered_too() -> None:
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": refusing(200, error_of(-32601))}) as server:
+            for _ in range(2):
+                async with Client(server.url) as client:
+                    assert client.protocol_version == "2025-11-25"
+        assert server.methods().count("server/discover") == 1
+
+
+def test_what_is_remembered_gets_old() -> None:
+    """A server that is updated is found out in the end."""
+    now = 0.0
+    origins = Origins(lambda: now)
+    origins.note("http://x/", "legacy")
+    now = MAX_AGE
+    assert origins.recall("http://x/") == "legacy"
+    now += 1
+    assert origins.recall("http://x/") is None
+    assert len(origins) == 0
 
 
 async def test_what_is_remembered_is_bounded() -> None:

@@ -19,6 +19,7 @@ import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from tests.injection import cancel_everywhere
 from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
@@ -38,6 +39,12 @@ from trio_mcp.transports import http_link
 
 MODERN = "2026-07-28"
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
+
+
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    return MockClock(autojump_threshold=0.05)
 
 
 async def discovered(asked: Asked) -> None:
@@ -489,6 +496,25 @@ async def test_a_thousand_exchanges_that_end_badly_leave_nothing_behind() -> Non
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert trio.lowlevel.current_statistics().tasks_living - server.live <= tasks
         assert after - before < 960  # objects: less than one for each of these exchanges
+
+
+async def test_a_stream_that_goes_on_after_its_answer_is_closed(autojump_clock: MockClock) -> None:
+    """It holds a place; that more and more comes does not keep it."""
+    closed = trio.Event()
+
+    async def talkative(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(event(result(asked.id, TEXT)))
+        try:
+            while True:
+                await asked.chunk(event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+                await trio.sleep(0.5)
+        finally:
+            closed.set()
+
+    async with peer({"server/discover": discovered, "tools/call": talkative}) as server, Client(server.url) as client:
+        await client.call_tool("t")
+        await closed.wait()
 
 
 async def test_a_stream_that_nobody_reads_does_not_stall_the_session() -> None:

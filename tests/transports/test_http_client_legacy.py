@@ -34,6 +34,12 @@ QUICK = Backoff(first=0.01, longest=0.02, attempts=3)
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    return MockClock(autojump_threshold=0.05)
+
+
 async def ok(asked: Asked) -> None:
     await asked.result(TEXT)
 

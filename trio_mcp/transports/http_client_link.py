@@ -88,6 +88,8 @@ class HttpClientLink(HttpPosting):
         if exchange.modern:
             self._modern = modern_revision_of(request)
         elif request.method == "initialize":
+            if self._session is not None:
+                self._session.scope.cancel("there is another session")
             self._session = self._modern = self._ready = None
             if self._old is None and ORIGINS.recall(self._wire.url) == "sse" and not await self._fell_back():
                 ORIGINS.forget(self._wire.url)
@@ -126,6 +128,8 @@ class HttpClientLink(HttpPosting):
         return trouble == "not_streamable" and self._old is None and await self._fell_back()
 
     async def _refused(self, exchange: Exchange, failed: Failed) -> None:
+        if failed.error.trouble == "not_modern":
+            self._not_modern = True
         # What the status says of the way to the server is lost in a JSON-RPC error, so there the status goes first.
         if failed.answer is not None and failed.error.trouble not in _OF_THE_WAY:
             await self._answered(exchange, failed.answer)
@@ -163,7 +167,8 @@ class HttpClientLink(HttpPosting):
 
     def _opened(self, request: Request, result: dict[str, Any], response: HttpResponse) -> None:
         self._session = LegacySession.opened(request.params, result, response)
-        ORIGINS.note(self._wire.url, "legacy")
+        if self._not_modern:  # a client that does not ask for the modern era learns nothing of it
+            ORIGINS.note(self._wire.url, "legacy")
 
     async def _listen(self, session: LegacySession, answered: trio.Event) -> None:
         """Hear what the server has to say besides answers (L, Listening for Messages from the Server).

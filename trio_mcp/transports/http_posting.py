@@ -10,7 +10,8 @@ from typing import Any, Final
 import attrs
 import trio
 
-from trio_mcp.errors import HttpError, MessageTooLarge, RemoteProtocolError, TransportError
+from trio_mcp.errors import HttpError, McpError, MessageTooLarge, RemoteProtocolError, TransportError
+from trio_mcp.protocol.client_negotiation import supported_by
 from trio_mcp.protocol.codec import decode, encode
 from trio_mcp.protocol.http_client import (
     MAX_ERROR_BODY,
@@ -64,6 +65,7 @@ class HttpPosting(HttpLink):
         self._backoff = backoff
         self._session: LegacySession | None = None
         self._modern: str | None = None
+        self._not_modern = False  # the server has shown that it speaks no modern revision
         self._old: OldStream | None = None
         self._tools = ToolHeaders()
 
@@ -126,7 +128,7 @@ class HttpPosting(HttpLink):
             message = message_of(event)
             if message is not None:
                 await self._take(exchange, message, response)
-            if exchange.answer is not None:
+            if exchange.answer is not None and not stream.finished:
                 stream.finished = True
                 drain.deadline = trio.current_time() + DRAIN_TIMEOUT
 
@@ -168,6 +170,9 @@ class HttpPosting(HttpLink):
     async def _answered(self, exchange: Exchange, answer: Response | ErrorResponse | Malformed) -> None:
         if exchange.answer is not None:
             return  # one is enough
+        if exchange.request.method == "server/discover" and isinstance(answer, ErrorResponse):
+            error = answer.error
+            self._not_modern = supported_by(McpError(error.code, error.message, error.data)) is None
         if exchange.modern and isinstance(answer, Response):
             if exchange.request.method == "server/discover":
                 ORIGINS.note(self._wire.url, "modern")
