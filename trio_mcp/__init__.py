@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from trio_mcp.protocol.retrying import Backoff
     from trio_mcp.protocol.trace_context import TraceContext
     from trio_mcp.server import (
+        CacheHint,
         Context,
         Depends,
         Elicited,
@@ -113,6 +114,7 @@ _HOMES = {
     "trio_mcp.protocol.retrying": ("Backoff",),
     "trio_mcp.protocol.trace_context": ("TraceContext",),
     "trio_mcp.server": (
+        "CacheHint",
         "Context",
         "Depends",
         "Elicited",
@@ -149,6 +151,7 @@ __all__ = [  # noqa: RUF022
     "types",
     "Backoff",
     "BaseSession",
+    "CacheHint",
     "CapabilityError",
     "Client",
     "ClientGroup",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trio_mcp.server.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.caching import CacheHint
 from trio_mcp.server.context import Context
 from trio_mcp.server.custom_methods import NotificationContext
 from trio_mcp.server.logging import McpLogHandler
@@ -10,6 +11,7 @@ from trio_mcp.server.providers import Depends
 from trio_mcp.server.server import Server
 
 __all__ = [
+    "CacheHint",
     "Context",
     "Depends",
     "Elicited",

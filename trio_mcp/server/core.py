@@ -14,6 +14,7 @@ import trio
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
 from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.server.caching import CacheHints, checked_hints
 from trio_mcp.server.connection import Handler, Middleware, NotificationHandler
 from trio_mcp.server.context import Context
 from trio_mcp.server.pagination import Registry
@@ -59,6 +60,7 @@ class ServerCore:
         revisions: Sequence[str] = REVISIONS,
         expose_errors: bool = False,
         page_size: int = 250,
+        cache_hints: CacheHints | None = None,
         max_sync_tools: int = 40,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         request_state_key: bytes | Sequence[bytes] | None = None,
@@ -100,11 +102,13 @@ class ServerCore:
             website_url=website_url,
             icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
         )
+        self.cache_hints: Final = checked_hints(cache_hints)
         self.identity: Final = ServerIdentity(
             info=self.info.to_wire(),
             capabilities=self._capabilities,
             instructions=instructions,
             revisions=tuple(revisions),
+            discover_hints=self.cache_hints["server/discover"],
         )
         self.lifespan = lifespan
         self.middleware: tuple[Middleware, ...] = tuple(middleware)

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
     from trio_mcp.server.signature import Bound
 
-__all__ = ["NO_CACHING", "describe_failure", "failure", "list_page", "run", "single"]
+__all__ = ["describe_failure", "failure", "list_page", "run", "single"]
 
 logger = logging.getLogger("trio_mcp")
-
-NO_CACHING = {"ttlMs": 0, "cacheScope": "private"}
-"""The hints that the modern era requires (`server/utilities/caching`), as nothing better is known."""
 
 
 class _Listed(Protocol):
@@ -91,4 +88,4 @@ def list_page(server: ServerCore, registry: Registry[ListedT], key: str, context
     result: dict[str, Any] = {key: copy.deepcopy(definitions) if server.middleware else definitions}
     if next_cursor is not None:
         result["nextCursor"] = next_cursor
-    return result if at_least(LATEST_LEGACY, revision) else result | NO_CACHING
+    return result if at_least(LATEST_LEGACY, revision) else result | server.cache_hints[context.method]

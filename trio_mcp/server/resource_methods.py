@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.protocol.uri_templates import MAX_URI
+from trio_mcp.server.caching import CacheHint
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.context import Context
 from trio_mcp.server.core import ServerCore
-from trio_mcp.server.handling import NO_CACHING, failure, list_page, run, single
+from trio_mcp.server.handling import failure, list_page, run, single
 from trio_mcp.server.interactive import run_interactive
 from trio_mcp.server.pagination import Registry
 from trio_mcp.server.resources import (
@@ -69,6 +70,7 @@ class ResourceMethods(ServerCore):
         annotations: Annotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        cache: CacheHint | None = None,
         park_input: bool = False,
     ) -> Callable[[FunctionT], FunctionT]:
         """Offer what a function returns as a resource; the function itself stays as it is.
@@ -91,6 +93,7 @@ class ResourceMethods(ServerCore):
                 annotations=annotations,
                 icons=icons,
                 meta=meta,
+                cache=cache,
                 park_input=park_input,
             )
             return function
@@ -110,6 +113,7 @@ class ResourceMethods(ServerCore):
         annotations: Annotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        cache: CacheHint | None = None,
         park_input: bool = False,
     ) -> None:
         """Offer what a function returns as a resource, or as a family of resources if the URI is a template.
@@ -132,6 +136,9 @@ class ResourceMethods(ServerCore):
             annotations: Hints about whom it is for.
             icons: Pictures of it, by https: or data: URI.
             meta: Its ``_meta``; a key has the form ``com.example/name``.
+            cache: For how long a client may keep what it read, and for whom; by default as the server's
+                ``cache_hints`` say. A returned `types.ReadResourceResult` with a ``ttl_ms`` or ``cache_scope`` counts
+                more.
 
         Raises:
             TypeError: The function can't be offered, or does not agree with the template.
@@ -148,6 +155,7 @@ class ResourceMethods(ServerCore):
             annotations=annotations,
             icons=icons,
             meta=meta,
+            cache=cache,
             park_input=park_input,
         )
         (self._resources if resource.template is None else self._resource_templates).add(resource)
@@ -207,7 +215,10 @@ class ResourceMethods(ServerCore):
             if isinstance(exc, ResourceNotFound):
                 raise _not_found(uri, revision) from None
             raise failure(self, f"the resource {resource.name!r} failed", exc, ContentsError) from None
-        return result if at_least(LATEST_LEGACY, revision) else NO_CACHING | result
+        if at_least(LATEST_LEGACY, revision):
+            return result
+        hints = self.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
+        return hints | result
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Bound]:
         if len(uri) <= MAX_URI:

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from trio_mcp.errors import TrioMcpError
 from trio_mcp.protocol.uri_templates import UriTemplate, check_uri
+from trio_mcp.server.caching import MAX_TTL, CacheHint, checked_hint
 from trio_mcp.server.context import Context
 from trio_mcp.server.hints import bare
 from trio_mcp.server.revisions import wire_for
@@ -53,11 +54,13 @@ class RegisteredResource:
         definition: What clients see of it.
         signature: The function's.
         template: What matches its URIs; None for a single resource.
+        cache: For how long its contents may be kept; None if it has no hint of its own.
     """
 
     definition: Resource | ResourceTemplate
     signature: Signature
     template: UriTemplate | None
+    cache: CacheHint | None
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
@@ -98,6 +101,7 @@ def make_resource(
     annotations: Annotations | Mapping[str, Any] | None,
     icons: Iterable[Icon] | None,
     meta: Mapping[str, Any] | None,
+    cache: CacheHint | None,
     park_input: bool,
 ) -> RegisteredResource:
     """Make a resource of a function. See `Server.add_resource`."""
@@ -112,6 +116,8 @@ def make_resource(
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None and (template is not None or isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
+    if cache is not None:
+        checked_hint(cache, what)
     signature = read_signature(function, Context, what, park_input=park_input)
     _check_agreement(signature, template, what)
     if isinstance(annotations, Mapping):
@@ -126,8 +132,8 @@ def make_resource(
         "meta": None if meta is None else checked_meta(meta, what),
     }
     if template is None:
-        return RegisteredResource(Resource(uri=uri, size=size, **details), signature, None)
-    return RegisteredResource(ResourceTemplate(uri_template=uri, **details), signature, template)
+        return RegisteredResource(Resource(uri=uri, size=size, **details), signature, None, cache)
+    return RegisteredResource(ResourceTemplate(uri_template=uri, **details), signature, template, cache)
 
 
 def _check_agreement(signature: Signature, template: UriTemplate | None, what: str) -> None:
@@ -155,6 +161,8 @@ def read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> d
         ContentsError: It has no form as contents.
     """
     if isinstance(value, ReadResourceResult):
+        if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
+            raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
     many = isinstance(value, (list, tuple)) and any(isinstance(item, ResourceContents) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]

@@ -29,6 +29,9 @@ class Server(HttpMethods, ListeningMethods, LoggingMethods, MountingMethods):
         revisions: The protocol revisions to serve.
         expose_errors: Show clients the text of unexpected exceptions. For development: it may hold secrets.
         page_size: How many entries a page of a list has.
+        cache_hints: For how long clients of the modern era may keep the results of a method, and for whom:
+            ``{"tools/list": CacheHint(ttl=60, scope="public")}``. The methods are ``server/discover``, the four lists,
+            and ``resources/read`` for the resources that have no hint of their own. By default nothing may be kept.
         max_sync_tools: How many synchronous functions (tools, resources, prompts, completions) run at once, each in a
             thread; further calls wait.
         extensions: The extensions of the protocol that it declares, each with its settings:
