@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Reconnect,
         ResourcesListChanged,
         ResourceUpdated,
+        ResponseCache,
         ToolsListChanged,
     )
     from trio_mcp.errors import (
@@ -90,6 +91,7 @@ _HOMES = {
         "Reconnect",
         "ResourceUpdated",
         "ResourcesListChanged",
+        "ResponseCache",
         "ToolsListChanged",
     ),
     "trio_mcp.errors": (
@@ -184,6 +186,7 @@ __all__ = [  # noqa: RUF022
     "ResourceUpdated",
     "ResourcesListChanged",
     "Responder",
+    "ResponseCache",
     "Server",
     "ServerSession",
     "SessionClosed",

@@ -13,6 +13,7 @@ import pytest
 from tests.docs.pages import ROOT
 from trio_mcp import (
     HttpOptions,
+    ResponseCache,
     Server,
     SessionOptions,
     StdioServerParameters,
@@ -102,6 +103,8 @@ STATED = {
     "messages of a batch (2025-03-26 only)": constant("MAX_BATCH", "protocol"),
     "blocks of Client.listen that are open at once": constant("MAX_LISTENS", "client"),
     "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS", "client"),
+    "results that a ResponseCache keeps": default(ResponseCache, "max_entries"),
+    "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
     "pages of a list that an iter_… method walks": constant("MAX_PAGES", "client"),
     "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED", "protocol"),
     "characters of a URI times characters of a server's templates that it is matched against": constant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.client import Client
 from trio_mcp.client.config import load_config
 from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
@@ -19,6 +20,7 @@ __all__ = [
     "Reconnect",
     "ResourceUpdated",
     "ResourcesListChanged",
+    "ResponseCache",
     "ServerStatus",
     "Subscription",
     "ToolResult",

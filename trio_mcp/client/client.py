@@ -54,6 +54,10 @@ class Client(
         on_log: Called, sync or async, with each `LoggingMessageNotificationParams` of the server.
         on_error: Called, sync or async, with what arrived and belongs to no request.
         on_message: Called, sync or async, with every `Notification` of the server.
+        cache: Keeps lists and what `read_resource` has read for as long as the server allows. None, the default, keeps
+            nothing: each call asks the server.
+        principal: On whose behalf the client acts: of the clients that share a cache, those with the same principal
+            share what is private. Without one it shares none of it.
         middleware: Each is ``async (call, call_next) -> result`` and surrounds every request, the first outermost.
 
     Raises:

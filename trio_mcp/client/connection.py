@@ -10,6 +10,7 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.callbacks import call_back
 from trio_mcp.client.capabilities import merged
 from trio_mcp.client.connected_session import ConnectedSession
@@ -72,6 +73,8 @@ class ClientConnection(EnteredOnce):
         on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None,
         on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
         middleware: Sequence[Middleware] = (),
+        cache: ResponseCache | None = None,
+        principal: str | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
@@ -93,6 +96,10 @@ class ClientConnection(EnteredOnce):
         )
         self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
         self._max_input_rounds = max_input_rounds
+        if cache is not None and not isinstance(cache, ResponseCache):
+            raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
+        if principal is not None and not isinstance(principal, str):
+            raise TypeError(f"principal must be a string, got {type(principal).__name__}")
         self._open_link = link_factory(target)
         self._mode = mode
         self._client_info = client_info
@@ -105,6 +112,10 @@ class ClientConnection(EnteredOnce):
         self._output_schemas = OutputSchemas()
         self._subscriptions = Subscriptions(self._changed)
         self._change_hooks: list[ChangeHook] = []
+        self._cache, self._principal = cache, principal
+        if cache is not None:
+            cache.attach(target)
+            self._change_hooks.append(cache.changed)
         self._session: ConnectedSession | None = None
         self._scope = trio.CancelScope()
         self._stop = trio.Event()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import trio
 from pydantic import ValidationError
 
+from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connection import ClientConnection
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.calling import Limit
 from trio_mcp.session.convert import brief
 from trio_mcp.types._base import WireModel
+from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.messages import PaginatedResult
 from trio_mcp.types.meta import checked_meta
 
@@ -29,7 +32,44 @@ class Listing(ClientConnection):
 
     async def _one_page(self, model: type[PageT], method: str, cursor: str | None, timeout: Limit) -> PageT:
         params = None if cursor is None else {"cursor": cursor}
-        return validated(model, method, await self.request(method, params, timeout=timeout))
+        if self._cache is None:
+            return validated(model, method, await self.request(method, params, timeout=timeout))
+        return self._validated(model, method, await self._cached(self._cache, method, cursor, params, timeout=timeout))
+
+    def _validated(self, model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:
+        try:
+            return validated(model, method, result)
+        except RemoteProtocolError:
+            if self._cache is not None:
+                self._cache.forget(method)  # what can't be used is not kept
+            raise
+
+    async def _cached(
+        self, cache: ResponseCache, method: str, detail: str | None, params: dict[str, Any] | None, **limits: Any
+    ) -> dict[str, Any]:
+        """A result out of the cache, else the server's, which is kept if the server allows it."""
+        question = (self.protocol_version, method, detail)
+        owner = self._principal or self
+        kept = cache.find(question, owner)
+        if kept is not None:
+            await trio.lowlevel.checkpoint()
+            return cast("dict[str, Any]", kept)
+        flight = cache.departs(question)
+        try:
+            result: dict[str, Any] = await self.request(method, params, **limits)
+            cache.keep(flight, owner, result)
+            return result
+        except McpError as exc:
+            if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
+                cache.forget(method)  # "discard all cached pages and re-fetch from the beginning"
+            raise
+        except (TransportError, RequestTimeout):
+            kept = cache.find(question, owner, stale=True)
+            if kept is None:
+                raise
+            return cast("dict[str, Any]", kept)
+        finally:
+            cache.landed(flight)
 
 
 async def every(

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
-from trio_mcp.client.listing import Listing, every, request_meta, validated
+from trio_mcp.client.listing import Listing, every, request_meta
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.types.input_required import InputRequiredResult
 from trio_mcp.types.resources import (
@@ -104,12 +104,14 @@ class ResourceMethods(Listing, InputRounds):
         if meta is not None:
             params["_meta"] = request_meta(self, meta, f"the request for {uri!r}")
         started = trio.current_time()
-        result = await self.request("resources/read", params, timeout=timeout, total_timeout=total_timeout)
+        limits: dict[str, Any] = {"timeout": timeout, "total_timeout": total_timeout}
+        if self._cache is None or meta is not None:  # what the entries of `meta` do to the result, nobody knows
+            result = await self.request("resources/read", params, **limits)
+        else:
+            result = await self._cached(self._cache, "resources/read", uri, params, **limits)
         if result.get("resultType") == INPUT_REQUIRED:
-            result = await self._finish_rounds(
-                "resources/read", params, result, started, timeout=timeout, total_timeout=total_timeout
-            )
-        return validated(ReadResourceResult, "resources/read", result)
+            result = await self._finish_rounds("resources/read", params, result, started, **limits)
+        return self._validated(ReadResourceResult, "resources/read", result)
 
     async def read_resource_once(
         self,
@@ -122,7 +124,7 @@ class ResourceMethods(Listing, InputRounds):
         meta: Mapping[str, Any] | None = None,
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource for one round of input, by hand: to `read_resource` as `call_tool_once` is to `call_tool`."""
-        limits = {"timeout": timeout, "total_timeout": total_timeout}
+        limits: dict[str, Any] = {"timeout": timeout, "total_timeout": total_timeout}
         params = _about(uri)
         if meta is not None:
             params["_meta"] = request_meta(self, meta, f"the request for {uri!r}")

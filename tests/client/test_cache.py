@@ -1,0 +1,348 @@
+"""The client's cache of results (`server/utilities/caching`, 2026-07-28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.client.scripted import scripted
+from tests.injection import cancel_everywhere
+from tests.server.harness import LEGACY, MODERN
+from trio_mcp import CacheHint, Client, Context, McpError, RemoteProtocolError, ResponseCache, Server, TransportError
+from trio_mcp.client.cache import Flight
+from trio_mcp.protocol.messages import ErrorData
+
+URI = "test://x"
+
+
+def contents(**hints: Any) -> dict[str, Any]:
+    return {"resultType": "complete", "contents": [{"uri": URI, "text": "x"}], **hints}
+
+
+FOR_A_SECOND = contents(ttlMs=1000, cacheScope="private")
+
+
+async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: trio.testing.MockClock) -> None:
+    """`now < t_received + ttlMs`."""
+    answers = {"resources/read": FOR_A_SECOND}
+    async with scripted(answers, revision=MODERN, cache=ResponseCache()) as (client, asked, _):
+        await client.read_resource(URI)
+        await trio.sleep(0.75)
+        await client.read_resource(URI)
+        assert len(asked) == 1
+        await trio.sleep(0.25)
+        await client.read_resource(URI)
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("revision", "hints"),
+    [
+        (MODERN, {}),
+        (MODERN, {"ttlMs": 0, "cacheScope": "public"}),
+        (MODERN, {"ttlMs": -5, "cacheScope": "public"}),
+        (LEGACY, {}),
+    ],
+)
+async def test_what_has_no_ttl_is_not_kept(revision: str, hints: dict[str, Any]) -> None:
+    answers = {"resources/read": contents(**hints)}
+    async with scripted(answers, revision=revision, cache=ResponseCache()) as (client, asked, _):
+        await client.read_resource(URI)
+        await client.read_resource(URI)
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("scope", "asked_by_the_second"), [("public", 0), ("private", 1)])
+async def test_only_what_is_public_is_for_other_principals(scope: str, asked_by_the_second: int) -> None:
+    """It says: "Caches MUST NOT be shared across authorization contexts"; without a principal each client is one."""
+    reads = 0
+
+    @(server := Server("test")).resource(URI)
+    async def read() -> Any:
+        from trio_mcp.types import ReadResourceResult
+
+        nonlocal reads
+        reads += 1
+        return ReadResourceResult(ttl_ms=1000, cache_scope=scope, contents=[])  # type: ignore[arg-type]
+
+    for names in (("alice", "bob"), (None, None)):
+        cache, reads = ResponseCache(), 0
+        for name in names:
+            async with Client(server, cache=cache, principal=name) as client:
+                await client.read_resource(URI)
+                await client.read_resource(URI)
+        assert reads == 1 + asked_by_the_second
+
+
+async def test_a_change_meanwhile_keeps_the_answer_out() -> None:
+    cache = ResponseCache()
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        cache.changed("resources", URI)
+        return FOR_A_SECOND
+
+    async with scripted({"resources/read": answer}, revision=MODERN, cache=cache) as (client, _, _):
+        await client.read_resource(URI)
+        assert len(cache) == 0
+
+
+async def test_nobody_can_change_what_the_next_one_gets() -> None:
+    async with scripted({"resources/read": FOR_A_SECOND}, revision=MODERN, cache=ResponseCache()) as (client, asked, _):
+        for _ in range(3):
+            result = await client.read_resource(URI)
+            assert result.contents[0].text == "x"  # type: ignore[union-attr]
+            result.contents[0].text = "y"  # type: ignore[union-attr]
+        assert len(asked) == 1
+
+
+async def test_an_invalid_cursor_discards_every_page_of_its_list() -> None:
+    def answer(params: dict[str, Any]) -> Any:
+        if params.get("cursor") == "old":
+            return ErrorData(-32602, "invalid cursor")
+        return {"resources": [], "ttlMs": 1000, "cacheScope": "public", "nextCursor": "old"}
+
+    cache = ResponseCache()
+    async with scripted({"resources/list": answer}, revision=MODERN, cache=cache) as (client, _, _):
+        await client.list_resources()
+        assert len(cache) == 1
+        with pytest.raises(McpError):
+            await client.list_resources("old")
+        assert len(cache) == 0
+
+
+async def test_a_cache_is_for_one_server() -> None:
+    cache = ResponseCache()
+    Client(Server("one"), cache=cache)
+    with pytest.raises(ValueError, match="a ResponseCache is for one server"):
+        Client(Server("two"), cache=cache)
+
+
+async def test_stale_is_given_when_asked_for_and_the_server_can_not_be_asked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Clients MAY serve stale responses if errors occur; but an error of the server's is its answer."""
+    answers: dict[str, Any] = {"resources/read": FOR_A_SECOND}
+    cache = ResponseCache(stale_if_error=10)
+    async with scripted(answers, revision=MODERN, cache=cache) as (client, _, wire):
+        await client.read_resource(URI)
+        await trio.sleep(2)
+        answers["resources/read"] = ErrorData(-32603, "broken")
+        with pytest.raises(McpError):
+            await client.read_resource(URI)
+        answers["resources/read"] = lambda params: None  # no answer at all
+        assert (await client.read_resource(URI, timeout=1)).contents
+        await wire.write.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await client.read_resource(URI)).contents
+        await trio.sleep(20)
+        with pytest.raises(TransportError):
+            await client.read_resource(URI)
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_notice_of_a_change_forgets_what_it_is_about(revision: str) -> None:
+    """ "the notification invalidates the cached response", whichever era it comes from."""
+    hint = {"tools/list": CacheHint(ttl=60), "resources/read": CacheHint(ttl=60)}
+    server = Server("test", cache_hints=hint)
+    cache = ResponseCache()
+
+    @server.resource(URI)
+    async def read() -> str:
+        return "x"
+
+    @server.tool
+    async def tool() -> None: ...
+
+    async with (
+        Client(server, mode=revision, cache=cache) as client,
+        client.listen(tools_list_changed=True, resources=[URI]) as events,
+    ):
+        await client.list_tools()
+        await client.read_resource(URI)
+        assert len(cache) == (0 if revision == LEGACY else 2)  # a legacy server gives no ttl
+        server.remove_tool("tool")
+        await anext(events)
+        assert len(cache) == (0 if revision == LEGACY else 1)
+        server.notify_resource_updated(URI)
+        await anext(events)
+        assert len(cache) == 0
+
+
+async def test_a_result_that_took_input_is_not_kept() -> None:
+    """ "Results produced by retrying a request MUST NOT be cached", and the question that came first neither."""
+    server, cache, reads = Server("asks", cache_hints={"resources/read": CacheHint(ttl=60)}), ResponseCache(), 0
+
+    @server.resource(URI)
+    async def read(ctx: Context) -> str:
+        nonlocal reads
+        reads += 1
+        return str(await ctx.list_roots())
+
+    async with Client(server, mode=MODERN, roots=[], cache=cache) as client:
+        for _ in range(2):
+            await client.read_resource(URI)
+            assert len(cache) == 0
+    assert reads == 4  # asked and replayed, twice
+
+
+async def test_a_question_carries_no_hints() -> None:
+    """ "Interim results [...] carry no caching hints"."""
+    server = Server("asks", cache_hints={"resources/read": CacheHint(ttl=60)})
+
+    @server.resource(URI)
+    async def read(ctx: Context) -> str:
+        return str(await ctx.list_roots())
+
+    async with Client(server, mode=MODERN, capabilities={"roots": {}}) as client:
+        question = await client.request("resources/read", {"uri": URI})
+    assert question["resultType"] == "input_required"
+    assert not {"ttlMs", "cacheScope"} & question.keys()
+
+
+async def test_what_can_not_be_used_is_not_kept() -> None:
+    """A malformed result would fail every later call for as long as its ttl."""
+    answers: dict[str, Any] = {"resources/read": {"contents": 5, "ttlMs": 1000, "cacheScope": "public"}}
+    async with scripted(answers, revision=MODERN, cache=ResponseCache()) as (client, _, _):
+        with pytest.raises(RemoteProtocolError):
+            await client.read_resource(URI)
+        answers["resources/read"] = FOR_A_SECOND
+        assert (await client.read_resource(URI)).contents
+
+
+@pytest.mark.parametrize("arguments", [{"max_entries": 0}, {"max_bytes": True}, {"stale_if_error": -1}])
+def test_bounds_that_can_not_be_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        ResponseCache(**arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"cache": {}}, {"principal": 5}])
+def test_a_client_takes_a_cache_and_a_name(arguments: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(arguments))):
+        Client(Server("test"), **arguments)
+
+
+async def test_cancelling_a_read_leaves_no_flight() -> None:
+    server, cache = Server("test", cache_hints={"resources/read": CacheHint(ttl=60)}), ResponseCache()
+
+    @server.resource(URI)
+    async def read() -> str:
+        return "x"
+
+    async def scenario() -> None:
+        async with Client(server, mode=MODERN, cache=cache) as client:
+            await client.read_resource(URI)
+            await client.read_resource(URI)
+
+    async def check() -> None:
+        assert not cache._flights
+        cache.clear()
+
+    await cancel_everywhere(scenario, check)
+
+
+def test_a_second_run_of_trio_begins_with_nothing() -> None:
+    """Each run has a clock of its own."""
+    server, cache, reads = Server("test", cache_hints={"resources/read": CacheHint(ttl=60)}), ResponseCache(), 0
+
+    @server.resource(URI)
+    async def read() -> str:
+        nonlocal reads
+        reads += 1
+        return "x"
+
+    async def main() -> None:
+        async with Client(server, mode=MODERN, cache=cache) as client:
+            await client.read_resource(URI)
+            await client.read_resource(URI)
+
+    trio.run(main)
+    trio.run(main)
+    assert reads == 2
+
+
+QUESTIONS = st.tuples(st.just(MODERN), st.just("resources/read"), st.sampled_from(["x://a", "x://a/b", "x://c"]))
+OWNERS = st.sampled_from(["alice", "bob"])
+
+
+@attrs.frozen
+class _Said:
+    number: int
+    owner: str
+    public: bool
+    until: float
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Against a model that remembers everything: nothing is given that is old, changed or another's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = ResponseCache(max_entries=4, max_bytes=3000)
+        self.now = 0.0
+        self.number = 0
+        self.last: dict[tuple[str, Any], _Said] = {}
+        self.flights: list[tuple[Flight, str]] = []
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("trio.current_time", lambda: self.now)
+        self.patch.setattr("trio.lowlevel.current_trio_token", lambda: "one run")
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    @rule(seconds=st.floats(0.1, 30))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(question=QUESTIONS, owner=OWNERS)
+    def depart(self, question: Any, owner: str) -> None:
+        if len(self.flights) < 5:
+            self.flights.append((self.cache.departs(question), owner))
+
+    @precondition(lambda self: self.flights)
+    @rule(
+        data=st.data(),
+        ttl=st.sampled_from([-1, 0, 1000, 20_000]),
+        public=st.booleans(),
+        size=st.sampled_from([1, 600, 5000]),
+    )
+    def land(self, data: Any, ttl: int, public: bool, size: int) -> None:
+        flight, owner = self.flights.pop(data.draw(st.integers(0, len(self.flights) - 1)))
+        self.number += 1
+        scope = "public" if public else "private"
+        self.cache.keep(flight, owner, {"n": self.number, "ttlMs": ttl, "cacheScope": scope, "pad": "x" * size})
+        self.cache.landed(flight)
+        if not flight.spoiled and ttl > 0:
+            self.last[owner, flight.question] = _Said(self.number, owner, public, self.now + ttl / 1000)
+
+    @rule(uri=st.sampled_from(["x://a", "x://a/b", "x://c"]))
+    def change(self, uri: str) -> None:
+        self.cache.changed("resources", uri)
+        for key in [key for key in self.last if key[1][2] == uri]:
+            del self.last[key]
+
+    @rule(question=QUESTIONS, owner=OWNERS)
+    def find(self, question: Any, owner: str) -> None:
+        found = self.cache.find(question, owner)
+        if found is None:
+            return
+        (said,) = [each for each in self.last.values() if each.number == found["n"]]
+        assert said.owner == owner or said.public, "what is private is its owner's"
+        assert self.now < said.until, "what is given is fresh"
+        assert self.last[said.owner, question] is said, "what is given is the last that was said, and has not changed"
+
+    @invariant()
+    def it_is_bounded(self) -> None:
+        assert len(self.cache) <= 4
+        assert 0 <= self.cache._bytes <= 3000
+        assert self.cache._bytes == sum(entry.size for entry in self.cache._entries.values())
+
+
+TestCache = CacheMachine.TestCase
+TestCache.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)

@@ -1,0 +1,186 @@
+"""Results that a client keeps for as long as the server allows (`server/utilities/caching`, 2026-07-28)."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import attrs
+import trio
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from trio_mcp.transports.http_parameters import HttpServerParameters
+
+__all__ = ["Flight", "ResponseCache"]
+
+MAX_TTL_MS = 365 * 24 * 3600 * 1000
+OVERHEAD = 500
+"""Bytes that an entry is taken to need beside its key and its result."""
+
+LISTS = {
+    "tools": ("tools/list",),
+    "prompts": ("prompts/list",),
+    "resources": ("resources/list", "resources/templates/list"),
+}
+
+Question: TypeAlias = tuple[str, str, str | None]
+"""Revision, method, and the cursor or the URI."""
+
+
+class _Everybody:
+    """The owner of public entries."""
+
+
+@attrs.frozen
+class _Entry:
+    result: bytes  # a fresh parse for each caller: nobody can change what the next one gets
+    fresh_until: float
+    size: int
+
+
+@attrs.define(eq=False)
+class Flight:
+    """A request on its way; an invalidation meanwhile spoils its answer."""
+
+    question: Question
+    spoiled: bool = False
+
+
+class ResponseCache:
+    """Keeps those results of **one** server that may be kept: ``Client(..., cache=ResponseCache())``.
+
+    Several clients of that server may share it: what is public they share, what is private only those with the same
+    ``principal``. It lives in one run of Trio; a later run finds it empty.
+
+    Args:
+        max_entries: How many results it keeps; the one not used for the longest time goes first.
+        max_bytes: How many bytes of them.
+        stale_if_error: For how many seconds longer a result is given when asking for a new one fails with a
+            `TransportError` or `RequestTimeout`. What the server has said to be changed is never given.
+    """
+
+    def __init__(
+        self, *, max_entries: int = 1000, max_bytes: int = 16 * 1024 * 1024, stale_if_error: float = 0.0
+    ) -> None:
+        for name, count in (("max_entries", max_entries), ("max_bytes", max_bytes)):
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
+        if isinstance(stale_if_error, bool) or not isinstance(stale_if_error, (int, float)):
+            raise TypeError(f"stale_if_error must be a number of seconds, got {stale_if_error!r}")
+        if not 0 <= stale_if_error < math.inf:
+            raise ValueError(f"stale_if_error must be at least 0 seconds and finite, got {stale_if_error!r}")
+        self._max_entries, self._max_bytes, self._grace = max_entries, max_bytes, stale_if_error
+        self._entries: OrderedDict[tuple[Hashable, Question], _Entry] = OrderedDict()
+        self._bytes = 0
+        self._flights: set[Flight] = set()
+        self._server: object = None
+        self._run: object = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget everything, also the answers that are on their way."""
+        self._entries.clear()
+        self._bytes = 0
+        for flight in self._flights:
+            flight.spoiled = True
+
+    def forget(self, method: str, uri: str | None = None) -> None:
+        """Forget the results of a method, or of reading one URI: who asks next asks the server."""
+        self._drop(lambda question: question[1] == method and uri in (None, question[2]))
+
+    # --- for clients ---------------------------------------------------------------------------------------------
+
+    def attach(self, target: object) -> None:
+        """Take a target for the server's.
+
+        Raises:
+            ValueError: It already belongs to another.
+        """
+        server = target.url if isinstance(target, HttpServerParameters) else target
+        if self._server is not None and self._server != server:
+            raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
+        self._server = server
+
+    def find(self, question: Question, owner: Hashable, *, stale: bool = False) -> Any:
+        """The result that may be given now, of this caller's own; None if there is none."""
+        self._check_run()
+        now = trio.current_time()
+        for who in (owner, _Everybody):
+            entry = self._entries.get((who, question))
+            if entry is None:
+                continue
+            if now < entry.fresh_until + (self._grace if stale else 0.0):
+                self._entries.move_to_end((who, question))
+                return from_json(entry.result)
+            if now >= entry.fresh_until + self._grace:
+                self._remove((who, question))
+        return None
+
+    def departs(self, question: Question) -> Flight:
+        """A request leaves; `landed` must follow."""
+        flight = Flight(question)
+        self._flights.add(flight)
+        return flight
+
+    def landed(self, flight: Flight) -> None:
+        """It is over."""
+        self._flights.discard(flight)
+
+    def keep(self, flight: Flight, owner: Hashable, result: dict[str, Any]) -> None:
+        """Keep a result that has just come, if the server allows it and nothing has changed meanwhile."""
+        ttl, scope = result.get("ttlMs"), result.get("cacheScope")
+        # "Interim results with resultType input_required are not cacheable"; a ttl that is none counts as 0.
+        if flight.spoiled or type(ttl) is not int or ttl <= 0 or result.get("resultType", "complete") != "complete":
+            return
+        try:
+            data = to_json(result, inf_nan_mode="constants")
+        except (PydanticSerializationError, ValueError):
+            return
+        question = flight.question
+        size = len(data) + len(question[2] or "") * 4 + OVERHEAD
+        for who in (owner, _Everybody):
+            self._remove((who, question))
+        if size > self._max_bytes:
+            return
+        key = (_Everybody if scope == "public" else owner, question)
+        self._entries[key] = _Entry(data, trio.current_time() + min(ttl, MAX_TTL_MS) / 1000, size)
+        self._bytes += size
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            self._remove(next(iter(self._entries)))
+
+    def changed(self, kind: str, uri: str | None) -> None:
+        """The server says that a list, or the resource of this URI, is another now."""
+        if uri is None:
+            self._drop(lambda question: question[1] in LISTS[kind])
+        else:
+            # It may lie below one that was read as a whole, and the other way round.
+            self._drop(lambda question: question[1] == "resources/read" and _related(question[2] or "", uri))
+
+    def _drop(self, concerns: Any) -> None:
+        for key in [key for key in self._entries if concerns(key[1])]:
+            self._remove(key)
+        for flight in self._flights:
+            flight.spoiled = flight.spoiled or concerns(flight.question)
+
+    def _remove(self, key: tuple[Hashable, Question]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
+
+    def _check_run(self) -> None:
+        run = trio.lowlevel.current_trio_token()
+        if run is not self._run:  # each run has a clock of its own
+            self.clear()
+            self._flights.clear()
+            self._run = run
+
+
+def _related(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    return longer.startswith(shorter) and (
+        len(longer) == len(shorter) or shorter.endswith("/") or longer[len(shorter)] in "/?#"
+    )
