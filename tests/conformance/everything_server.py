@@ -14,9 +14,7 @@ from typing import Annotated, Any
 import trio
 from pydantic import Field
 
-from trio_mcp import Context, Server, ToolError, types
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.stores import MemoryEventStore
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, ToolError, types
 
 from .everything_questions import add_questions
 

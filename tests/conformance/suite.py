@@ -16,7 +16,7 @@ from .serving import CHECKOUT, DEADLINE
 if TYPE_CHECKING:
     from tests.interop.node_peers import NodePeers
 
-__all__ = ["Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
+__all__ = ["TOTALS", "Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
 
 MANIFEST = Path(__file__).with_name("package.json")
 EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
@@ -29,6 +29,19 @@ _NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/init
 
 Side = Literal["client", "server"]
 """Which side of ours is tested."""
+
+TOTALS: dict[tuple[Side, str], tuple[int, int]] = {
+    ("server", "2025-03-26"): (1, 3),
+    ("server", "2025-06-18"): (27, 56),
+    ("server", "2025-11-25"): (33, 84),
+    ("server", "2026-07-28"): (40, 152),
+    ("client", "2025-03-26"): (0, 0),
+    ("client", "2025-06-18"): (2, 3),
+    ("client", "2025-11-25"): (5, 20),
+    ("client", "2026-07-28"): (8, 64),
+}
+"""Scenarios that are not expected to fail, and the checks that pass in them. It is exact, because a scenario that gives
+up early looks at less, and calls that a pass."""
 
 
 @attrs.frozen
@@ -121,12 +134,21 @@ def expected_failures(side: Side) -> list[str]:
     return listed.get(side, [])
 
 
-def judge(side: Side, checks: dict[str, list[Check]]) -> None:
-    """Fail the test if anything differs from what was expected: a failure that was not, or a pass that was not."""
+def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
+    """Fail the test if anything differs from what was expected: a failure, a pass, or how much was looked at.
+
+    Returns:
+        The totals, in words.
+    """
     expected = expected_failures(side)
     found = {scenario: verdict(scenario, each) for scenario, each in checks.items()}
     lines = [line for scenario, wrong in found.items() if scenario not in expected for line in wrong]
     passes = [scenario for scenario in expected if scenario in found and not found[scenario]]
     lines += [f"{scenario}: passes now; remove it from {EXPECTED_FAILURES.name}" for scenario in passes]
+    counted = [each for scenario, each in checks.items() if scenario not in expected]
+    totals = (len(counted), sum(check.status == "SUCCESS" for each in counted for check in each))
+    if not lines and totals != TOTALS[side, revision]:
+        lines = [f"(scenarios, checks passed) are {totals} instead of {TOTALS[side, revision]}: see suite.py"]
     if lines:
         pytest.fail("\n".join(["The conformance suite has found:", *sorted(lines)]), pytrace=False)
+    return f"conformance: {side}, {revision}: {totals[1]} checks passed in {totals[0]} scenarios"

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from . import suite
-from .suite import Check, expected_failures, judge
+from .serving import CHECKOUT
+from .suite import TOTALS, Check, expected_failures, judge
 
 PASS = [Check("a", "SUCCESS", "fine"), Check("b", "INFO", "seen")]
+
+
+@pytest.fixture(autouse=True)
+def totals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOTALS, ("server", "1"), (2, 2))
+    monkeypatch.setitem(TOTALS, ("client", "1"), (0, 0))
 
 
 def test_only_authorization_may_be_expected_to_fail() -> None:
@@ -16,23 +23,37 @@ def test_only_authorization_may_be_expected_to_fail() -> None:
 
 
 def test_what_passes_passes() -> None:
-    judge("server", {"one": PASS, "two": PASS})
+    said = judge("server", "1", {"one": PASS, "two": PASS})
+    assert said == "conformance: server, 1: 2 checks passed in 2 scenarios"
+
+
+@pytest.mark.parametrize("checks", [{"one": PASS}, {"one": PASS, "two": [*PASS, *PASS]}])
+def test_a_suite_that_looks_at_more_or_less_than_before_fails(checks: dict[str, list[Check]]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="instead of"):
+        judge("server", "1", checks)
+
+
+def test_the_page_has_the_totals() -> None:
+    page = (CHECKOUT / "docs" / "conformance.md").read_text()
+    for revision in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"):
+        counts = [str(count) for side in ("server", "client") for count in TOTALS[side, revision]]  # type: ignore[index]
+        assert f"| {' | '.join([revision, *counts])} |" in page
 
 
 @pytest.mark.parametrize("status", ["FAILURE", "WARNING", "SKIPPED", "NEWS"])
 def test_a_check_that_did_not_succeed_is_told_with_its_scenario_and_message(status: str) -> None:
     with pytest.raises(pytest.fail.Exception, match=f"two: {status} c: it is broken"):
-        judge("server", {"one": PASS, "two": [*PASS, Check("c", status, "it is broken")]})
+        judge("server", "1", {"one": PASS, "two": [*PASS, Check("c", status, "it is broken")]})
 
 
 @pytest.mark.parametrize("checks", [[], [Check("b", "INFO", "seen")]])
 def test_a_scenario_without_a_check_fails(checks: list[Check]) -> None:
     with pytest.raises(pytest.fail.Exception, match="one: the suite has checked nothing"):
-        judge("server", {"one": checks})
+        judge("server", "1", {"one": checks})
 
 
 def test_an_expected_failure_passes_and_its_success_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "expected_failures", lambda side: ["one"])
-    judge("client", {"one": [Check("c", "FAILURE", "as expected")]})
+    judge("client", "1", {"one": [Check("c", "FAILURE", "as expected")]})
     with pytest.raises(pytest.fail.Exception, match="one: passes now; remove it from"):
-        judge("client", {"one": PASS})
+        judge("client", "1", {"one": PASS})
