@@ -41,7 +41,6 @@ class Connection(ServerSession):
 
     Attributes:
         serving: The run of the server that it belongs to.
-        listener: Tells of what a session of the handshake era hears of.
     """
 
     def __init__(self, serving: Serving, link: Link) -> None:
@@ -51,8 +50,8 @@ class Connection(ServerSession):
         self.serving = serving
         self._server = server
         self._state = serving.states[server]
-        self.listener = Listener(self._send_change, self._outbox.room, self._spawn)
-        self._listeners = {self.listener}
+        self._listener: Listener | None = None
+        self._listeners: set[Listener] = set()
         self._announcing = False
         self._ending = False
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
@@ -124,6 +123,14 @@ class Connection(ServerSession):
             self._announcing = True
             self.listener.open()
 
+    @property
+    def listener(self) -> Listener:
+        """Tells of what a session of the handshake era hears of."""
+        if self._listener is None:
+            self._listener = Listener(self._send_change, self._outbox.room, self._spawn)
+            self._listeners.add(self._listener)
+        return self._listener
+
     def hear(self, method: str, uri: str | None = None) -> None:
         """Tell the session of the handshake era of a topic, unless its handshake has declared no such thing."""
         try:
@@ -148,6 +155,11 @@ class Connection(ServerSession):
         every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
         if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
             raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
+
+    def forget_everything(self) -> None:
+        """Nobody on this connection hears of anything any more."""
+        for listener in tuple(self._listeners):
+            self.forget(listener)
 
     @contextlib.contextmanager
     def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
@@ -181,7 +193,7 @@ class Connection(ServerSession):
         self._ending = True
         if not self.has_listeners:
             return
-        for listener in self._listeners - {self.listener}:
+        for listener in self._listeners - {self._listener}:
             listener.end()
         with trio.move_on_after(self.options.close_grace, shield=True):
             while self._peer.listening_count:

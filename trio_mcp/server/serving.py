@@ -73,7 +73,7 @@ class Serving:
             async with connection:
                 await connection.wait_closed()
         finally:
-            connection.forget(connection.listener)
+            connection.forget_everything()
             self.connections.discard(connection)
 
     @contextlib.asynccontextmanager

@@ -135,7 +135,7 @@ async def call(
         if outbox.has_room and not options.wants_progress:
             deadline = options.deadline(started, started)
             if deadline != inf:
-                session._deadlines.add(deadline, outgoing)
+                session._deadlines.add(deadline, outgoing, session._spawn)
             outbox.put(SessionMessage(outgoing.request, related), outgoing)
             await waiting.wait()
         else:

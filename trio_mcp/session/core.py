@@ -19,6 +19,7 @@ from trio_mcp.protocol.events import (
     Fault,
     IncomingRequest,
     NotificationReceived,
+    OutgoingRequest,
     ProgressReceived,
     Reply,
     RequestStarted,
@@ -39,6 +40,10 @@ logger = logging.getLogger("trio_mcp")
 
 # How many messages the reader takes in one go before it lets other tasks run.
 READ_BURST = 64
+
+
+def _time_out(request: OutgoingRequest) -> None:
+    request.waiter.settle(TIMED_OUT)
 
 
 class SessionCore(EnteredOnce):
@@ -62,7 +67,7 @@ class SessionCore(EnteredOnce):
         self._outbox = Outbox(write, self._spawn, max_bulk=self.options.max_outgoing_messages)
         self._notices: deque[Notification | RemoteProtocolError] = deque()
         self._handling_notices = False
-        self._deadlines = Deadlines(lambda request: request.waiter.settle(TIMED_OUT), self._spawn)
+        self._deadlines = Deadlines(_time_out)
         self._nursery: trio.Nursery | None = None
         self._lost: Exception | None = None
         self._closing = False

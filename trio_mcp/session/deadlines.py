@@ -19,24 +19,26 @@ class Deadlines:
 
     Args:
         expire: Called with each request that is still unsettled at its time.
-        spawn: Runs an async function in a task: the one that watches, while there is something to watch.
     """
 
-    def __init__(
-        self,
-        expire: Callable[[OutgoingRequest], None],
-        spawn: Callable[[Callable[[], Awaitable[None]]], None],
-    ) -> None:
+    def __init__(self, expire: Callable[[OutgoingRequest], None]) -> None:
         self._expire = expire
-        self._spawn = spawn
         self._watched = False
         self._heap: list[tuple[float, int, OutgoingRequest]] = []
         self._serial = 0
         self._capacity = MIN_CAPACITY
         self._alarm: trio.CancelScope | None = None
 
-    def add(self, deadline: float, request: OutgoingRequest) -> None:
-        """Watch a request. There is no removing: one that is settled is passed over when its time comes."""
+    def add(
+        self, deadline: float, request: OutgoingRequest, spawn: Callable[[Callable[[], Awaitable[None]]], None]
+    ) -> None:
+        """Watch a request. There is no removing: one that is settled is passed over when its time comes.
+
+        Args:
+            deadline: The time.
+            request: The request.
+            spawn: Runs an async function in a task: the one that watches, while there is something to watch.
+        """
         self._serial += 1
         heapq.heappush(self._heap, (deadline, self._serial, request))
         if len(self._heap) > self._capacity:
@@ -45,7 +47,7 @@ class Deadlines:
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
         if not self._watched:
             self._watched = True
-            self._spawn(self._watch)
+            spawn(self._watch)
         elif self._alarm is not None and deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
 

@@ -21,6 +21,10 @@ Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 _Entry: TypeAlias = tuple[SessionMessage, Owner]
 
 
+def _nobody(function: Callable[[], Awaitable[None]]) -> None:
+    pass
+
+
 class Outbox:
     """The way out of a session.
 
@@ -173,6 +177,11 @@ class Outbox:
         """Wait until everything has been handed to the link, or the link is broken."""
         while not self.idle and not self._broken:
             await self._drained.park()
+
+    def release(self) -> None:
+        """Let go of the session, after which nothing may be put here: what refers to itself is a burden to free."""
+        self.give_up()
+        self._spawn = _nobody
 
     async def aclose(self) -> None:
         """Close the link's sending half; what is still here is dropped."""

@@ -18,7 +18,7 @@ from trio_mcp.protocol.sse import encode_comment, encode_event
 from trio_mcp.server.connection import Connection
 from trio_mcp.server.http.hosted import NOTHING
 from trio_mcp.session.responder import Responder
-from trio_mcp.transports.asgi import HttpAnswer, HttpRequest
+from trio_mcp.transports.asgi import Gone, HttpAnswer, HttpRequest
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
@@ -41,11 +41,13 @@ class HttpExchange(Connection):
     """
 
     def __init__(self, serving: Serving, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
-        super().__init__(serving, Link(NOTHING, _Way(self, answer)))
+        self._way = _Way(self)
+        super().__init__(serving, Link(NOTHING, self._way))
         self._answer = answer
         self.may_stream = may_stream
         self._keep_alive = keep_alive
         self._responder: Responder | None = None
+        self._extension: Gone | None = None
         self._gone = False
 
     async def serve(self, message: Request, request: HttpRequest, metadata: dict[str, Any]) -> None:
@@ -65,21 +67,29 @@ class HttpExchange(Connection):
             await self.send(answer)
             return
         self._responder = responder
-        extension = request.extension
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            if extension is None:
-                nursery.start_soon(self._watch, request)
-            else:
-                extension.call(self._client_left)
-            await self._serve(responder, incoming)
-            await self._outbox.drain()
-            if extension is not None:
-                extension.call(None)
-            self._nursery = None
-            nursery.cancel_scope.cancel("the request is answered")
-        if not self._answer.finished and not self._gone:
-            await self._end_unanswered()
+        self._extension = request.extension
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                if self._extension is None:
+                    nursery.start_soon(self._watch, request)
+                else:
+                    self._extension.call(self._client_left)
+                await self._serve(responder, incoming)
+                await self._outbox.drain()
+                self._nursery = None
+                nursery.cancel_scope.cancel("the request is answered")
+            if not self._answer.finished and not self._gone:
+                await self._end_unanswered()
+        finally:
+            self._watch_no_more()
+            # What refers to itself waits for the garbage collector, which would take a quarter of the time.
+            self._responder = incoming.context = self._way.exchange = None
+            self._outbox.release()
+
+    def _watch_no_more(self) -> None:
+        if self._extension is not None:
+            self._extension.call(None)
 
     async def _end_unanswered(self) -> None:
         if self._answer.started:
@@ -114,6 +124,8 @@ class HttpExchange(Connection):
         data, _ = encode_or_replace(message)
         if data is None or answer.finished:
             return
+        if last:  # the end of the exchange is not the client's leaving
+            self._watch_no_more()
         if not answer.started and isinstance(message, (Response, ErrorResponse)):
             await answer.whole(status_of(message, Era.MODERN), data)
             return
@@ -131,13 +143,14 @@ class HttpExchange(Connection):
 class _Way(trio.abc.SendChannel[SessionMessage]):
     """Where the outbox of an exchange writes to."""
 
-    def __init__(self, exchange: HttpExchange, answer: HttpAnswer) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: HttpExchange) -> None:
+        self.exchange: HttpExchange | None = exchange
 
     async def send(self, value: SessionMessage) -> None:
         message = value.message
         assert isinstance(message, (Response, ErrorResponse, Notification))
-        await self._exchange.send(message)
+        if self.exchange is not None:
+            await self.exchange.send(message)
 
     async def aclose(self) -> None:
         pass

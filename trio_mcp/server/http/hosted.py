@@ -56,7 +56,7 @@ class HostedConnection(Connection):
             self.end("the server has ended")
             self._notices.clear()
             self._finished.set()
-            self.forget(self.listener)
+            self.forget_everything()
             connections.discard(self)
             await self._last_words()
 
