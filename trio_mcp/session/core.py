@@ -300,6 +300,7 @@ class SessionCore(EnteredOnce):
                 await self._conclude(responder, incoming, failure)
         finally:
             self._free(incoming)
+            incoming.context = None  # it refers back: the two would wait for the garbage collector
             if watched:
                 outcome = responder.outcome if responder.answered else "cancelled"
                 duration = trio.current_time() - started
