@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,14 +17,22 @@ import trio
 from tests.requirements.hand import Hand
 from tests.requirements.model import Topic
 from tests.session.harness import Wire
-from trio_mcp import Client, Link, SessionMessage, StdioServerParameters, memory_link_pair, stdio_client
+from trio_mcp import (
+    Client,
+    Link,
+    SessionMessage,
+    StdioServerParameters,
+    memory_link_pair,
+    stdio_client,
+    streamable_http_client,
+)
 from trio_mcp._nursery import background_nursery
 from trio_mcp.protocol.framing import LineDecoder
 from trio_mcp.protocol.messages import Request, Response
 from trio_mcp.transports.lines import BUFFER, read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["TRANSPORTS", "Case", "Script"]
+__all__ = ["TRANSPORTS", "Case", "Script", "reaches"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -130,7 +139,38 @@ async def _listen(address: str, script: Script, task_status: trio.TaskStatus[Non
             await trio.sleep_forever()
 
 
-TRANSPORTS: dict[str, Transport] = {"memory": InMemory(), "stdio": Stdio()}
+class Http:
+    """Our server on hypercorn and our link on httpx, over a socket. A script plays no HTTP server.
+
+    What our client does against other people's and hostile HTTP servers has tests of its own in `tests/transports`.
+    """
+
+    revisions = (LATEST_LEGACY, LATEST_MODERN)
+
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def server(self, topic: Topic) -> LinkMaker:
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            assert topic.server is not None
+            async with background_nursery() as nursery:
+                url = await nursery.start(partial(topic.server().serve_http, port=0))
+                async with streamable_http_client(url) as link:
+                    yield link
+
+        return connect
+
+    def script(self, script: Script) -> LinkMaker:
+        raise NotImplementedError("a script speaks to a link")
+
+
+TRANSPORTS: dict[str, Transport] = {"memory": InMemory(), "stdio": Stdio(), "http": Http()}
+
+
+def reaches(transport: str, topic: Topic) -> bool:
+    """Whether a transport can put the topic's rows to the test."""
+    return topic.server is not None or transport != "http"
 
 
 @attrs.frozen

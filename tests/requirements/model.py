@@ -16,9 +16,11 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISION
 if TYPE_CHECKING:
     from tests.requirements.case import Case
 
-__all__ = ["ALL", "LEGACY", "MODERN", "Requirement", "Topic", "since", "topics", "until"]
+__all__ = ["ALL", "LEGACY", "LINKS", "MODERN", "Requirement", "Topic", "since", "topics", "until"]
 
 ALL, LEGACY, MODERN = REVISIONS, LEGACY_REVISIONS, MODERN_REVISIONS
+LINKS = ("memory", "stdio")
+"""For what HTTP refuses with a status, before it is a message (`tests/protocol/test_http_message_rules.py`)."""
 
 Scenario = Callable[["Case"], Awaitable[None]]
 ScenarioT = TypeVar("ScenarioT", bound=Scenario)

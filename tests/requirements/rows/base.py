@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.requirements.case import Case
-from tests.requirements.model import LEGACY, MODERN, Topic, since
+from tests.requirements.model import LEGACY, LINKS, MODERN, Topic, since
 from trio_mcp import Context, Server
 from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
@@ -101,17 +101,21 @@ async def null_id(case: Case) -> None:
     await _refused(case, None)
 
 
-@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.")
+@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.", transports=LINKS)
 async def fractional_id(case: Case) -> None:
     await _refused(case, 1.5)
 
 
-@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.")
+@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.", transports=LINKS)
 async def boolean_id(case: Case) -> None:
     await _refused(case, True)
 
 
-@topic.row("basic#requests", "A request whose id is in flight is refused, and the first one is answered all the same.")
+@topic.row(
+    "basic#requests",
+    "A request whose id is in flight is refused, and the first one is answered all the same.",
+    transports=LINKS,
+)
 async def id_in_flight(case: Case) -> None:
     async with case.hand() as hand:
         await hand.start(CALL, {"name": "hold"}, request_id=5)
@@ -125,7 +129,7 @@ async def id_in_flight(case: Case) -> None:
     assert first.result["content"][0]["text"] == "released"
 
 
-@topic.row("basic#requests", "A request whose params are no object is refused with -32600 or -32602.")
+@topic.row("basic#requests", "A request whose params are no object is refused with -32600 or -32602.", transports=LINKS)
 async def params_that_are_no_object(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1, 2]
@@ -160,7 +164,7 @@ async def shape_of_an_error(case: Case) -> None:
     assert answer.error.message
 
 
-@topic.row("basic#notifications", "A notification is not answered, not even one that nobody knows.")
+@topic.row("basic#notifications", "A notification is not answered, not even one that nobody knows.", transports=LINKS)
 async def unknown_notification(case: Case) -> None:
     async with case.hand() as hand:
         await hand.notify("notifications/nobody_knows", {"x": 1})
@@ -168,7 +172,9 @@ async def unknown_notification(case: Case) -> None:
         assert hand.answered == {*hand.asked}
 
 
-@topic.row("basic#notifications", "A message with the method of a request, but no id, is not answered.")
+@topic.row(
+    "basic#notifications", "A message with the method of a request, but no id, is not answered.", transports=LINKS
+)
 async def request_without_id(case: Case) -> None:
     async with case.hand() as hand:
         await hand.notify(CALL, {**echo("x"), "_meta": hand.fields})
@@ -176,7 +182,7 @@ async def request_without_id(case: Case) -> None:
         assert hand.answered == {*hand.asked}
 
 
-@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.")
+@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", transports=LINKS)
 async def stray_result(case: Case) -> None:
     async with case.hand() as hand:
         await hand.raw(Response(77, {"x": 1}))
@@ -185,7 +191,9 @@ async def stray_result(case: Case) -> None:
 
 
 @topic.row(
-    "basic#error-responses", "An error that answers nothing the server asked is ignored, with an id and without."
+    "basic#error-responses",
+    "An error that answers nothing the server asked is ignored, with an id and without.",
+    transports=LINKS,
 )
 async def stray_error(case: Case) -> None:
     async with case.hand() as hand:
@@ -231,7 +239,7 @@ async def server_info_in_results(case: Case) -> None:
             assert (info["name"], info["version"]) == ("base", "1.0")
 
 
-@topic.row("basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN)
+@topic.row("basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN, transports=LINKS)
 async def version_missing(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION)
 
@@ -241,7 +249,7 @@ async def capabilities_missing(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_CAPABILITIES)
 
 
-@topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN)
+@topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN, transports=LINKS)
 async def meta_missing(case: Case) -> None:
     async with case.hand() as hand:
         await hand.raw(Request(3, "tools/list"))
@@ -355,7 +363,7 @@ async def unknown_parameters(case: Case) -> None:
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#notifications", "A notification whose params are no object is not answered.")
+@topic.row("basic#notifications", "A notification whose params are no object is not answered.", transports=LINKS)
 async def malformed_notification(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1]
