@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, text_of
+from tests.server.input_harness import accept, hand_client
 from trio_mcp import Context, Depends, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
@@ -303,3 +304,62 @@ def test_names_of_any_form_stay_apart_and_short(names: list[str]) -> None:
     for name in names:
         other.remove_tool(name)
     assert len(server._tools) == 0
+
+
+async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_server_that_is_served() -> None:
+    """So several processes that share the key serve one request, whatever is mounted in them."""
+
+    def process() -> Server:
+        other = Server("other")
+
+        @other.tool
+        async def greet(ctx: Context[Any]) -> str:
+            answer = await ctx.elicit("Who are you?", Name)
+            assert answer.data is not None
+            return f"Hello {answer.data.name}"
+
+        server = Server("main", request_state_key=b"k" * 32)
+        server.mount(other, prefix="o")
+        return server
+
+    params = {"name": "o__greet", "arguments": {}}
+    async with hand_client(process()) as first:
+        asked = await first.once("tools/call", params)
+    answers = {key: accept(name="Ada") for key in asked["inputRequests"]}
+    async with hand_client(process()) as second:
+        again = {**params, "inputResponses": answers, "requestState": asked["requestState"]}
+        result = await second.once("tools/call", again)
+    assert result["content"][0]["text"] == "Hello Ada"
+
+
+@both_eras
+async def test_updates_that_the_mounted_server_tells_reach_those_who_listen(revision: str, autojump_clock: Any) -> None:
+    other, server = Server("other"), Server("main")
+    other.add_resource("x://one", lambda: "1", name="one")
+    server.mount(other, prefix="o")
+    async with client_of(server, revision) as client, client.listen(resources=["x://one"]) as events:
+        other.notify_resource_updated("x://one")
+        event = await anext(aiter(events))
+        assert event.uri == "x://one"
+
+
+@both_eras
+async def test_cancelling_a_call_cancels_the_mounted_function(revision: str) -> None:
+    started, ended = trio.Event(), trio.Event()
+    other, server = Server("other"), Server("main")
+
+    @other.tool
+    async def wait() -> None:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    server.mount(other, prefix="o")
+    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "o__wait")
+        await started.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await ended.wait()
