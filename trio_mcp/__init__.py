@@ -3,6 +3,7 @@
 The house has one folder per floor, and imports go down only:
 
 6  cli         the command line            otel        OpenTelemetry (optional)
+   compose     ProxyServer: a client on one side, a server on the other
 5  client      Client, ClientGroup         server      Server, Context, tools
 4  transports  links: memory, stdio, HTTP  stores     events of HTTP sessions
 3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ResponseCache,
         ToolsListChanged,
     )
+    from trio_mcp.compose import ProxyServer
     from trio_mcp.errors import (
         CapabilityError,
         ConfigError,
@@ -94,6 +96,7 @@ _HOMES = {
         "ResponseCache",
         "ToolsListChanged",
     ),
+    "trio_mcp.compose": ("ProxyServer",),
     "trio_mcp.errors": (
         "CapabilityError",
         "ConfigError",
@@ -179,6 +182,7 @@ __all__ = [  # noqa: RUF022
     "NotificationContext",
     "ProcessExited",
     "PromptsListChanged",
+    "ProxyServer",
     "RemoteProtocolError",
     "Reconnect",
     "RequestRecord",

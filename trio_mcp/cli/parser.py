@@ -97,6 +97,10 @@ def _demo(parser: Parser) -> None:
 
 def _run(parser: Parser) -> None:
     parser.add_argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name")
+    _serving(parser)
+
+
+def _serving(parser: Parser) -> None:
     parser.add_argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ...")
     parser.add_argument("--host", help="the address to listen on")
     parser.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one")
@@ -141,6 +145,9 @@ def _completion(parser: Parser) -> None:
 
 COMMANDS = {
     "run": Command("serve a server's file", "trio_mcp.cli.run", _run),
+    "bridge": Command(
+        "serve what another server offers, over another transport", "trio_mcp.cli.bridge", _serving, True
+    ),
     "list": Command("list what a server offers", "trio_mcp.cli.list", _list, True),
     "inspect": Command("show all that a server says of itself and offers", "trio_mcp.cli.inspect", _json, True),
     "call": Command("call a tool", "trio_mcp.cli.call", _call, True),

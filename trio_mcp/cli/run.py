@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from trio_mcp.cli.exits import FAILED, OK, Exit
 from trio_mcp.cli.loading import load_server
+from trio_mcp.server import Server
 
-__all__ = ["run"]
+__all__ = ["run", "serve"]
 
 # Which of the options each transport takes.
 OPTIONS = {
@@ -21,17 +23,22 @@ OPTIONS = {
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return serve(options)
+    return serve(options, lambda: load_server(options.server))
 
 
-def serve(options: argparse.Namespace) -> int:
-    """Serve in this process, until the client leaves or a signal comes."""
+def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int:
+    """Serve in this process, until the client leaves or a signal comes.
+
+    Args:
+        options: The command line.
+        make_server: Gives the server.
+    """
     given = {name: getattr(options, name) for name in ("host", "port", "path") if getattr(options, name) is not None}
     transport = options.transport
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"--{name} is not for --transport {transport}")
-    server = load_server(options.server)
+    server = make_server()
     there = server._transports()
     if transport not in there:
         raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")

@@ -24,7 +24,12 @@ __all__ = ["ConnectedSession"]
 
 
 class ConnectedSession(ClientSession):
-    """The session of a `Client`."""
+    """The session of a `Client`.
+
+    Attributes:
+        on_arrival: Called by the reader with each notification, before what comes after it. It must neither block nor
+            raise.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class ConnectedSession(ClientSession):
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._subscriptions = subscriptions
+        self.on_arrival: Callable[[Notification], None] | None = None
         self._loss = trio.Event()
         self._log_level = log_level
 
@@ -67,6 +73,8 @@ class ConnectedSession(ClientSession):
         await self._on_notification(notification)
 
     def _note(self, notification: Notification) -> None:
+        if self.on_arrival is not None:
+            self.on_arrival(notification)
         if notification.method in NOTICES:
             try:
                 self._subscriptions.note(notification, modern=self.modern)

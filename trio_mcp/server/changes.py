@@ -131,9 +131,14 @@ class Changes:
     """The fan-out of one run of a server: an index from topics to listeners, and the topics that have changed.
 
     `announce` may be called from any thread; all else belongs to the event loop.
+
+    Args:
+        heard: Called with a topic and True when it gets its first listener, and False when it loses its last. It must
+            neither block nor raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[Topic, bool], None] | None = None) -> None:
+        self._heard = heard
         self._token = trio.lowlevel.current_trio_token()
         self._listeners: dict[Topic, dict[Listener, None]] = {}
         self._changed: dict[Topic, None] = {}
@@ -145,7 +150,10 @@ class Changes:
     def add(self, listener: Listener, topic: Topic) -> None:
         """Let a listener hear of a topic from now on."""
         listener.topics.add(topic)
-        self._listeners.setdefault(topic, {})[listener] = None
+        others = self._listeners.setdefault(topic, {})
+        if not others and self._heard is not None:
+            self._heard(topic, True)
+        others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
         """Let it hear of a topic no more: what it has not been told yet, it won't be."""
@@ -158,6 +166,8 @@ class Changes:
         if not others:
             del self._listeners[topic]
             self._changed.pop(topic, None)
+            if self._heard is not None:
+                self._heard(topic, False)
 
     def remove_all(self, listener: Listener) -> None:
         """The listener has gone."""

@@ -13,7 +13,7 @@ from trio_mcp.protocol.messages import Notification, RequestId, SessionMessage
 from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.logging import CURRENT
+from trio_mcp.server.logging import CURRENT, wants_log
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
 from trio_mcp.types.error_codes import OVERLOADED
@@ -109,6 +109,11 @@ class Connection(ServerSession):
             await self.send_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
         except TrioMcpError:
             pass  # the client has gone, or its revision has no such notification
+
+    def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
+        """Send a log message that belongs to no request, if the session of the handshake era wants it."""
+        if self.initialized and wants_log(self.client, severity) and self._outbox.has_room:
+            self._outbox.put(SessionMessage(Notification("notifications/message", params)))
 
     # --- hearing of changes --------------------------------------------------------------------------------------
 

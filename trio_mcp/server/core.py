@@ -31,6 +31,7 @@ from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:
+    from trio_mcp.server.changes import Topic
     from trio_mcp.server.completion import Completer
     from trio_mcp.server.mounting import Mount
 
@@ -103,7 +104,7 @@ class ServerCore:
             icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
         )
         self.cache_hints: Final = checked_hints(cache_hints)
-        self.identity: Final = ServerIdentity(
+        self.identity = ServerIdentity(
             info=self.info.to_wire(),
             capabilities=self._capabilities,
             instructions=instructions,
@@ -155,6 +156,10 @@ class ServerCore:
     def _handlers(self) -> dict[str, Handler]:
         """The handler of each method; each feature adds its own."""
         return {}
+
+    def _hearing(self, state: Any) -> Callable[[Topic, bool], None] | None:
+        """What is to be told, in a run with this state, of topics that are listened to or not any more."""
+        return None
 
     def _family(self) -> list[ServerCore]:
         """This server and all that are mounted in it, each once."""

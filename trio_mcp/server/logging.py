@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trio_mcp.server.context import Context
     from trio_mcp.session.responder import Responder
 
-__all__ = ["CURRENT", "McpLogHandler", "send_log", "severity_of"]
+__all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
 DEFAULT_LEVEL = "info"
 """What a legacy client gets that has not set a level: the server may decide (`logging/setLevel`, every revision)."""
@@ -50,7 +50,7 @@ async def send_log(responder: Responder, level: str, data: Any, logger: str | No
     severity = severity_of(level)
     if logger is not None and not isinstance(logger, str):
         raise TypeError(f"logger must be a string, got {logger!r}")
-    if not _wanted(responder.client, severity):
+    if not wants_log(responder.client, severity):
         await trio.lowlevel.checkpoint()
         return
     try:
@@ -61,7 +61,8 @@ async def send_log(responder: Responder, level: str, data: Any, logger: str | No
     await responder.notify("notifications/message", _params(level, plain, logger))
 
 
-def _wanted(client: ClientDeclaration | None, severity: int) -> bool:
+def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
+    """Whether a client wants log messages of a severity."""
     assert client is not None
     level = client.log_level
     if level is None:
@@ -113,7 +114,7 @@ class McpLogHandler(logging.Handler):
         self._emitting = True
         try:
             level = _level_of(record.levelno)
-            if _wanted(responder.client, SEVERITY[level]):
+            if wants_log(responder.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
                 # What has no UTF-8 form would fail the message.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -37,6 +37,8 @@ ItemT = TypeVar("ItemT", RegisteredTool, RegisteredPrompt, RegisteredResource)
 class MountingMethods(CompletionMethods, CustomMethods, ToolMethods):
     """Mounting other servers."""
 
+    _has_own_entries = True  # what it offers is in its registries
+
     def mount(self, other: MountingMethods, *, prefix: str | None = None) -> None:
         """Offer everything that another server offers, now and later; clients are told of its changes.
 
@@ -57,7 +59,7 @@ class MountingMethods(CompletionMethods, CustomMethods, ToolMethods):
                 the names stay.
 
         Raises:
-            TypeError: It is no server.
+            TypeError: It is no server, or a proxy.
             ValueError: The prefix is invalid; the server is mounted here already, or would hold itself; both have
                 something of the same name or URI; or it has an extension that this server does not declare. Then
                 nothing is mounted. Later on, whatever is added to the other and conflicts here is refused there.
@@ -71,6 +73,8 @@ class MountingMethods(CompletionMethods, CustomMethods, ToolMethods):
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
+        if not other._has_own_entries:
+            raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
         if any(mount.server is other for mount in self._mounts):
             raise ValueError(f"{what}: it is mounted there already")
         if self in other._family():

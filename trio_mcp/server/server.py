@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trio_mcp.server.http.methods import HttpMethods
 from trio_mcp.server.listening import ListeningMethods
 from trio_mcp.server.logging_methods import LoggingMethods
@@ -50,3 +52,10 @@ class Server(HttpMethods, ListeningMethods, LoggingMethods, MountingMethods):
     Raises:
         TypeError, ValueError: An argument is not what it should be.
     """
+
+    @classmethod
+    def from_client(cls, target: Any, **settings: Any) -> Server:
+        """A server that offers all that another one does: see `ProxyServer`, whose arguments these are."""
+        from trio_mcp.compose import ProxyServer  # a floor above; only whoever asks for a proxy imports it
+
+        return ProxyServer(target, **settings)

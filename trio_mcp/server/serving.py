@@ -38,7 +38,7 @@ class Serving:
     server: ServerCore
     states: dict[ServerCore, Any]
     nursery: trio.Nursery
-    changes: Changes = attrs.field(factory=Changes, init=False)
+    changes: Changes
     connections: set[Connection] = attrs.field(factory=set, init=False)
     parked: dict[str, ParkedRounds] = attrs.field(factory=dict, init=False)
 
@@ -121,7 +121,7 @@ async def serving(server: ServerCore) -> AsyncIterator[Serving]:
             if each.lifespan is not None:
                 states[each] = await stack.enter_async_context(each.lifespan(each))
         nursery = await stack.enter_async_context(background_nursery())
-        run = Serving(server, states, nursery)
+        run = Serving(server, states, nursery, Changes(server._hearing(states[server])))
         nursery.start_soon(run.changes.run)
         for each in server._family():
             each._servings.add(run)

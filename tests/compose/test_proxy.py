@@ -1,0 +1,381 @@
+"""A proxy: what its upstream offers reaches its clients, whatever era either speaks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from pydantic import BaseModel
+
+from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
+from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
+
+ERAS = list(itertools.product((LATEST_LEGACY, LATEST_MODERN), (LATEST_LEGACY, LATEST_MODERN)))
+every_era = pytest.mark.parametrize(("above", "below"), ERAS)
+
+
+class Person(BaseModel):
+    name: str
+
+
+def upstream(revision: str) -> Server:
+    """A server with one of everything."""
+    server = Server("up", version="2.0", instructions="be kind", revisions=[revision], page_size=3)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def busy(ctx: Context) -> str:
+        for step in range(3):
+            await ctx.report_progress(step, 3, f"step {step}")
+            await ctx.log("info", f"log {step}")
+            await ctx.log("debug", "too much")
+        return "done"
+
+    @server.tool
+    async def fail() -> None:
+        raise McpError(-31999, "no luck", {"why": "rain"})
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        answer = await ctx.elicit("Who are you?", Person)
+        return f"{answer.action}: {answer.data.name if answer.data else None}"
+
+    @server.tool
+    async def page(ctx: Context) -> str:
+        return (await ctx.elicit_url("Go there", "https://example.com/page")).action
+
+    @server.tool
+    async def think(ctx: Context) -> str:
+        reply = await ctx.sample("Two and two?", max_tokens=5)
+        roots = await ctx.list_roots()
+        return f"{reply.content_as_list[0].text} in {[root.uri for root in roots]}"  # type: ignore[union-attr]
+
+    @server.resource("data://one", mime_type="text/plain")
+    async def one() -> str:
+        return "one"
+
+    @server.resource("data://by/{name}")
+    async def by_name(name: str, ctx: Context) -> str:
+        return f"{name} of {(await ctx.elicit('Whose?', Person)).data}"
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return f"Greet {name}."
+
+    @server.completion(prompt="greet", argument="name")
+    async def names(value: str) -> list[str]:
+        return [value + "n", value + "na"]
+
+    return server
+
+
+def client_of(proxy: Server, revision: str, **settings: Any) -> Client:
+    return Client(proxy, mode=revision, **settings)
+
+
+@every_era
+async def test_what_it_says_of_itself_is_what_the_upstream_says(above: str, below: str) -> None:
+    async with client_of(ProxyServer(upstream(above)), below) as client:
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version) == ("up", "2.0")
+        assert client.instructions == "be kind"
+        capabilities = client.capabilities
+        assert capabilities.tools
+        assert capabilities.resources
+        assert capabilities.prompts
+        assert capabilities.completions is not None
+        assert capabilities.logging is not None
+
+
+async def test_a_proxy_of_a_server_that_only_has_tools_declares_nothing_else() -> None:
+    class Bare(Server):
+        def _capabilities(self, revision: str) -> dict[str, Any]:
+            return {"tools": {}}
+
+    async with Client(ProxyServer(Bare("bare"), name="front")) as client:
+        assert client.capabilities.to_wire() == {"tools": {}}
+        assert client.server_info is not None
+        assert client.server_info.name == "front"
+
+
+async def test_what_the_upstream_does_not_offer_is_an_unknown_method() -> None:
+    class Bare(Server):
+        def _capabilities(self, revision: str) -> dict[str, Any]:
+            return {"tools": {}}
+
+    proxy = ProxyServer(Bare("bare"))
+    async with Client(proxy) as client:
+        client.session._allowed.add("prompts/list")  # as a client does that does not look first
+        with pytest.raises(McpError, match="does not offer it") as caught:
+            await client.request("prompts/list")
+        assert caught.value.code == -32601
+
+
+@every_era
+async def test_lists_pass_page_by_page(above: str, below: str) -> None:
+    async with client_of(ProxyServer(upstream(above)), below) as client:
+        first = await client.list_tools()
+        assert [tool.name for tool in first.tools] == ["add", "busy", "fail"]
+        assert first.next_cursor is not None
+        assert [tool.name async for tool in client.iter_tools()] == ["add", "busy", "fail", "who", "page", "think"]
+        assert [each.uri for each in (await client.list_resources()).resources] == ["data://one"]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates] == ["data://by/{name}"]
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["greet"]
+
+
+@every_era
+async def test_calls_reads_prompts_and_completions_pass(above: str, below: str) -> None:
+    async with client_of(ProxyServer(upstream(above)), below) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        read = await client.read_resource("data://one")
+        assert [(each.uri, each.text) for each in read.contents] == [("data://one", "one")]  # type: ignore[union-attr]
+        prompt = await client.get_prompt("greet", {"name": "Ann"})
+        assert prompt.messages[0].content.text == "Greet Ann."  # type: ignore[union-attr]
+        answer = await client.request(
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "An"}},
+        )
+        assert answer["completion"]["values"] == ["Ann", "Anna"]
+
+
+@every_era
+async def test_arguments_are_judged_by_the_upstream_and_errors_pass_whole(above: str, below: str) -> None:
+    async with client_of(ProxyServer(upstream(above)), below) as client:
+        assert (await client.call_tool("add", {"a": "x"})).is_error
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("fail")
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-31999, "no luck", {"why": "rain"})
+
+
+@every_era
+async def test_progress_and_logs_pass_before_the_result(above: str, below: str) -> None:
+    steps: list[tuple[float, str | None]] = []
+    logs: list[Any] = []
+    heard = trio.Event()
+
+    def on_progress(progress: ProgressNotificationParams) -> None:
+        steps.append((progress.progress, progress.message))
+
+    def on_log(message: Any) -> None:
+        logs.append(message.data)
+        if len(logs) == 3:
+            heard.set()
+
+    async with client_of(ProxyServer(upstream(above)), below, on_log=on_log, log_level="info") as client:
+        assert (await client.call_tool("busy", on_progress=on_progress)).data == "done"
+        with trio.fail_after(5):
+            await heard.wait()
+    assert steps == [(0, "step 0"), (1, "step 1"), (2, "step 2")]
+    assert logs == ["log 0", "log 1", "log 2"]
+
+
+@every_era
+async def test_questions_reach_the_client_of_the_call_and_answers_come_back(above: str, below: str) -> None:
+    def answer(params: Any) -> Any:
+        return "accept" if params.mode == "url" else {"name": "Bo"}
+
+    def think(params: CreateMessageRequestParams) -> str:
+        return "four"
+
+    settings = {"elicitation": answer, "sampling": think, "roots": ["file:///srv"]}
+    async with client_of(ProxyServer(upstream(above)), below, **settings) as client:
+        with trio.fail_after(5):
+            assert (await client.call_tool("who")).data == "accept: Bo"
+            assert (await client.call_tool("page")).data == "accept"
+            assert (await client.call_tool("think")).data == "four in ['file:///srv']"
+            read = await client.read_resource("data://by/ann")
+            assert read.contents[0].text == "ann of name='Bo'"  # type: ignore[union-attr]
+
+
+@every_era
+async def test_what_the_client_has_not_declared_is_not_asked(above: str, below: str) -> None:
+    async with client_of(ProxyServer(upstream(above)), below) as client:
+        with trio.fail_after(5):
+            with pytest.raises(McpError, match="elicitation") as caught:
+                await client.call_tool("who")
+    assert caught.value.code == (-32601 if above == LATEST_LEGACY else -32021)
+
+
+@every_era
+async def test_changes_pass(above: str, below: str) -> None:
+    server = upstream(above)
+    listened = [f"data://by/{number}" for number in range(3)]
+    async with client_of(ProxyServer(server), below) as client:
+        with trio.fail_after(5):
+            async with client.listen(tools_list_changed=True, resources=listened) as events:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                server.notify_resource_updated("data://elsewhere")
+                server.notify_resource_updated("data://by/1")
+                assert await anext(events) == ResourceUpdated("data://by/1")
+                server.add_tool(lambda: 0, name="new")
+                assert await anext(events) == ToolsListChanged()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            (run,) = server._servings
+            assert not [topic for topic in run.changes._listeners if topic[1] is not None]  # nobody listens any more
+
+
+@every_era
+async def test_a_cancelled_call_is_cancelled_upstream(above: str, below: str) -> None:
+    server = upstream(above)
+    started, cancelled = trio.Event(), trio.Event()
+
+    @server.tool
+    async def forever() -> None:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with client_of(ProxyServer(server), below) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "forever")
+        with trio.fail_after(5):
+            await started.wait()
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await cancelled.wait()
+
+
+async def test_the_oldest_client_gets_only_what_its_revision_knows() -> None:
+    server = upstream(LATEST_MODERN)
+
+    @server.tool
+    async def numbers() -> list[int]:
+        return [1, 2]
+
+    async with client_of(ProxyServer(server), LEGACY_REVISIONS[0]) as client:
+        page = await client.request("tools/list")
+        assert "ttlMs" not in page
+        assert "resultType" not in page
+        assert all("outputSchema" not in tool for tool in page["tools"])
+        result = await client.request("tools/call", {"name": "numbers"})
+        assert set(result) <= {"content", "_meta", "isError"}
+
+
+class Losable:
+    """Links to a server that can be cut; each is another run of the server."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.runs = 0
+        self.scope = trio.CancelScope()
+
+    def __call__(self) -> Any:
+        import contextlib
+
+        @contextlib.asynccontextmanager
+        async def connect() -> Any:
+            self.runs += 1
+            async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+                self.scope = trio.CancelScope()
+
+                async def serve() -> None:
+                    with self.scope:
+                        await self.server.serve(theirs)
+                    for channel in theirs:
+                        await channel.aclose()
+
+                nursery.start_soon(serve)
+                yield ours
+                nursery.cancel_scope.cancel()
+
+        return connect()
+
+
+@every_era
+async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_anew(above: str, below: str) -> None:
+    server = upstream(above)
+    started = trio.Event()
+
+    @server.tool
+    async def stuck() -> None:
+        started.set()
+        await trio.sleep_forever()
+
+    upstream_link = Losable(server)
+    async with client_of(ProxyServer(upstream_link), below) as client, trio.open_nursery() as nursery:
+
+        async def lost() -> None:
+            with pytest.raises(McpError, match="the upstream server 'up' is not there") as caught:
+                await client.call_tool("stuck")
+            assert caught.value.code == -32603
+
+        nursery.start_soon(lost)
+        with trio.fail_after(5):
+            await started.wait()
+            upstream_link.scope.cancel()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 2
+    assert upstream_link.runs == 2
+
+
+@pytest.mark.parametrize("below", [LATEST_LEGACY, LATEST_MODERN])
+async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) -> None:
+    """Rule: an upstream of the handshake era does not say whose call its question is about."""
+    server = upstream(LATEST_LEGACY)
+    waiting, go_on = trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        waiting.set()
+        await go_on.wait()
+
+    asked: list[Any] = []
+    proxy = ProxyServer(server)
+
+    async with memory_link_pair() as one, memory_link_pair() as two, trio.open_nursery() as nursery:
+        from trio_mcp.server.serving import serving
+
+        async with serving(proxy) as run:
+            nursery.start_soon(run.serve_link, one[1])
+            nursery.start_soon(run.serve_link, two[1])
+            import contextlib
+
+            first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, elicitation=asked.append)
+            second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, elicitation=asked.append)
+            async with first, second:
+                nursery.start_soon(first.call_tool, "wait")
+                with trio.fail_after(5):
+                    await waiting.wait()
+                    result: Any = None
+                    with contextlib.suppress(McpError):
+                        result = await second.call_tool("who")
+                    assert result is None or result.is_error
+                    go_on.set()
+            nursery.cancel_scope.cancel()
+    assert asked == []
+
+
+async def test_a_client_that_is_connected_already_can_be_the_upstream() -> None:
+    async with Client(upstream(LATEST_MODERN)) as above:
+        async with Client(Server.from_client(above)) as client:
+            assert (await client.call_tool("add", {"a": 2, "b": 2})).data == 4
+        assert (await above.call_tool("add", {"a": 2, "b": 3})).data == 5  # it stays connected
+
+
+def test_arguments_that_a_proxy_can_not_have_are_refused() -> None:
+    with pytest.raises(TypeError, match="takes no lifespan"):
+        ProxyServer(Server("up"), lifespan=lambda server: None)
+    with pytest.raises(TypeError, match="passed on"):
+        ProxyServer(Server("up"), client={"elicitation": print})
+    with pytest.raises(TypeError, match="a target must be"):
+        ProxyServer(3)  # type: ignore[arg-type]
+
+
+def test_a_proxy_has_nothing_of_its_own_and_is_not_mounted() -> None:
+    """Rule: what would never be served is refused, not forgotten."""
+    proxy = ProxyServer(Server("up"))
+    with pytest.raises(TypeError, match="nothing of its own"):
+        proxy.tool(lambda: 0)
+    with pytest.raises(TypeError, match="nothing of its own"):
+        proxy.mount(Server("other"))
+    with pytest.raises(TypeError, match="a proxy offers what its upstream does"):
+        Server("main").mount(proxy)
