@@ -163,7 +163,11 @@ class ProxyServer(Server):
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
         result = await upstream.request(context, self._params(context, upstream))
-        return in_words_of(context.protocol_version, context.method, result, upstream.client.protocol_version)
+        return self._in_words_of_client(context, result, upstream.client.protocol_version)
+
+    def _in_words_of_client(self, context: Context[Any], result: dict[str, Any], spoken: str) -> dict[str, Any]:
+        hints = self.cache_hints.get(context.method, {})
+        return in_words_of(context.protocol_version, context.method, result, spoken, hints)
 
     async def _pass_asking(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
@@ -194,7 +198,7 @@ class ProxyServer(Server):
             result = await upstream.request(context, params)
             spoken = upstream.client.protocol_version
             if result.get("resultType") != INPUT_REQUIRED or at_least(LATEST_LEGACY, spoken):
-                return in_words_of(context.protocol_version, context.method, result, spoken)
+                return self._in_words_of_client(context, result, spoken)
             try:
                 questions, token = read_input_required(context.method, result)
             except RemoteProtocolError as exc:

@@ -7,13 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from trio_mcp.errors import McpError
-from trio_mcp.server.handling import NO_CACHING
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.convert import brief
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.error_codes import INTERNAL_ERROR
-from trio_mcp.types.methods import method_spec
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
 from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
 from trio_mcp.types.tools import CallToolResult, ListToolsResult
@@ -37,7 +35,9 @@ RESULTS: dict[str, type[WireModel]] = {
 _MODERN = ("resultType", "ttlMs", "cacheScope")
 
 
-def in_words_of(revision: str, method: str, result: dict[str, Any], spoken: str) -> dict[str, Any]:
+def in_words_of(
+    revision: str, method: str, result: dict[str, Any], spoken: str, hints: dict[str, Any]
+) -> dict[str, Any]:
     """The result for a client.
 
     Args:
@@ -45,6 +45,7 @@ def in_words_of(revision: str, method: str, result: dict[str, Any], spoken: str)
         method: Of the request.
         result: As it came.
         spoken: The revision in which it came.
+        hints: How long it may be kept, if it does not say so itself.
 
     Raises:
         McpError: It is malformed, and can't be put in other words: -32603.
@@ -69,8 +70,7 @@ def in_words_of(revision: str, method: str, result: dict[str, Any], spoken: str)
         for name in _MODERN:
             wire.pop(name, None)
         return wire
-    spec = method_spec(revision, method)
-    return NO_CACHING | wire if spec is not None and spec.cacheable else wire
+    return hints | wire
 
 
 def _in_older_content(wire: dict[str, Any], revision: str) -> None:
