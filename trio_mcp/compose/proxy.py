@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -23,7 +25,7 @@ from trio_mcp.server.asking import InputRequired
 from trio_mcp.server.changes import RESOURCE_UPDATED, Topic
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
-from trio_mcp.server.core import ServerCore
+from trio_mcp.server.core import EXIT_GRACE, ServerCore
 from trio_mcp.server.handling import single
 from trio_mcp.server.interactive import run_interactive
 from trio_mcp.server.logging_methods import LoggingMethods
@@ -144,6 +146,30 @@ class ProxyServer(Server):
 
     async def _roots_changed(self, notification: Notification, run: Serving) -> None:
         await run.states[self].tell(notification.method)
+
+    def _run_stdio(self) -> None:
+        """As a `Server`'s; but a host's SIGTERM must not leave the upstream's process behind."""
+        terminated = False
+
+        async def main() -> None:
+            async with background_nursery() as nursery:
+
+                async def end_on_sigterm() -> None:
+                    nonlocal terminated
+                    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+                        async for _ in signals:
+                            terminated = True
+                            nursery.cancel_scope.cancel("SIGTERM")
+
+                nursery.start_soon(end_on_sigterm)
+                await self._serve_stdio(EXIT_GRACE, lambda: None)
+
+        try:
+            trio.run(main)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        if terminated:
+            sys.exit(128 + signal.SIGTERM)
 
     # --- what it has not ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,242 @@
+"""`trio-mcp bridge` between peers of others and ours: the client of one era, the server of the other."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import mcp
+import mcp_types
+import pytest
+import trio
+
+from trio_mcp import Client, McpError, ResourceUpdated, StdioServerParameters, types
+
+from .support import DEADLINE, Launch
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
+]
+
+MODERN = "2026-07-28"
+
+
+def bridged(launch: Launch, *options: str) -> Launch:
+    """The command of a bridge to a server."""
+    arguments = ["-m", "trio_mcp", "bridge", *options]
+    for name, value in launch.env.items():
+        arguments += ["--env", f"{name}={value}"]
+    return Launch(sys.executable, [*arguments, "--", launch.command, *launch.args], launch.env)
+
+
+def through(launch: Launch) -> StdioServerParameters:
+    return bridged(launch).for_us()
+
+
+def text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+async def test_a_modern_client_lists_and_uses_an_old_server(everything_server: Launch) -> None:
+    """Tools, structured content, progress, prompts, resources, templates and completions pass through the bridge."""
+    steps: list[float] = []
+    with trio.fail_after(DEADLINE):
+        async with Client(through(everything_server), mode=MODERN) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == "mcp-servers/everything"
+            tools = [tool.name async for tool in client.iter_tools()]
+            weather = await client.call_tool("get-structured-content", {"location": "Chicago"})
+            done = await client.call_tool(
+                "trigger-long-running-operation",
+                {"duration": 0.2, "steps": 4},
+                on_progress=lambda update: steps.append(update.progress),
+            )
+            prompts = [prompt.name async for prompt in client.iter_prompts()]
+            prompt = await client.get_prompt("args-prompt", {"city": "Oslo"})
+            (plain,) = (await client.read_resource("demo://resource/dynamic/text/7")).contents
+            templates = [each.uri_template async for each in client.iter_resource_templates()]
+            completed = await client.request(
+                "completion/complete",
+                {
+                    "ref": {"type": "ref/prompt", "name": "completable-prompt"},
+                    "argument": {"name": "department", "value": "E"},
+                },
+            )
+            with pytest.raises(McpError, match="no/such"):
+                await client.read_resource("demo://no/such")
+    assert {"echo", "get-sum", "get-structured-content"} <= set(tools)
+    assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
+    assert steps == [1, 2, 3, 4]
+    assert text(done).startswith("Long running operation completed.")
+    assert {"args-prompt", "completable-prompt"} <= set(prompts)
+    assert "Oslo" in prompt.messages[0].content.text  # type: ignore[union-attr]
+    assert isinstance(plain, types.TextResourceContents)
+    assert "demo://resource/dynamic/text/{resourceId}" in templates
+    assert completed["completion"]["values"] == ["Engineering"]
+
+
+async def test_an_old_server_hears_that_a_modern_clients_call_is_cancelled(everything_server: Launch) -> None:
+    """A call that is cancelled leaves the bridge and the server usable."""
+    started = trio.Event()
+    with trio.fail_after(DEADLINE):
+        async with Client(through(everything_server), mode=MODERN) as client:
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    await client.call_tool(
+                        "trigger-long-running-operation",
+                        {"duration": 360, "steps": 7200},
+                        on_progress=lambda _: started.set(),
+                    )
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            after = await client.call_tool("echo", {"message": "still here"})
+    assert text(after) == "Echo: still here"
+
+
+async def test_an_old_server_asks_a_modern_client_in_mid_call(everything_server: Launch) -> None:
+    """Elicitation, sampling and roots: the call is parked, and goes on with the answers."""
+    forms: list[Any] = []
+
+    def fill_in(params: Any) -> Any:
+        forms.append(params)
+        return {"name": "Bo", "check": True}
+
+    settings: dict[str, Any] = {
+        "elicitation": fill_in,
+        "sampling": lambda params: "a reply of the model",
+        "roots": ["file:///srv/data"],
+    }
+    with trio.fail_after(DEADLINE):
+        async with Client(through(everything_server), mode=MODERN, **settings) as client:
+            tools = {tool.name async for tool in client.iter_tools()}
+            elicited = await client.call_tool("trigger-elicitation-request", {})
+            sampled = await client.call_tool("trigger-sampling-request", {"prompt": "hello", "maxTokens": 20})
+            rooted = await client.call_tool("get-roots-list", {})
+    assert {"trigger-elicitation-request", "trigger-sampling-request", "get-roots-list"} <= tools
+    assert len(forms) == 1
+    assert "Bo" in text(elicited)
+    assert "a reply of the model" in text(sampled)
+    assert "file:///srv/data" in text(rooted)
+
+
+async def test_updates_of_an_old_server_reach_a_modern_listener(everything_server: Launch) -> None:
+    """`subscriptions/listen` here is `resources/subscribe` there."""
+    uri = "demo://resource/dynamic/text/2"
+    with trio.fail_after(DEADLINE):
+        async with Client(through(everything_server), mode=MODERN) as client:
+            async with client.listen(tools_list_changed=True, resources=[uri]) as events:
+                await client.call_tool("toggle-subscriber-updates", {})
+                async for event in events:
+                    if event == ResourceUpdated(uri):
+                        break
+            await client.call_tool("toggle-subscriber-updates", {})
+
+
+async def test_logs_of_an_old_server_reach_a_modern_call(everything_server: Launch) -> None:
+    """What the server logs while a call is in flight comes on that call."""
+    heard = trio.Event()
+    with trio.fail_after(DEADLINE):
+        async with Client(
+            through(everything_server), mode=MODERN, log_level="debug", on_log=lambda _: heard.set()
+        ) as client:
+            await client.call_tool("toggle-simulated-logging", {})  # sends the first at once, then each 5 seconds
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "trigger-long-running-operation", {"duration": 30, "steps": 1})
+                await heard.wait()
+                nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def modern_only(our_server: Launch, tmp_path: Any) -> Launch:
+    """A server of ours that speaks the modern era only."""
+    file = tmp_path / "modern.py"
+    file.write_text(MODERN_SERVER)
+    return Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], our_server.env)
+
+
+MODERN_SERVER = """
+from pydantic import BaseModel
+from trio_mcp import Context, Server
+
+server = Server("modern", revisions=["2026-07-28"])
+
+
+class Person(BaseModel):
+    name: str
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def who(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", Person)
+    return f"{answer.action} {answer.data.name}"
+
+
+@server.tool
+async def think(ctx: Context) -> str:
+    reply = await ctx.sample("Two and two?", max_tokens=5)
+    return reply.content_as_list[0].text
+
+
+@server.tool
+async def steps(ctx: Context) -> str:
+    for step in range(3):
+        await ctx.report_progress(step + 1, 3)
+    return "done"
+
+
+@server.resource("data://one", mime_type="text/plain")
+async def one() -> str:
+    return "one"
+
+
+@server.prompt
+async def greet(name: str) -> str:
+    return f"Greet {name}."
+"""
+
+
+async def test_the_official_client_in_the_handshake_era_uses_a_modern_server(modern_only: Launch) -> None:
+    """Calls, progress, reads, prompts and questions, by a client that has never heard of the modern era."""
+    steps: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+
+    async def elicited(context: Any, params: Any) -> mcp_types.ElicitResult:
+        return mcp_types.ElicitResult(action="accept", content={"name": "Bo"})
+
+    async def sampled(context: Any, params: Any) -> mcp_types.CreateMessageResult:
+        content = mcp_types.TextContent(type="text", text="four")
+        return mcp_types.CreateMessageResult(role="assistant", content=content, model="m")
+
+    def said(result: Any) -> str:
+        (block,) = result.content
+        assert isinstance(block, mcp_types.TextContent)
+        return block.text
+
+    launch = bridged(modern_only)
+    with trio.fail_after(DEADLINE):
+        async with mcp.Client(
+            launch.for_official(), mode="legacy", elicitation_callback=elicited, sampling_callback=sampled
+        ) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            added = await client.call_tool("add", {"a": 20, "b": 22})
+            who = await client.call_tool("who", {})
+            thought = await client.call_tool("think", {})
+            done = await client.call_tool("steps", {}, progress_callback=on_progress)
+            read = await client.read_resource("data://one")
+            prompt = await client.get_prompt("greet", {"name": "Ann"})
+    assert tools == ["add", "who", "think", "steps"]
+    assert (said(added), said(who), said(thought), said(done)) == ("42", "accept Bo", "four", "done")
+    assert steps == [1, 2, 3]
+    assert read.contents[0].text == "one"  # type: ignore[union-attr]
+    assert prompt.messages[0].content.text == "Greet Ann."  # type: ignore[union-attr]
