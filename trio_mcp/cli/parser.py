@@ -97,6 +97,7 @@ def _demo(parser: Parser) -> None:
 
 def _run(parser: Parser) -> None:
     parser.add_argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name")
+    parser.add_argument("--reload", action="store_true", help="start it anew when a Python file beside it changes")
     _serving(parser)
 
 

@@ -1,0 +1,167 @@
+"""``trio-mcp run --reload``: a client keeps its connection while the server changes under it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Client, McpError, StdioServerParameters, ToolsListChanged, TransportError
+from trio_mcp.cli.reload import source_files
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+SERVER = """
+import trio
+from trio_mcp import Context, Server
+server = Server("reloaded", version="{version}")
+
+@server.tool
+async def version() -> str:
+    return "{version}"
+
+@server.tool
+async def wait(ctx: Context) -> None:
+    await ctx.report_progress(1)
+    await trio.sleep_forever()
+"""
+
+
+class Source:
+    """A server's file, whose every change has a later time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "server.py"
+        self._changes = 0
+
+    def write(self, text: str) -> None:
+        self.path.write_text(text)
+        self._changes += 1
+        later = time.time() + self._changes
+        os.utime(self.path, (later, later))
+
+    def version(self, number: int) -> None:
+        self.write(SERVER.format(version=number))
+
+    def client(self, **options: Any) -> Client:
+        arguments = ["-m", "trio_mcp", "run", str(self.path), "--reload"]
+        return Client(StdioServerParameters(sys.executable, arguments, env=ENVIRONMENT), **options)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    made = Source(tmp_path)
+    made.version(1)
+    return made
+
+
+async def version_of(client: Client) -> Any:
+    return (await client.call_tool("version")).data
+
+
+async def until(client: Client, version: str) -> None:
+    """Call until the new server answers; in between calls may fail, each with a clear error."""
+    while True:
+        try:
+            if await version_of(client) == version:
+                return
+        except McpError as exc:
+            if "started anew" not in str(exc) and "does not run" not in str(exc):
+                raise
+        await trio.sleep(0.05)
+
+
+@pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
+async def test_a_change_is_served_over_the_same_connection(source: Source, mode: str) -> None:
+    with trio.fail_after(60):
+        async with source.client(mode=mode) as client:
+            assert await version_of(client) == "1"
+            source.version(2)
+            await until(client, "2")
+            source.version(3)
+            await until(client, "3")
+
+
+async def test_a_call_under_way_is_told_that_the_server_is_another(source: Source) -> None:
+    async def told() -> None:
+        with pytest.raises(McpError, match="started anew"):
+            await client.call_tool("wait", on_progress=lambda _: source.version(2))
+
+    with trio.fail_after(60):
+        async with source.client() as client:
+            await told()
+            await until(client, "2")
+
+
+async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Source) -> None:
+    with trio.fail_after(60):
+        async with source.client(mode="2025-11-25") as client:
+            assert await version_of(client) == "1"
+            source.write("this is no Python")
+            while True:
+                try:
+                    await version_of(client)
+                except McpError as exc:
+                    if "does not run" in str(exc):
+                        break
+                await trio.sleep(0.05)
+            source.version(2)
+            await until(client, "2")
+
+
+async def test_a_legacy_client_is_told_that_the_lists_may_have_changed(source: Source) -> None:
+    with trio.fail_after(60):
+        async with source.client(mode="2025-11-25") as client, client.listen(tools_list_changed=True) as events:
+            source.version(2)
+            assert await anext(events) == ToolsListChanged()
+            await until(client, "2")
+
+
+async def test_over_http_the_server_comes_back_at_the_same_address(source: Source) -> None:
+    with trio.socket.socket() as probe:
+        await probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = ["run", str(source.path), "--reload", "--transport", "http", "--port", str(port)]
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "trio_mcp", *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL
+    )
+    try:
+        with trio.fail_after(60):
+            for version in (1, 2):
+                source.version(version)
+                while True:
+                    try:
+                        async with Client(f"http://127.0.0.1:{port}/mcp", mode="2026-07-28") as client:
+                            if await version_of(client) == str(version):
+                                break
+                    except TransportError:  # not yet
+                        await trio.sleep(0.1)
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
+    with pytest.raises(TransportError):  # the server's process has ended with it
+        async with Client(f"http://127.0.0.1:{port}/mcp", mode="2026-07-28"):
+            pass
+
+
+def test_environments_and_hidden_folders_are_not_watched(tmp_path: Path) -> None:
+    for name in ("a.py", "sub/b.py", ".hidden/c.py", "env/pyvenv.cfg", "env/d.py", "__pycache__/e.py", "f.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert {Path(path).name for path in source_files(tmp_path)} == {"a.py", "b.py"}
+
+
+@pytest.mark.parametrize("arguments", [["nothing.py"], ["x:y", "--transport", "http", "--port", "0"]])
+def test_what_can_not_be_watched_is_refused(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "trio_mcp", "run", "--reload", *arguments]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
