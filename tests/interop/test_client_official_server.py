@@ -276,3 +276,29 @@ async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_serve
         async with Client(official_server.for_us(), mode="legacy") as client:
             with pytest.raises(CapabilityError):
                 client.listen(tools_list_changed=True, prompts_list_changed=True, resources=["test://watched"])
+
+
+async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client]) -> None:
+    """Forms, the model and the roots: requests in the handshake era, rounds of input in the stateless one."""
+    asked: list[str] = []
+
+    async def elicit(params: types.ElicitRequestFormParams) -> dict[str, str]:
+        asked.append(params.message)
+        return {"colour": "red"}
+
+    async def sample(params: types.CreateMessageRequestParams) -> str:
+        asked.append("sampling")
+        return "hello"
+
+    with trio.fail_after(DEADLINE):
+        async with connect(elicitation=elicit, sampling=sample, roots=["file:///srv"]) as client:
+            result = await client.call_tool("ask_everything")
+    assert text(result) == "red, hello, file:///srv"
+    assert sorted(asked) == ["Which colour?", "sampling"]
+
+
+async def test_a_declined_question_is_the_tool_s_to_deal_with(connect: Callable[..., Client]) -> None:
+    with trio.fail_after(DEADLINE):
+        async with connect(elicitation=lambda params: None) as client:
+            result = await client.call_tool("ask")
+    assert result.is_error

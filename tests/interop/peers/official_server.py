@@ -12,9 +12,25 @@ import anyio
 from mcp import MCPDeprecationWarning
 from mcp.server.context import ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
-from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve, require_client_extension
+from mcp.server.mcpserver import (
+    Context,
+    Elicit,
+    Image,
+    ListRoots,
+    MCPServer,
+    Resolve,
+    Sample,
+    require_client_extension,
+)
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import RequestParams, ToolAnnotations
+from mcp_types import (
+    CreateMessageResult,
+    ListRootsResult,
+    RequestParams,
+    SamplingMessage,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import BaseModel
 
 # Log notifications are deprecated by the 2026-07-28 revision, and peers still send them.
@@ -69,6 +85,15 @@ class Colour(BaseModel):
 
 async def which_colour() -> Elicit[Colour]:
     return Elicit("Which colour?", Colour)
+
+
+async def a_word() -> Sample:
+    content = TextContent(type="text", text="Say a word.")
+    return Sample([SamplingMessage(role="user", content=content)], max_tokens=5)
+
+
+async def which_roots() -> ListRoots:
+    return ListRoots()
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -156,6 +181,16 @@ async def announce(uri: str, ctx: Context) -> str:
 async def ask(answer: Annotated[Colour, Resolve(which_colour)]) -> str:
     """Ask the user a question: a request in the handshake era, an input round in the stateless one."""
     return f"painted {answer.colour}"
+
+
+@server.tool()
+async def ask_everything(
+    answer: Annotated[Colour, Resolve(which_colour)],
+    said: Annotated[CreateMessageResult, Resolve(a_word)],
+    roots: Annotated[ListRootsResult, Resolve(which_roots)],
+) -> str:
+    """Ask the user, the model, and for the roots."""
+    return f"{answer.colour}, {said.content.text}, {roots.roots[0].uri}"
 
 
 if __name__ == "__main__":
