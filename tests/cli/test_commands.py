@@ -120,6 +120,7 @@ def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
     assert "no server 'three'" in run(shop, "list", "mcp.json#three").stderr
 
 
+HTTP = ["run", "shop.py", "--transport", "http"]
 WRONG = {
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
     "no target at all": (["list", "shop"], "no target"),
@@ -134,6 +135,11 @@ WRONG = {
     "a time that is none": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
     "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; there are: stdio"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
+    "no sessions for sse": ([*HTTP[:-1], "sse", "--stateless"], "--stateless is not for --transport sse"),
+    "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
+    "a store that is none": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
+    "a store without sessions": ([*HTTP, "--event-store", "x", "--stateless"], "event_store needs sessions"),
+    "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
 }
 
 

@@ -137,6 +137,18 @@ async def test_a_file_outlives_its_store_and_is_its_owners_alone(tmp_path: Path)
         assert await store.after("a", 1, 1) == events(1, 2)
 
 
+async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no database" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        async with SqliteEventStore(tmp_path / "text"):
+            pass
+    with trio.CancelScope() as scope:
+        async with SqliteEventStore(tmp_path / "events.db") as store:
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert store._connection is None
+
+
 async def test_a_file_that_is_no_database_is_an_error_each_time(tmp_path: Path) -> None:
     path = tmp_path / "events.db"
     path.write_bytes(b"no database " * 100)

@@ -105,7 +105,15 @@ def _serving(parser: Parser) -> None:
     parser.add_argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ...")
     parser.add_argument("--host", help="the address to listen on")
     parser.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one")
-    parser.add_argument("--path", help="the path of the endpoint")
+    group = parser.add_argument_group("for http and sse")
+    group.add_argument("--path", help="the path of the endpoint")
+    group.add_argument("--sse-path", metavar="PATH", help="where to serve HTTP+SSE, too, for old clients")
+    group.add_argument("--stateless", action="store_const", const=True, help="keep no sessions")
+    group.add_argument("--json-only", action="store_const", const=True, help="answer with JSON, never with a stream")
+    group.add_argument("--allowed-host", action="append", metavar="NAME", help="a name the server may be reached by")
+    group.add_argument("--allowed-origin", action="append", metavar="ORIGIN", help="a page that may call; * for any")
+    group.add_argument("--cors", action="store_const", const=True, help="let browsers hand answers to those pages")
+    group.add_argument("--event-store", metavar="FILE", help="keep what is sent, for clients whose connection breaks")
 
 
 def _list(parser: Parser) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ from trio_mcp.server import Server
 
 __all__ = ["run", "serve"]
 
-# Which of the options each transport takes.
+LISTENING = ("host", "port", "path")
+GUARDED = ("allowed_host", "allowed_origin", "cors")
 OPTIONS = {
     "stdio": (),
-    "http": ("host", "port", "path"),
-    "sse": ("host", "port", "path"),
-    "websocket": ("host", "port", "path"),
+    "http": (*LISTENING, *GUARDED, "sse_path", "stateless", "json_only", "event_store"),
+    "sse": (*LISTENING, *GUARDED),
+    "websocket": LISTENING,
 }
+"""Which of the options each transport takes, by the names that `argparse` gives them."""
+
+LISTS = {"allowed_host": "allowed_hosts", "allowed_origin": "allowed_origins"}
+"""What may be given several times, and the setting that the values make."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,9 +48,9 @@ def _reload(options: argparse.Namespace) -> int:
     if options.transport != "stdio" and options.port == 0:
         raise Exit("--reload needs a --port of its own: 0 would be another one each time")
     command = [sys.executable, "-m", "trio_mcp", "run", options.server, "--transport", options.transport]
-    for name in ("host", "port", "path"):
-        if (value := getattr(options, name)) is not None:
-            command += [f"--{name}", str(value)]
+    for name, value in _given(options).items():
+        flag = _flag(name)
+        command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
     received = trio.run(until_signalled, serve_again, command, folder)
@@ -58,29 +64,63 @@ def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int
         options: The command line.
         make_server: Gives the server.
     """
-    given = {name: getattr(options, name) for name in ("host", "port", "path") if getattr(options, name) is not None}
+    given = _given(options)
     transport = options.transport
     for name in given:
         if name not in OPTIONS.get(transport, given):
-            raise Exit(f"--{name} is not for --transport {transport}")
+            raise Exit(f"{_flag(name)} is not for --transport {transport}")
     server = make_server()
     there = server._transports()
     if transport not in there:
         raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")
-    try:
-        server.run(transport, **_arguments(given))
-    except (OSError, OverflowError) as exc:
-        raise Exit(f"can't serve: {exc}", FAILED) from None
+    address = {name: given.pop(name) for name in ("host", "port") if name in given}
+    with _event_store(given):
+        try:
+            server.run(transport, **address, **_endpoint(transport, given))
+        except (OSError, OverflowError) as exc:
+            raise Exit(f"can't serve: {exc}", FAILED) from None
     return OK
 
 
-def _arguments(given: dict[str, Any]) -> dict[str, Any]:
-    path = given.pop("path", None)
-    if path is None:
-        return given
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    names = dict.fromkeys(name for each in OPTIONS.values() for name in each)
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+@contextlib.contextmanager
+def _event_store(given: dict[str, Any]) -> Iterator[None]:
+    """Put an event store in the place of its file, and close it at the end."""
+    if "event_store" not in given:
+        yield
+        return
+    import sqlite3
+
+    from trio_mcp.stores.sqlite_events import SqliteEventStore
+
+    given["event_store"] = store = SqliteEventStore(path := given["event_store"])
+    try:
+        trio.run(store.__aenter__)
+    except (OSError, sqlite3.Error) as exc:
+        raise Exit(f"can't use {path} as an event store: {exc}") from None
+    try:
+        yield
+    finally:
+        trio.run(store.aclose)
+
+
+def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
+    if not given:
+        return {}
     from trio_mcp.server.http.options import HttpOptions
 
+    settings = {LISTS.get(name, name): value for name, value in given.items()}
+    if transport == "sse" and "path" in settings:
+        settings["sse_path"] = settings.pop("path")
     try:
-        return {**given, "options": HttpOptions(path=path)}
+        return {"options": HttpOptions(**settings)}
     except ValueError as exc:
         raise Exit(str(exc)) from None

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import trio
 
@@ -31,8 +31,11 @@ CREATE INDEX IF NOT EXISTS by_time ON events (time);
 """
 
 
-class SqliteEventStore(EventStore):
-    """Keeps events in an SQLite database, in a worker thread. The file is opened when it is first needed.
+class SqliteEventStore(EventStore, trio.abc.AsyncResource):
+    """Keeps events in an SQLite database, in a worker thread.
+
+    ``async with SqliteEventStore(path) as store:`` opens the file, and closes it at the end. Without that it is opened
+    when it is first needed.
 
     Args:
         path: The file; it is made if it is not there, for its owner alone.
@@ -41,6 +44,7 @@ class SqliteEventStore(EventStore):
 
     Raises:
         TypeError, ValueError: A limit is no number above 0.
+        OSError, sqlite3.Error: When it is opened: the file can't be had, or is no database.
 
     A cancelled operation ends when the database has done it.
     """
@@ -53,6 +57,10 @@ class SqliteEventStore(EventStore):
         self._max_age = max_age
         self._connection: sqlite3.Connection | None = None
         self._lock = trio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self._run(lambda _: None)
+        return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         now = time.time()
@@ -94,10 +102,12 @@ class SqliteEventStore(EventStore):
 
     async def aclose(self) -> None:
         """Close the file; using the store again opens it again."""
-        async with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                await trio.to_thread.run_sync(connection.close)
+        with trio.CancelScope(shield=True):  # who is cancelled wants it closed, too
+            async with self._lock:
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    await trio.to_thread.run_sync(connection.close)
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         def work() -> T:
