@@ -80,6 +80,7 @@ async def serve_asgi(
     *,
     limits: ServerLimits | None = None,
     shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+    idle: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve an application until ``shutdown`` returns, and then until what is under way has ended.
@@ -92,6 +93,8 @@ async def serve_asgi(
         config: Hypercorn's: addresses, TLS, timeouts.
         limits: What connections may cost.
         shutdown: Returns when no new work shall be taken. Whoever has endless streams ends them then, too.
+        idle: Returns when no connection is needed any more but those that there are; so long they are accepted, for
+            what belongs to work under way.
         task_status: Gets the URLs.
 
     Raises:
@@ -125,11 +128,14 @@ async def serve_asgi(
                 )
                 task_status.started(urls)
                 await shutdown()
+                deadline = trio.current_time() + limits.grace
+                with trio.CancelScope(deadline=deadline):
+                    await idle()
                 accepting.cancel_scope.cancel("the server is ending")
             await context.terminated.set()
             for connection in tuple(connections):
                 connection.shut_if_idle()
-            serving.cancel_scope.deadline = trio.current_time() + limits.grace
+            serving.cancel_scope.deadline = deadline
 
 
 async def _refuse(stream: Any) -> None:

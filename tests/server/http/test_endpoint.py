@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.server.http.harness import ACCEPT, LATEST, Events, Made, Raw, request, served, session
-from trio_mcp import Server
+from trio_mcp import Server, types
 from trio_mcp.server.http.options import HttpOptions
 from trio_mcp.stores import MemoryEventStore
 
@@ -225,21 +225,43 @@ async def test_open_streams_of_both_eras_end_cleanly_when_the_server_ends() -> N
 
 
 async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken() -> None:
-    """A handler that has asked its client something could never end otherwise."""
+    """A handler that has asked its client something could never end otherwise; the answer comes on any connection."""
     async with served(HttpOptions(grace=20)) as (_, http, stop):
         raw = Raw(http)
         await raw.initialize(elicitation={})
         async with raw.call("greet") as r:
             events = Events(r)
             asked = await events.message()
-            async with http.stream("GET", "/health"):  # a connection of its own that is kept
-                pass
             stop.set()
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            while (await http.get("/health")).status_code == 200:
+                pass
+            assert (await http.get("/health")).json() == {"status": "ending"}
+            refused = await raw.post("tools/list", id=2)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, types.OVERLOADED)
+            assert refused.headers["retry-after"] == "1"
+            async with raw.listen() as listening:
+                assert listening.status_code == 503
             answer = {"action": "accept", "content": {"name": "Ann"}}
-            with contextlib.suppress(httpx.ConnectError):
-                await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
-                assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
+            assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})).status_code == 202
+            assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
+        with pytest.raises(httpx.TransportError):  # when the last handler has ended, nobody listens any more
+            while True:
+                await http.get("/health")
+
+
+async def test_while_the_server_ends_a_client_that_polls_gets_its_answer() -> None:
+    async with served(HttpOptions(grace=20, event_store=MemoryEventStore())) as (made, http, stop):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("poll") as r:
+            events = Events(r)
+            await events.messages()
+        stop.set()
+        while (await http.get("/health")).status_code == 200:
+            pass
+        async with raw.listen(events.decoder.last_event_id) as r:
+            made.go.set()
+            assert (await Events(r).messages())[-1]["result"]["structuredContent"] == {"result": "polled"}
 
 
 async def test_nothing_is_left_after_a_thousand_refused_failed_and_closed_exchanges() -> None:

@@ -114,9 +114,9 @@ class HttpApp:
             await self._post(request, answer, settings)
         elif verdict.kind == "end":
             await self._sessions.delete(verdict, answer)
-        elif self._ending:
+        elif self._ending and verdict.last_event_id is None:
             await self._refuse(self._no_room(), request, answer)
-        else:
+        else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
             await self._sessions.get(verdict, request, answer)
 
     async def end(self) -> None:
@@ -134,7 +134,10 @@ class HttpApp:
                 connection.end("the server has ended")
 
     async def idle(self) -> None:
-        """Wait until no handler of a session runs any more: its client may have left, and come back for the answer."""
+        """Wait until no handler of a session runs any more.
+
+        Its client may have left, and come back for the answer; or has been asked something, and answers in a POST.
+        """
         for connection in tuple(self._serving.connections):
             if isinstance(connection, HostedConnection):
                 await connection.idle()

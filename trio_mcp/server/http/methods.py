@@ -87,7 +87,7 @@ class HttpMethods(ServerCore):
             async with run.ending_gracefully(run.connections), trio.open_nursery() as nursery:
                 grace = trio.CancelScope()
                 nursery.start_soon(cut)
-                serve = partial(serve_asgi, app, config, limits=limits, shutdown=end)
+                serve = partial(serve_asgi, app, config, limits=limits, shutdown=end, idle=app.idle)
                 urls: list[str] = await nursery.start(_serve_to_the_end, serve, app, nursery)
                 task_status.started(urls[0] + path)
 
