@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import trio
 
 from tests.server.http.harness import Events, Made, Raw, served, session
+from trio_mcp import Context
 from trio_mcp.server.http.options import HttpOptions
 from trio_mcp.stores import MemoryEventStore, SqliteEventStore, StoredEvent
 
@@ -124,6 +127,79 @@ async def test_closing_a_stream_makes_the_client_poll() -> None:
         assert answer["result"]["structuredContent"] == {"result": "polled"}
 
 
+@pytest.mark.parametrize("retry", [None, 2.5])
+async def test_a_stream_is_closed_where_it_was_asked_for(retry: float | None) -> None:
+    """What was sent before goes out on it; the answer of a handler that returns at once does not."""
+    options = HttpOptions(event_store=MemoryEventStore(), retry=retry)
+    async with session(options) as (made, raw):
+
+        @made.server.tool
+        async def hurry(ctx: Context) -> list[bool]:
+            await ctx.report_progress(1)
+            closed = [ctx.close_stream(), ctx.close_stream(retry=9)]
+            await ctx.report_progress(2)
+            return closed
+
+        async with raw.call("hurry") as r:
+            events = Events(r)
+            (progress,) = await events.messages()
+            assert progress["params"]["progress"] == 1
+            assert events.decoder.retry == retry
+        async with raw.listen(events.decoder.last_event_id) as r:
+            progress, answer = await Events(r).messages()
+        assert progress["params"]["progress"] == 2
+        assert answer["result"]["structuredContent"] == {"result": [True, True]}
+
+
+async def test_the_stream_of_the_session_is_closed_so_that_the_client_polls() -> None:
+    """Listening, 4: it SHOULD follow the same polling behaviour; what comes meanwhile waits for the client."""
+    async with session(kept()) as (made, raw):
+
+        @made.server.tool
+        async def rest(ctx: Context) -> bool:
+            made.server.remove_tool("add")
+            await trio.testing.wait_all_tasks_blocked()
+            return ctx.close_session_stream(retry=0.75)
+
+        async def closed() -> bool:
+            r = await raw.post("tools/call", {"name": "rest", "arguments": {}})
+            events = Events(httpx.Response(200, content=r.content, headers=r.headers))
+            (answer,) = await events.messages()
+            result: bool = answer["result"]["structuredContent"]["result"]
+            return result
+
+        async with raw.listen() as r:
+            events = Events(r)
+            assert (await events.next()).id == "0-0"
+            assert await closed()
+            assert {each["method"] for each in await events.messages()} == {"notifications/tools/list_changed"}
+            assert events.decoder.retry == 0.75
+        made.server.remove_tool("fails")
+        async with raw.listen(events.decoder.last_event_id) as r:
+            assert (await Events(r).message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_there_may_be_no_stream_of_the_session_to_close() -> None:
+    for options in (kept(), HttpOptions()):
+        async with session(options) as (made, raw):
+
+            @made.server.tool
+            async def rest(ctx: Context) -> bool:
+                return ctx.close_session_stream()
+
+            async with raw.call("rest") as r:
+                assert '"result":false' in (await r.aread()).decode().replace(" ", "")
+
+
+async def test_with_json_only_the_one_text_is_not_broken_off() -> None:
+    options = HttpOptions(event_store=MemoryEventStore(), json_only=True)
+    async with session(options) as (made, raw):
+        made.go.set()
+        r = await raw.post("tools/call", {"name": "poll", "arguments": {}})
+        assert r.json()["result"]["structuredContent"] == {"result": "polled"}
+        assert made.closed == [False]
+
+
 async def test_a_stream_that_nobody_could_resume_is_not_closed() -> None:
     async with session() as (made, raw), raw.call("poll") as r:
         made.go.set()
@@ -153,6 +229,46 @@ async def test_an_old_connection_gives_way_to_the_new_one() -> None:
             assert await events.messages() == []
             made.go.set()
             assert (await Events(new).message())["id"] == 1
+
+
+class Hesitant(MemoryEventStore):
+    """Lets those who ask wait for as long as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = trio.Event()
+        self.go = trio.Event()
+        self.go.set()
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        self.asked.set()
+        await self.go.wait()
+        return await super().after(session, stream, number)
+
+
+async def test_an_older_request_that_waits_for_the_store_does_not_take_the_stream_from_a_newer_one() -> None:
+    store = Hesitant()
+    async with session(HttpOptions(event_store=store)) as (made, raw):
+        async with raw.call("wait", {"progress": 1}) as r:
+            await Events(r).message()
+        store.asked, store.go = trio.Event(), trio.Event()
+        async with trio.open_nursery() as nursery:
+            older: list[list[Any]] = []
+
+            async def resume() -> None:
+                async with raw.listen("1-0") as r:
+                    older.append(await Events(r).messages())
+
+            nursery.start_soon(resume)
+            await store.asked.wait()
+            async with raw.listen("1-1") as newer:  # nothing to replay, so it is open at once
+                store.go.set()
+                while not older:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+                made.go.set()
+                (answer,) = await Events(newer).messages()
+        assert older == [[]]
+        assert answer["result"]["structuredContent"] == {"result": "done"}
 
 
 async def test_a_file_outlives_the_server_and_its_sessions_do_not(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ class HttpSession(HostedConnection):
         if stream is not None and cursor > stream.ready:
             await _refuse(answer, 400, "the Last-Event-ID is of an event that was never sent")
             return
+        turn = 0 if stream is None else stream.next_turn()
         try:
             if stream is None or stream.ready > cursor:
                 events = await store.after(self.router.key, number, cursor)
@@ -181,6 +182,10 @@ class HttpSession(HostedConnection):
         if stream is None:  # all that was sent on it is in the store
             stream = Stream(number, set(), stored=True, ended=True)
             stream.last = stream.ready = events[-1].number if events else cursor
+        elif stream.turn != turn:  # it has been opened anew while the store was asked: nobody waits here any more
+            await answer.start_events()
+            await answer.finish()
+            return
         await self._carry(stream, request, answer, cursor, at_once=True)
 
     def feed(self, message: Incoming, metadata: dict[str, Any] | None = None) -> None:
@@ -220,12 +225,14 @@ class HttpSession(HostedConnection):
     def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
         """Close the HTTP answer that carries a stream, so that the client comes back for the rest."""
         stream = self.router.rest if request_id is None else self.router.of_request(request_id)
-        if stream is None or not stream.stored or stream.writer is None:
+        if stream is None or not stream.stored or not stream.may_stream or stream.writer is None:
             return False
         if not self._primes and not stream.taken:
             return False  # the client could not say where to go on
-        stream.writer.retry = self._options.retry if retry is None else retry
-        stream.wake()
+        if stream.writer.until is None:
+            stream.writer.retry = self._options.retry if retry is None else retry
+            stream.writer.until = stream.last
+            stream.wake()
         return True
 
     @property
@@ -284,6 +291,10 @@ class HttpSession(HostedConnection):
 
     async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> None:
         while True:  # noqa: ASYNC913 - every turn that is not the last has one
+            if writer.until is not None and cursor >= writer.until:
+                if writer.retry is not None:
+                    await answer.send(encode_retry(writer.retry))
+                return
             if stream.ready > cursor:
                 events = await self._next(stream, cursor)
                 if events is None:
@@ -296,6 +307,8 @@ class HttpSession(HostedConnection):
                 if not answer.started:
                     await answer.start_events()
                 for event in events:
+                    if writer.until is not None and event.number > writer.until:
+                        break
                     given = event_id(stream.number, event.number) if stream.stored else None
                     await answer.send(encode_event(event.data, event="message", id=given))
                     cursor = event.number
@@ -303,11 +316,6 @@ class HttpSession(HostedConnection):
                 stream.wake()
                 await trio.lowlevel.checkpoint()  # a long replay takes turns with everyone else
             elif stream.ended:
-                return
-            elif writer.retry is not None and stream.ready == stream.last:
-                if not answer.started:
-                    await answer.start_events()
-                await answer.send(encode_retry(writer.retry))
                 return
             else:
                 timed_out = True

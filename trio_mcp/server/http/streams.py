@@ -41,12 +41,14 @@ class Writer:
     Attributes:
         scope: Of the task that writes it.
         gone: The client has left: nothing more arrives.
-        retry: The client shall come back after so many seconds; None if it is not told to.
+        until: It ends after the message of this number, for the client to come back; None if it does not.
+        retry: After so many seconds; None if the client is not told when.
         ended: Another one carries the stream now, or nobody.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     gone: bool = False
+    until: int | None = None
     retry: float | None = None
     ended: bool = False
 
@@ -71,6 +73,7 @@ class Stream:
         lost: Nobody will ever read it.
         ended: Nothing more will come.
         writer: Who carries it.
+        turn: How often it has been asked for.
     """
 
     number: int
@@ -83,6 +86,7 @@ class Stream:
     lost: bool = False
     ended: bool = False
     writer: Writer | None = None
+    turn: int = 0
     _queue: deque[bytes] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None
@@ -152,8 +156,14 @@ class Stream:
         self.ended = True
         self.wake()
 
+    def next_turn(self) -> int:
+        """Somebody asks for it: who has asked before gives way."""
+        self.turn += 1
+        return self.turn
+
     def attach(self, writer: Writer) -> None:
         """Let a writer carry it; the one before leaves."""
+        self.turn += 1
         if self.writer is not None:
             self.writer.ended = True
             self.writer.scope.cancel("the client has opened the stream anew")
