@@ -15,40 +15,95 @@ from ._processes import Process, ProcessFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._wire import Era
+
 _B = 7
 
 
-class HttpLoad:
-    """A server process that answers ``add`` calls of the modern era over HTTP; it says its URL in its first line."""
+class HttpServer:
+    """A server process that says its URL in its first line."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.process = Process(command)
+        self.url = ""
+
+    def wait_ready(self) -> None:
+        """Wait for its URL."""
+        with self.process.deadline():
+            self.url = self.process.read_line().decode().strip()
+
+    def connect(self) -> Connection:
+        """A new connection to it."""
+        url = urlsplit(self.url)
+        assert url.hostname is not None
+        assert url.port is not None
+        return Connection((url.hostname, url.port))
+
+    def head(self, *fields: str) -> bytes:
+        """The head of a POST, with these fields in addition, up to ``Content-Length``."""
+        url = urlsplit(self.url)
+        lines = [
+            f"POST {url.path} HTTP/1.1",
+            f"Host: {url.netloc}",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            *fields,
+        ]
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
+    def open_session(self, connection: Connection) -> str:
+        """Make the handshake of the legacy era; the id of the session."""
+        connection.send(post(self.head(), _wire.initialize(0)))
+        _wire.result_of(connection.answer(), 0)
+        session = connection.fields[b"mcp-session-id"].decode()
+        connection.send(post(self.head(*_of_session(session)), _wire.initialized()))
+        connection.answer()
+        return session
+
+    def close(self) -> None:
+        self.process.close()
+
+
+def _of_session(session: str) -> list[str]:
+    return [f"MCP-Protocol-Version: {_wire.LEGACY_VERSION}", f"Mcp-Session-Id: {session}"]
+
+
+def post(head: bytes, body: bytes) -> bytes:
+    """A whole request."""
+    return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+
+class HttpLoad(HttpServer):
+    """A server process that answers ``add`` calls over HTTP; in the legacy era all of them are of one session."""
+
+    def __init__(self, command: Sequence[str], era: Era = "modern") -> None:
+        super().__init__(command)
+        self._era = era
+        self._template = _wire.add_template(era)
         self._connections: list[Connection] = []
         self._next_id = 1
 
     def greet(self) -> None:
-        """Wait for its URL, and make one call."""
+        """Wait for its URL, open the session, and make one call."""
+        self.wait_ready()
         with self.process.deadline():
-            url = urlsplit(self.process.read_line().decode().strip())
-            assert url.hostname is not None
-            assert url.port is not None
-            self._address = (url.hostname, url.port)
-            self._head = (
-                f"POST {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
-                "Accept: application/json, text/event-stream\r\n"
-                f"MCP-Protocol-Version: {_wire.MODERN_VERSION}\r\nMcp-Method: tools/call\r\nMcp-Name: add\r\n"
-            ).encode()
-            self._open(1)[0].send(self._request(0))
-            _wire.check_tool_result(_wire.result_of(self._open(1)[0].answer(), 0), _B)
+            (first,) = self._open(1)
+            if self._era == "legacy":
+                self._head = self.head(*_of_session(self.open_session(first)))
+            else:
+                revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
+                self._head = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
+            number = self._take_id()
+            first.send(self._request(number))
+            _wire.check_tool_result(_wire.result_of(first.answer(), number), number + _B)
 
     def _open(self, count: int) -> list[Connection]:
         while len(self._connections) < count:
-            self._connections.append(Connection(self._address))
+            self._connections.append(self.connect())
         return self._connections[:count]
 
     def _request(self, number: int) -> bytes:
-        body = _wire.call(number, "add", {"a": number, "b": _B}, "modern").rstrip()
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
+        return post(self._head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
         """Calls answered per second with one outstanding on each connection; every answer is checked, at the end."""
@@ -84,22 +139,27 @@ class HttpLoad:
     def close(self) -> None:
         for connection in self._connections:
             connection.socket.close()
-        self.process.close()
+        super().close()
 
 
 class Connection:
-    """One connection, kept alive; it understands what the contenders answer: a length, or one event in chunks."""
+    """One connection, kept alive; it understands what the contenders answer: a length, or one event in chunks.
+
+    Attributes:
+        fields: The fields of the last answer, by name in lower case.
+    """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.fields: dict[bytes, bytes] = {}
         self._buffer = b""
 
     def send(self, request: bytes) -> None:
         self.socket.sendall(request)
 
     def answer(self) -> bytes:
-        """The JSON of the next answer; blocks until it is there."""
+        """The JSON of the next answer, nothing for a 202; blocks until it is there."""
         while (found := self.take()) is None:
             pass
         return found
@@ -113,15 +173,18 @@ class Connection:
         head, blank, body = self._buffer.partition(b"\r\n\r\n")
         if not blank:
             return None
-        fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+        pairs = (line.partition(b": ") for line in head.split(b"\r\n")[1:])
+        fields = {name.lower(): value for name, _, value in pairs}
         if b"content-length" in fields:
             if len(body) < int(fields[b"content-length"]):
                 return None
-        elif not body.endswith(b"\r\n0\r\n\r\n"):
+        elif body != b"0\r\n\r\n" and not body.endswith(b"\r\n0\r\n\r\n"):
             return None
         else:
             body = body.partition(b"data: ")[2].partition(b"\r\n")[0]
-        self._buffer = b""
+        self._buffer, self.fields = b"", fields
+        if head.startswith(b"HTTP/1.1 202"):
+            return b""
         if not head.startswith(b"HTTP/1.1 200"):
             raise _wire.WrongAnswer(f"not 200: {head[:100]!r} {body[:300]!r}")
         json.loads(body)

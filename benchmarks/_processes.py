@@ -150,14 +150,18 @@ class Process:
 
         Not ``ru_maxrss``: on Linux that is inherited from the parent's image at exec.
         """
+        return self._status("VmHWM:")
+
+    def rss(self) -> float | None:
+        """Resident memory at the moment, likewise."""
+        return self._status("VmRSS:")
+
+    def _status(self, entry: str) -> float | None:
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
             return None
-        for entry in status.splitlines():
-            if entry.startswith("VmHWM:"):
-                return int(entry.split()[1]) / 1024
-        return None
+        return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(entry)), None)
 
     def failure(self, what: str) -> ProcessFailed:
         """An exception that says what the child did and how its stderr ended."""

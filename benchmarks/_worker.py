@@ -1,7 +1,8 @@
-"""One in-memory contender in a process of its own: ``python -m benchmarks._worker MODULE VARIANT``.
+"""One contender in a process of its own: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
 
 Its own process, since what other contenders have imported and allocated would weigh on its garbage collector. It reads
-one line ``IN_FLIGHT SECONDS`` at a time on stdin, measures, and answers with the calls per second.
+one line ``IN_FLIGHT SECONDS`` at a time on stdin, measures, and answers with the calls per second. LOOP is ``trio``, or
+``asyncio`` for what is faster there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import trio
+import anyio
 
 from ._wire import WrongAnswer
 
@@ -45,15 +46,15 @@ async def throughput(call: Call, in_flight: int, seconds: float) -> float:
             if time.perf_counter() >= stop:
                 return
 
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as tasks:
         for number in range(in_flight):
-            nursery.start_soon(lane, number)
+            tasks.start_soon(lane, number)
     return calls / (time.perf_counter() - started)
 
 
-async def main(module: str, variant: str) -> None:
+async def main(module: str, *arguments: str) -> None:
     contender = importlib.import_module(f"benchmarks.contenders.{module}")
-    async with contender.connect(variant) as call:
+    async with contender.connect(*arguments) as call:
         await throughput(call, 1, 0.05)  # first calls import and fill caches: start-up, not throughput
         print("ready", flush=True)
         # Waiting for an order blocks the whole loop on purpose: nothing runs while another contender is measured.
@@ -63,4 +64,4 @@ async def main(module: str, variant: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    anyio.run(main, *sys.argv[2:], backend=sys.argv[1])

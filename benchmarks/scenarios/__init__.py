@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import big_messages, http, imports, listeners, memory, rss, signals, startup, stdio
+from . import big_messages, http, http_client, idle_sessions, imports, listeners, memory, rss, signals, startup, stdio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +16,9 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "memory": memory.run,
     "stdio": stdio.run,
     "http": http.run,
+    "http-client": http_client.run_client,
+    "http-both": http_client.run_both,
+    "idle": idle_sessions.run,
     "rss": rss.run,
     "startup": startup.run,
     "import": imports.run,

@@ -3,54 +3,56 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks._http_load import HttpLoad
-from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._measure import Comparison, Target
 from benchmarks._options import peer_installed
 from benchmarks._processes import server_command
+from benchmarks._throughput import groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from benchmarks._measure import Group
     from benchmarks._options import Options
+    from benchmarks._wire import Era
 
-OURS = "ours, modern"
-OFFICIAL = "official on uvicorn, modern, as it comes"
-OFFICIAL_JSON = "official on uvicorn, modern, JSON"
+OFFICIAL = "official on uvicorn, {}, as it comes"
+OFFICIAL_JSON = "official on uvicorn, {}, JSON"
 BARE = "bare hypercorn JSON echo"
 
-COMMANDS = {
-    OURS: server_command("http_ours"),
-    OFFICIAL: server_command("http_official"),
-    OFFICIAL_JSON: server_command("http_official", "json"),
-    BARE: server_command("http_bare"),
+# label -> (command, era)
+OURS: dict[str, tuple[list[str], Era]] = {
+    "ours, modern": (server_command("http_ours"), "modern"),
+    "ours, legacy": (server_command("http_ours"), "legacy"),
 }
+PEER: dict[str, tuple[list[str], Era]] = {
+    OFFICIAL.format("modern"): (server_command("http_official"), "modern"),
+    OFFICIAL.format("legacy"): (server_command("http_official"), "legacy"),
+    OFFICIAL_JSON.format("modern"): (server_command("http_official", "json"), "modern"),
+    OFFICIAL_JSON.format("legacy"): (server_command("http_official", "json"), "legacy"),
+}
+BARE_SERVER: dict[str, tuple[list[str], Era]] = {BARE: (server_command("http_bare"), "modern")}
 
 COMPARISONS = [
-    Comparison(OURS, BARE, Target(">=", 0.8)),
-    Comparison(OURS, OFFICIAL, Target(">=", 1.3)),
-    Comparison(OURS, OFFICIAL_JSON),
+    Comparison("ours, modern", BARE, Target(">=", 0.8)),
+    Comparison("ours, modern", OFFICIAL.format("modern"), Target(">=", 1.3)),
+    Comparison("ours, modern", OFFICIAL_JSON.format("modern")),
+    Comparison("ours, legacy", BARE),
+    Comparison("ours, legacy", OFFICIAL.format("legacy")),
+    Comparison("ours, legacy", OFFICIAL_JSON.format("legacy")),
 ]
 
 
 def run(options: Options) -> Iterator[Group]:
     """One group with one connection and one with 32."""
-    peers = (OFFICIAL, OFFICIAL_JSON)
-    commands = {label: command for label, command in COMMANDS.items() if label not in peers or peer_installed()}
+    chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE_SERVER})
     with ExitStack() as stack:
-        loads = {label: HttpLoad(command) for label, command in options.select(commands).items()}
-        for load in loads.values():
-            stack.callback(load.close)
+        loads: dict[str, HttpLoad] = {}
+        for label, (command, era) in chosen.items():
+            loads[label] = HttpLoad(command, era)
+            stack.callback(loads[label].close)
         for load in loads.values():
             load.greet()
-        for connections, case in ((1, "one connection"), (32, "32 connections")):
-            options.progress(f"http, {case}")
-            samples = interleave(
-                {label: partial(load.throughput, connections, options.seconds) for label, load in loads.items()},
-                options.rounds,
-                options.progress,
-            )
-            comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
-            yield Group("http", f"add(a, b), {case}", "calls/s", samples, comparisons)
+        yield from groups("http", loads, {1: "one connection", 32: "32 connections"}, COMPARISONS, options)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._measure import Comparison, Target
 from benchmarks._options import peer_installed
-from benchmarks._processes import Process, python
+from benchmarks._throughput import Worker, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from benchmarks._measure import Group
     from benchmarks._options import Options
 
 # label -> (module in contenders/, variant)
@@ -39,25 +39,6 @@ COMPARISONS = [
 ]
 
 
-class Worker:
-    """A contender in its own process, idle until a sample is asked of it."""
-
-    def __init__(self, module: str, variant: str) -> None:
-        self._process = Process(python("-m", "benchmarks._worker", module, variant))
-
-    def wait_ready(self) -> None:
-        with self._process.deadline():
-            self._process.read_line()
-
-    def throughput(self, in_flight: int, seconds: float) -> float:
-        with self._process.deadline(seconds + 60):
-            self._process.write(f"{in_flight} {seconds}\n".encode())
-            return float(self._process.read_line())
-
-    def close(self) -> None:
-        self._process.close()
-
-
 def run(options: Options) -> Iterator[Group]:
     """One group sequentially and one with 64 calls in flight."""
     chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
@@ -68,12 +49,4 @@ def run(options: Options) -> Iterator[Group]:
             stack.callback(workers[label].close)
         for worker in workers.values():
             worker.wait_ready()
-        for in_flight, case in ((1, "sequential"), (64, "64 in flight")):
-            options.progress(f"memory, {case}")
-            samples = interleave(
-                {label: partial(worker.throughput, in_flight, options.seconds) for label, worker in workers.items()},
-                options.rounds,
-                options.progress,
-            )
-            comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
-            yield Group("memory", f"add(a, b), {case}", "calls/s", samples, comparisons)
+        yield from groups("memory", workers, {1: "sequential", 64: "64 in flight"}, COMPARISONS, options)

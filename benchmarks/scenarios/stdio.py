@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks._load import Ceiling, Load
-from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._measure import Comparison, Target
 from benchmarks._options import peer_installed
 from benchmarks._processes import server_command
+from benchmarks._throughput import Measurable, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from benchmarks._measure import Group
     from benchmarks._options import Options
     from benchmarks._wire import Era
 
@@ -53,13 +54,5 @@ def run(options: Options) -> Iterator[Group]:
             server.greet()
         ceiling = Ceiling()
         stack.callback(ceiling.close)
-        loads: dict[str, Load | Ceiling] = {**servers, CEILING: ceiling}
-        for in_flight, case in ((1, "sequential"), (64, "64 in flight")):
-            options.progress(f"stdio, {case}")
-            samples = interleave(
-                {label: partial(load.throughput, in_flight, options.seconds) for label, load in loads.items()},
-                options.rounds,
-                options.progress,
-            )
-            comparisons = [c for c in COMPARISONS if c.left in samples and c.right in samples]
-            yield Group("stdio", f"add(a, b), {case}", "calls/s", samples, comparisons)
+        loads: dict[str, Measurable] = {**servers, CEILING: ceiling}
+        yield from groups("stdio", loads, {1: "sequential", 64: "64 in flight"}, COMPARISONS, options)

@@ -1,4 +1,4 @@
-"""The official SDK's server over HTTP, on uvicorn: as it comes, or ``json``: without sessions, answers in JSON."""
+"""The official SDK's server over HTTP, on uvicorn: as it comes, or ``json``: it answers in JSON, not in events."""
 
 import sys
 
@@ -16,8 +16,7 @@ class Telling(uvicorn.Server):
 
 
 async def main() -> None:
-    fast = sys.argv[1:] == ["json"]
-    app = server.streamable_http_app(stateless_http=fast, json_response=fast)
+    app = server.streamable_http_app(json_response=sys.argv[1:] == ["json"])
     await Telling(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error")).serve()
 
 

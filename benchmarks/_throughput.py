@@ -1,0 +1,64 @@
+"""Calls per second, for everything that has a `throughput`: contenders in processes of their own, and the groups."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from ._measure import Comparison, Group, interleave
+from ._processes import Process, python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ._options import Options
+
+
+class Measurable(Protocol):
+    """What can be kept busy with a number of calls in flight, for a time."""
+
+    def throughput(self, in_flight: int, seconds: float) -> float: ...
+
+
+class Worker:
+    """A contender in its own process, idle until a sample is asked of it.
+
+    Args:
+        module: Its name in contenders/.
+        arguments: What its `connect` gets, the variant first.
+        loop: The event loop on which it runs.
+    """
+
+    def __init__(self, module: str, *arguments: str, loop: str = "trio") -> None:
+        self._process = Process(python("-m", "benchmarks._worker", loop, module, *arguments))
+
+    def wait_ready(self) -> None:
+        with self._process.deadline():
+            self._process.read_line()
+
+    def throughput(self, in_flight: int, seconds: float) -> float:
+        with self._process.deadline(seconds + 60):
+            self._process.write(f"{in_flight} {seconds}\n".encode())
+            return float(self._process.read_line())
+
+    def close(self) -> None:
+        self._process.close()
+
+
+def groups(
+    scenario: str,
+    contenders: Mapping[str, Measurable],
+    cases: Mapping[int, str],
+    comparisons: Sequence[Comparison],
+    options: Options,
+) -> Iterator[Group]:
+    """One group for each number of calls in flight; of the comparisons those whose both sides are there."""
+    present = [each for each in comparisons if each.left in contenders and each.right in contenders]
+    for in_flight, case in cases.items():
+        options.progress(f"{scenario}, {case}")
+        samples = interleave(
+            {label: partial(each.throughput, in_flight, options.seconds) for label, each in contenders.items()},
+            options.rounds,
+            options.progress,
+        )
+        yield Group(scenario, f"add(a, b), {case}", "calls/s", samples, present)

@@ -1,0 +1,56 @@
+"""Memory that a legacy session over HTTP takes on the server while its client does nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks._http_load import HttpServer
+from benchmarks._measure import Comparison, Group, Target, interleave
+from benchmarks._options import peer_installed
+from benchmarks._processes import ProcessFailed, server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks._options import Options
+
+OURS, OFFICIAL = "ours", "official on uvicorn"
+WARM_UP = 200
+
+
+def _per_session(name: str, count: int) -> float:
+    """KiB by which the resident memory of a server grows for each of `count` further sessions."""
+    with closing(HttpServer(server_command(name))) as server:
+        server.wait_ready()
+        with server.process.deadline():
+            connection = server.connect()
+            with closing(connection.socket):
+                # What the first sessions bring along, imports and room on the heap, is not theirs alone.
+                sessions = {server.open_session(connection) for _ in range(WARM_UP)}
+                before = server.process.rss()
+                sessions |= {server.open_session(connection) for _ in range(count)}
+                after = server.process.rss()
+    if len(sessions) != WARM_UP + count:
+        raise ProcessFailed("a server gave the same session twice")
+    if before is None or after is None:
+        raise ProcessFailed("the server was gone before its memory could be read")
+    return (after - before) * 1024 / count
+
+
+def run(options: Options) -> Iterator[Group]:
+    """A fresh server per sample, whose sessions are opened over one connection."""
+    count = 100 if options.quick else 800
+    options.progress(f"idle sessions, {count} of them")
+    if not Path("/proc/self/status").exists():
+        yield Group("idle", "memory of a session", "KiB", {}, notes=["left out: this platform has no /proc/PID/status"])
+        return
+    names = {OURS: "http_ours", **({OFFICIAL: "http_official"} if peer_installed() else {})}
+    samples = interleave(
+        {label: partial(_per_session, name, count) for label, name in names.items()}, options.rounds, options.progress
+    )
+    comparisons = [Comparison(OURS, other) for other in samples if other != OURS]
+    targets = {OURS: Target("<=", 20)}
+    yield Group("idle", "memory of a legacy session that does nothing", "KiB", samples, comparisons, targets)
