@@ -1,6 +1,6 @@
-"""Where the time of an in-memory call goes: ``python -m benchmarks.profile memory``.
+"""Where the time of a call goes: ``python -m benchmarks.profile memory``, or ``http-client``.
 
-Two views of the same loop that the memory scenario measures. The default samples the running stack on a timer, so
+Two views of the same loop that the scenario of that name measures. The default samples the running stack on a timer, so
 that it slows nothing down and charges C code to the line that called it. ``--calls`` uses cProfile, which counts calls
 exactly but makes small Python functions look dearer than they are.
 """
@@ -15,20 +15,30 @@ import signal
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
+from ._http_load import HttpServer
+from ._processes import server_command
 from ._worker import throughput
-from .scenarios.memory import BARE, OURS, PEER
+from .scenarios import http_client, memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-CONTENDERS = {f"{module}:{variant}": (module, variant) for module, variant in (OURS | PEER | BARE).values()}
+# scenario -> its contenders, each a module in contenders/ and a variant; the default first
+CONTENDERS = {
+    "memory": [*(memory.OURS | memory.PEER | memory.BARE).values()],
+    "http-client": [
+        (each.module, each.era)
+        for each in (http_client.CLIENTS | http_client.PEER_CLIENTS).values()
+        if each.server == http_client.FAST
+    ],
+}
 _INTERVAL = 0.001  # seconds of CPU time between samples
 
 
@@ -94,9 +104,18 @@ def _short(file: str) -> str:
 
 
 async def _profile(arguments: argparse.Namespace) -> None:
-    module, variant = CONTENDERS[arguments.contender]
+    with ExitStack() as stack:
+        given = arguments.contender.split(":")
+        if arguments.scenario == "http-client":
+            server = stack.enter_context(closing(HttpServer(server_command(*http_client.FAST))))
+            server.wait_ready()
+            given.append(server.url)
+        await _profile_contender(arguments, *given)
+
+
+async def _profile_contender(arguments: argparse.Namespace, module: str, *given: str) -> None:
     contender = importlib.import_module(f"benchmarks.contenders.{module}")
-    async with contender.connect(variant) as call:
+    async with contender.connect(*given) as call:
         await throughput(call, arguments.in_flight, 0.3)
         if arguments.calls:
             profiler = cProfile.Profile()
@@ -121,13 +140,18 @@ async def _profile(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.partition("\n")[0])
-    parser.add_argument("scenario", choices=["memory"])
-    parser.add_argument("--contender", choices=CONTENDERS, default="our_memory:modern-encoded")
+    parser.add_argument("scenario", choices=CONTENDERS)
+    parser.add_argument("--contender", metavar="MODULE:VARIANT", help="what to profile (default ours, modern)")
     parser.add_argument("--in-flight", type=int, default=1, metavar="N", help="calls outstanding (default 1)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to watch (default 5)")
     parser.add_argument("--top", type=int, default=30, help="how many functions and lines to print (default 30)")
     parser.add_argument("--calls", action="store_true", help="count calls with cProfile instead of sampling")
-    trio.run(_profile, parser.parse_args())
+    arguments = parser.parse_args()
+    known = list(dict.fromkeys(":".join(each) for each in CONTENDERS[arguments.scenario]))
+    arguments.contender = arguments.contender or known[0]
+    if arguments.contender not in known:
+        parser.error(f"{arguments.contender!r} is no contender of {arguments.scenario}: choose from {', '.join(known)}")
+    trio.run(_profile, arguments)
 
 
 if __name__ == "__main__":
