@@ -17,6 +17,7 @@ from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY, MODERN
 from trio_mcp import CacheHint, Client, Context, McpError, RemoteProtocolError, ResponseCache, Server, TransportError
 from trio_mcp.client.cache import Flight
+from trio_mcp.protocol.json_schema import SchemaValidator
 from trio_mcp.protocol.messages import ErrorData
 
 URI = "test://x"
@@ -226,6 +227,44 @@ def test_bounds_that_can_not_be_are_refused(arguments: dict[str, Any]) -> None:
 def test_a_client_takes_a_cache_and_a_name(arguments: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=next(iter(arguments))):
         Client(Server("test"), **arguments)
+
+
+def keep(cache: ResponseCache, name: str) -> None:
+    assert cache.find((MODERN, "resources/read", name), "me") is None
+    flight = cache.departs((MODERN, "resources/read", name))
+    cache.keep(flight, "me", {"ttlMs": 1000})
+    cache.landed(flight)
+
+
+async def test_the_result_that_was_not_used_for_the_longest_time_goes_first() -> None:
+    cache = ResponseCache(max_entries=2)
+    for name in ("a", "b"):
+        keep(cache, name)
+    assert cache.find((MODERN, "resources/read", "a"), "me") is not None  # so b is the older one now
+    keep(cache, "c")
+    assert [cache.find((MODERN, "resources/read", name), "me") is not None for name in "abc"] == [True, False, True]
+
+
+async def test_a_list_that_is_the_same_again_compiles_no_schema_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+
+    class Counted(SchemaValidator):
+        def __init__(self, schema: Any) -> None:
+            compiled.append(schema)
+            super().__init__(schema)
+
+    monkeypatch.setattr("trio_mcp.client.output_schemas.SchemaValidator", Counted)
+    server = Server("test", cache_hints={"tools/list": CacheHint(ttl=60)})
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with Client(server, mode=MODERN, cache=ResponseCache()) as client:
+        for _ in range(3):
+            await client.list_tools()
+            await client.call_tool("add", {"a": 1, "b": 2})
+    assert len(compiled) == 1
 
 
 async def test_cancelling_a_read_leaves_no_flight() -> None:

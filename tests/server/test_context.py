@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 
 import pytest
@@ -252,6 +253,42 @@ async def test_progress_nobody_asked_for_is_not_sent(function: Any, revision: st
         assert not (await client.call_tool(function.__name__)).is_error
         await trio.testing.wait_all_tasks_blocked()
     assert not seen
+
+
+@both_eras
+async def test_progress_that_does_not_grow_is_not_sent(revision: str) -> None:
+    """`basic/patterns/progress`: it MUST increase with each notification."""
+
+    async def tool(ctx: Context) -> None:
+        for done in (1, 1.0, 0, 2.5, 2, 3):
+            await ctx.report_progress(done)
+
+    seen: list[types.ProgressNotificationParams] = []
+    async with client_of(server_with(tool), revision) as client:
+        await client.call_tool("tool", on_progress=seen.append)
+    assert [each.progress for each in seen] == [1, 2.5, 3]
+
+
+@pytest.mark.parametrize(("revision", "word"), [("2024-11-05", None), ("2025-03-26", "a word")])
+async def test_progress_has_a_message_since_2025_03_26(revision: str, word: str | None) -> None:
+    async def tool(ctx: Context) -> None:
+        await ctx.report_progress(1, message="a word")
+
+    seen: list[types.ProgressNotificationParams] = []
+    async with client_of(server_with(tool), revision) as client:
+        await client.call_tool("tool", on_progress=seen.append)
+    assert [each.message for each in seen] == [word]
+
+
+@pytest.mark.parametrize(("progress", "total"), [("1", None), (True, None), (math.nan, None), (1, math.inf), (1, "2")])
+async def test_progress_that_is_no_number_is_refused(progress: Any, total: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises((TypeError, ValueError), match="must be"):
+            await ctx.report_progress(progress, total)
+        return "refused"
+
+    async with client_of(server_with(tool), "2026-07-28") as client:
+        assert (await client.call_tool("tool")).data == "refused"
 
 
 @both_eras

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
 import trio
 
 from trio_mcp.errors import RemoteProtocolError
@@ -12,6 +13,12 @@ from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
 from trio_mcp.types.tools import Tool
 
 __all__ = ["OutputSchemas"]
+
+
+@attrs.define(eq=False)
+class _Known:
+    schema: dict[str, Any] | None
+    validator: SchemaValidator | None = None
 
 
 class OutputSchemas:
@@ -23,7 +30,7 @@ class OutputSchemas:
     """
 
     def __init__(self) -> None:
-        self._schemas: dict[str, dict[str, Any] | SchemaValidator | None] = {}
+        self._schemas: dict[str, _Known] = {}
         self.all_known = False
         self.learning = trio.Lock()
 
@@ -34,7 +41,9 @@ class OutputSchemas:
     def learn(self, tools: Iterable[Tool]) -> None:
         """Take the schemas from definitions of tools."""
         for tool in tools:
-            self._schemas[tool.name] = tool.output_schema
+            known = self._schemas.get(tool.name)
+            if known is None or known.schema != tool.output_schema:
+                self._schemas[tool.name] = _Known(tool.output_schema)
 
     def forget(self) -> None:
         """The list of tools is another now."""
@@ -47,13 +56,13 @@ class OutputSchemas:
         Raises:
             RemoteProtocolError: It breaks the schema, or the schema can't be used.
         """
-        schema = self._schemas.get(name)
-        if schema is None:
+        known = self._schemas.get(name)
+        if known is None or known.schema is None:
             return
         try:
-            if isinstance(schema, dict):
-                schema = self._schemas[name] = SchemaValidator(schema)
-            problem = schema.problem(value)
+            if known.validator is None:
+                known.validator = SchemaValidator(known.schema)
+            problem = known.validator.problem(value)
         except SchemaError as exc:
             text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
             raise RemoteProtocolError(text) from None

@@ -143,9 +143,12 @@ class Context(Generic[StateT]):
         From a sync tool: ``trio.from_thread.run(ctx.report_progress, 1, 3)``.
 
         Args:
-            progress: How much is done; it must grow from call to call.
+            progress: How much is done. It must grow: what is not above all that was reported before is not sent.
             total: How much there is, if known.
-            message: A word for people.
+            message: A word for people; clients of 2024-11-05 don't get it.
+
+        Raises:
+            TypeError, ValueError: ``progress`` or ``total`` is no finite number.
 
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """

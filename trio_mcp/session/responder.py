@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trio_mcp.protocol.messages import ErrorData, Notification, Request, RequestId, SessionMessage
+from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.protocol.events import IncomingRequest
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from trio_mcp.session.core import SessionCore
 
 __all__ = ["Responder"]
+
+MESSAGES_SINCE = "2025-03-26"
+"""Before that, progress had no ``message``."""
 
 
 class Responder:
@@ -28,7 +33,7 @@ class Responder:
         client: What the client has declared, on a server's session; None on a client's.
     """
 
-    __slots__ = ("_incoming", "cancel_scope", "client", "method", "outcome", "request", "session")
+    __slots__ = ("_incoming", "_reported", "cancel_scope", "client", "method", "outcome", "request", "session")
 
     def __init__(self, session: SessionCore, incoming: IncomingRequest) -> None:
         self.session = session
@@ -36,6 +41,7 @@ class Responder:
         self.client: ClientDeclaration | None = None
         self.outcome: str = "cancelled"
         self._incoming = incoming
+        self._reported = -math.inf
         self.request: Request = incoming.request
         self.method: str = incoming.request.method
 
@@ -95,10 +101,16 @@ class Responder:
 
         Waits while too much is queued for the link. When cancelled before that, nothing has been sent.
         """
+        await self._room()
+        if self._incoming.open:
+            self._put(Notification(method, params))
+
+    async def _room(self) -> None:
         await trio.lowlevel.checkpoint()
         await self.session._room_for(self.id)
-        if self._incoming.open:
-            self.session._outbox.put(SessionMessage(Notification(method, params), self.id), self._incoming)
+
+    def _put(self, notification: Notification) -> None:
+        self.session._outbox.put(SessionMessage(notification, self.id), self._incoming)
 
     def notify_nowait(self, method: str, params: dict[str, Any] | None = None) -> bool:
         """As `notify`, without waiting.
@@ -108,17 +120,31 @@ class Responder:
         """
         if not self._incoming.open or not self.session._outbox.has_room:
             return False
-        self.session._outbox.put(SessionMessage(Notification(method, params), self.id), self._incoming)
+        self._put(Notification(method, params))
         return True
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Send a progress notification, if the peer asked for progress (`basic/patterns/progress`); as `notify`."""
+        """Send a progress notification, if the peer asked for progress (`basic/patterns/progress`); as `notify`.
+
+        Progress MUST grow, so what is not above all that was reported for this request is not sent.
+
+        Raises:
+            TypeError, ValueError: ``progress`` or ``total`` is no finite number.
+        """
+        for name, value in (("progress", progress), ("total", 0 if total is None else total)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise TypeError(f"{name} must be a number, got {value!r}")
+            if not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, got {value!r}")
         token = self.meta.get("progressToken")
         if token is None:
             return
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None:
+        if message is not None and (self.client is None or at_least(self.client.revision, MESSAGES_SINCE)):
             params["message"] = message
-        await self.notify("notifications/progress", params)
+        await self._room()
+        if self._incoming.open and progress > self._reported:
+            self._reported = progress
+            self._put(Notification("notifications/progress", params))
