@@ -10,6 +10,7 @@ import gc
 import itertools
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,22 @@ async def test_arguments_that_make_no_sense(arguments: dict[str, Any], error: ty
     with pytest.raises(error, match=says):
         async with streamable_http_client(**arguments):
             raise AssertionError("it opened")
+
+
+async def test_tls_to_a_port_without_it_says_so() -> None:
+    """What httpx raises for it has no text of its own."""
+
+    async def plain(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, plain, 0, host="127.0.0.1"))
+        with pytest.raises(TransportError, match=r"ConnectError: .*SSL"):
+            async with Client(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/"):
+                raise AssertionError("it opened")
+        nursery.cancel_scope.cancel()
 
 
 # --- cancellation -----------------------------------------------------------------------------------------------

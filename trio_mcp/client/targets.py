@@ -47,7 +47,10 @@ def link_factory(target: Target) -> LinkFactory:
     if isinstance(target, str):
         scheme, separator, _ = target.partition("://")
         if not separator:
-            raise TypeError(f"to start a server as a process, pass StdioServerParameters({target!r}, [arguments])")
+            raise TypeError(
+                f"{target!r} is no URL: one begins with http:// or https://."
+                f" To start a server as a process, pass StdioServerParameters({target!r}, [arguments])"
+            )
         if scheme.lower() not in ("http", "https"):
             raise ValueError(f"there is no transport for {scheme}:// URLs")
         return HttpConnector(HttpServerParameters(target))

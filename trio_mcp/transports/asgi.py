@@ -75,7 +75,7 @@ class HttpRequest:
         scope: ASGI's.
         method: In upper case.
         root: Where the application is mounted; empty at the top.
-        path: Below that.
+        path: Below that, without a slash at its end.
         headers: Its fields.
     """
 
@@ -85,7 +85,8 @@ class HttpRequest:
         self.root: str
         path: str = scope["path"]
         root = self.root = scope.get("root_path", "").rstrip("/")
-        self.path = path[len(root) :] if root and path.startswith(root + "/") else path
+        below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
+        self.path = below.rstrip("/") or "/"
         self.headers = Headers(scope["headers"])
         self._receive = receive
         self._complete = False

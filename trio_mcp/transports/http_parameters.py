@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -24,6 +25,13 @@ def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], 
         raise ValueError(f"url must begin with {':// or '.join(allowed)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not hold spaces or control characters")
+    try:
+        parts = urlsplit(value)
+        if not parts.hostname:
+            raise ValueError("it names no host")
+        parts.port  # noqa: B018 - it is read only when asked for
+    except ValueError as exc:
+        raise ValueError(f"url is no URL: {exc}") from None
 
 
 def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:

@@ -139,7 +139,10 @@ class _Failures:
 
     def of(self, target: str, exc: Exception) -> Disconnected:
         kind = type(exc).__name__
-        error = Disconnected(f"{target} failed: {f'{kind}: {exc}' if str(exc) else kind}")
+        why: BaseException | None = exc
+        while why is not None and not str(why):  # a fault of TLS is said further down alone
+            why = why.__cause__ or why.__context__
+        error = Disconnected(f"{target} failed: {kind if why is None else f'{kind}: {why}'}")
         error.sent = kind not in _UNSENT
         return error
 

@@ -71,6 +71,24 @@ async def test_mounted_under_a_prefix() -> None:
             assert (r.status_code, "/tools/mcp" in r.text) == (404, True)
 
 
+@pytest.mark.parametrize("path", ["/tools", "/tools/"])
+async def test_mounted_as_the_endpoint_itself(path: str) -> None:
+    async with Made().server.asgi_app(HttpOptions(path="/")) as app:
+        transport = httpx.ASGITransport(app, root_path="/tools")
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            await Raw(http, path).initialize()
+
+
+@pytest.mark.parametrize("options", [HttpOptions(path="/a"), HttpOptions(path="/a/")])
+async def test_a_slash_at_the_end_makes_no_difference(options: HttpOptions) -> None:
+    async with served(options) as (_, http, _):
+        for path in ("/a", "/a/"):
+            await Raw(http, path).initialize()
+        assert (await http.get("/health/")).status_code == 200
+        r = await http.post("/ab", json={})
+        assert (r.status_code, r.text) == (404, "there is nothing here; the endpoint is /a")
+
+
 async def test_the_application_outside_of_its_block_says_so() -> None:
     async with Server("test").asgi_app() as app:
         pass

@@ -225,7 +225,8 @@ class HttpApp:
             await self._refuse(refusal, request, answer)
         else:
             text = f"there is nothing here; the endpoint is {request.root}{options.path or options.sse_path}"
-            await self._refuse(refuse(404, text), request, answer)
+            await request.drain()
+            await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     async def _open_sse(self, sse: SseSessions, request: HttpRequest, answer: HttpAnswer) -> None:
         refusal = self._foreign(request) or (self._no_room() if self._ending else await sse.get(request, answer))

@@ -20,6 +20,10 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: object) 
         raise ValueError(f"{attribute.name} must be a number above 0, got {value!r}")
 
 
+def _without_end(path: Any) -> Any:
+    return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
+
+
 def _path(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         return
@@ -32,7 +36,7 @@ class HttpOptions:
     """How a server behaves as an HTTP endpoint. Every setting has a safe default.
 
     Attributes:
-        path: Where the MCP endpoint is; None for nowhere.
+        path: Where the MCP endpoint is; None for nowhere. A slash at the end of a path makes no difference.
         health_path: Where a GET is answered with 200 while the server takes work, 503 while it ends; None for nowhere.
         allowed_hosts: Names, with or without a port, by which the server may be reached; None for any. By default
             those of this machine if the connection comes in on a loopback address, else any.
@@ -61,13 +65,13 @@ class HttpOptions:
         ValueError: A value is out of range, or no host or origin.
     """
 
-    path: str | None = attrs.field(default="/mcp", validator=_path)
-    health_path: str | None = attrs.field(default="/health", validator=_path)
+    path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
+    health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
     allowed_hosts: Sequence[str] | None | str = "loopback"
     allowed_origins: Sequence[str] | None = None
     cors: bool = False
-    sse_path: str | None = attrs.field(default=None, validator=_path)
-    message_path: str = attrs.field(default="/messages", validator=_path)
+    sse_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
+    message_path: str = attrs.field(default="/messages", converter=_without_end, validator=_path)
     stateless: bool = False
     json_only: bool = False
     event_store: EventStore | None = None
