@@ -71,12 +71,15 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        tool = self._serving.server._tools.get(name)
+        tools = self._serving.server._tools
+        tool = tools.get(name)
         if tool is None:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not tool:
             headers = parameter_headers(tool.definition.input_schema)
+            if len(self._tool_headers) > len(tools):  # of tools that have been removed
+                self._tool_headers.clear()
             self._tool_headers[name] = tool, headers
         return headers
 

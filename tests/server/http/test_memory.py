@@ -1,0 +1,181 @@
+"""What exchanges cost a server is given back: tasks, objects and bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import tracemalloc
+import weakref
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import trio
+from pydantic_core import to_json
+
+from tests.server.http.harness import LATEST, Made, Raw, request, served
+from trio_mcp import MemoryEventStore
+from trio_mcp.server.http.options import HttpOptions
+
+OURS = ("trio", "trio_mcp", "hypercorn", "h11")
+FIELDS = {"host": "localhost", "accept": "application/json, text/event-stream", "content-type": "application/json"}
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+def http(method: str, body: Any = b"", path: str = "/mcp", **fields: str) -> bytes:
+    data = body if isinstance(body, bytes) else to_json(body)
+    given = {**FIELDS, **{name.replace("_", "-"): value for name, value in fields.items()}}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}content-length: {len(data)}\r\n\r\n".encode() + data
+
+
+def modern(tool: str, arguments: dict[str, Any], **fields: str) -> bytes:
+    params = {"name": tool, "arguments": arguments, "_meta": {**META, "progressToken": 1}}
+    more = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": tool, **fields}
+    return http("POST", request("tools/call", params, 1), **more)
+
+
+def legacy(session: str, number: int, tool: str, arguments: dict[str, Any]) -> bytes:
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}}
+    return http("POST", request("tools/call", params, number), mcp_session_id=session)
+
+
+EXCHANGES: list[Callable[[str, int], tuple[bytes, bytes]]] = [
+    # what is sent, and the end of what is waited for; nothing: the client leaves at once
+    lambda session, number: (http("POST", b"{}", content_type="text/plain"), b"HTTP/1.1 415"),
+    lambda session, number: (http("GET", path=f"/nothing/{number}"), b"HTTP/1.1 404"),
+    lambda session, number: (http("POST", {}, host=f"evil{number}.example"), b"HTTP/1.1 403"),
+    lambda session, number: (http("POST", b"{", mcp_session_id=session), b"HTTP/1.1 400"),
+    lambda session, number: (http("POST", request("ping", None, 1), mcp_session_id=f"s{number}"), b"HTTP/1.1 404"),
+    lambda session, number: (http("GET", mcp_session_id=session, last_event_id=f"{number}-9"), b"HTTP/1.1 4"),
+    lambda session, number: (b"GARBAGE %d\r\n\r\n" % number, b"HTTP/1.1 400"),
+    lambda session, number: (legacy(session, number, "fails", {}), b'"isError":true'),
+    lambda session, number: (legacy(session, number, f"nothing{number}", {}), b'"error"'),
+    lambda session, number: (legacy(session, number, "add", {"a": number, "b": 1}), b'"result"'),
+    lambda session, number: (legacy(session, number, "count", {"to": 500}), b'"progress":'),
+    lambda session, number: (legacy(session, number, "count", {"to": 5}), b""),
+    lambda session, number: (http("GET", mcp_session_id=session), b"HTTP/1.1 200"),
+    lambda session, number: (http("POST", request("initialize", {}, number)), b'"error"'),
+    lambda session, number: (modern("fails", {}), b'"isError":true'),
+    lambda session, number: (modern(f"nothing{number}", {}), b'"error"'),
+    lambda session, number: (modern("add", {"a": 1, "b": 2}, mcp_name=f"other{number}"), b"HTTP/1.1 400"),
+    lambda session, number: (modern("add", {"a": number, "b": 2}), b'"result"'),
+    lambda session, number: (modern("wait", {"progress": 1}), b'"progress":'),
+    lambda session, number: (modern("wait", {}), b""),
+]
+
+
+async def say(address: tuple[str, int], data: bytes, until: bytes) -> bytes:
+    """Send a request, read up to something, and leave."""
+    async with await trio.open_tcp_stream(*address) as stream:
+        await stream.send_all(data)
+        got = b""
+        with contextlib.suppress(trio.BrokenResourceError):
+            while until not in got:
+                chunk = await stream.receive_some()
+                assert chunk, (data, got)
+                got += chunk
+    return got
+
+
+async def pruned() -> None:
+    """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
+    with trio.move_on_after(1000) as scope:
+        kept = weakref.ref(scope)
+    del scope
+    while kept() is not None:
+        with trio.move_on_after(1000):
+            await trio.lowlevel.checkpoint()
+
+
+class Yard:
+    """A server that is asked everything over and over, each time on a connection of its own."""
+
+    def __init__(self, made: Made, address: tuple[str, int]) -> None:
+        self.made, self.address = made, address
+        self.session = ""
+        self.number = 100
+
+    async def opened(self) -> str:
+        answer = await say(self.address, http("POST", request("initialize", HELLO, 1)), b'"result"')
+        return answer.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
+
+    async def batch(self, size: int) -> None:
+        for _ in range(size):
+            exchange = EXCHANGES[self.number % len(EXCHANGES)]
+            await say(self.address, *exchange(self.session, self.number))
+            if self.number % len(EXCHANGES) == 0:  # a session that is opened, used and ended
+                other = await self.opened()
+                await say(self.address, legacy(other, 2, "count", {"to": 2}), b'"result"')
+                await say(self.address, http("DELETE", mcp_session_id=other), b"HTTP/1.1 204")
+            self.number += 1
+
+    async def settled(self) -> tuple[int, Counter[str]]:
+        """The tasks that live, and the objects of what serves, by type."""
+        (run,) = self.made.server._servings
+        while len(run.connections) > 1 or any(each._peer.running_count for each in run.connections):
+            await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await pruned()
+        gc.collect()
+        kinds = (type(each) for each in gc.get_objects())
+        names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+        return trio.lowlevel.current_statistics().tasks_living, Counter(
+            name for name in names if name.partition(".")[0] in OURS
+        )
+
+
+@contextlib.asynccontextmanager
+async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
+    """A server that has served so many exchanges, so that what is made once is there."""
+    async with served(options) as (made, client, _):
+        url = client.base_url
+        made_one = Yard(made, (url.host, url.port or 0))
+        made_one.session = await made_one.opened()
+        await made_one.batch(first)
+        yield made_one
+
+
+def kept() -> int:
+    """The bytes that our own code has asked for and not given back."""
+    filters = [
+        tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
+        # pydantic's parser has a cache of short strings, of a fixed size.
+        tracemalloc.Filter(inclusive=False, filename_pattern="*/trio_mcp/protocol/codec.py"),
+    ]
+    statistics = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
+    return sum(statistic.size for statistic in statistics)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest keeps each record of the log, and with it what its traceback refers to."""
+    monkeypatch.setattr(logging.getLogger("trio_mcp"), "disabled", True)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
+    """Both eras, each exchange on a connection of its own; counted are Trio's objects, hypercorn's, h11's and ours."""
+    options = HttpOptions(event_store=MemoryEventStore(max_events=50) if stored else None)
+    async with yard(options, 100) as busy:
+        tasks, objects = await busy.settled()
+        await busy.batch(1000)
+        assert await busy.settled() == (tasks, objects)
+
+
+async def test_and_memory_is_back() -> None:
+    """What no count of objects shows: bytes, strings, entries of dictionaries."""
+    async with yard(HttpOptions(), 200) as busy:
+        tracemalloc.start()
+        try:
+            await busy.batch(100)
+            await busy.settled()
+            before = kept()
+            await busy.batch(500)
+            await busy.settled()
+            assert kept() - before < 1000  # two bytes for each exchange
+        finally:
+            tracemalloc.stop()
