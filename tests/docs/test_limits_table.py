@@ -28,6 +28,7 @@ from trio_mcp.client.group_connections import GroupConnections
 from trio_mcp.server.http import router, streams
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.transports import http_link, http_tools, lines, memory
+from trio_mcp.transports.http_runner import configured
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -80,6 +81,7 @@ STATED = {
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS", "server"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
+    "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
     "HttpOptions(grace=…)": HttpOptions().grace,

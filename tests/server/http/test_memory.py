@@ -15,8 +15,8 @@ import pytest
 import trio
 from pydantic_core import to_json
 
-from tests.server.http.harness import LATEST, Made, Raw, request, served
-from trio_mcp import MemoryEventStore
+from tests.server.http.harness import LATEST, Made, request, served
+from trio_mcp import MemoryEventStore, Server
 from trio_mcp.server.http.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")
@@ -84,7 +84,8 @@ async def say(address: tuple[str, int], data: bytes, until: bytes) -> bytes:
 async def pruned() -> None:
     """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
     with trio.move_on_after(1000) as scope:
-        kept = weakref.ref(scope)
+        await trio.lowlevel.checkpoint()
+    kept = weakref.ref(scope)
     del scope
     while kept() is not None:
         with trio.move_on_after(1000):
@@ -116,7 +117,7 @@ class Yard:
     async def settled(self) -> tuple[int, Counter[str]]:
         """The tasks that live, and the objects of what serves, by type."""
         (run,) = self.made.server._servings
-        while len(run.connections) > 1 or any(each._peer.running_count for each in run.connections):
+        while len(run.connections) > 1 or any(each._peer.running_count for each in run.connections):  # noqa: ASYNC110
             await trio.sleep(0.01)
         await trio.testing.wait_all_tasks_blocked(0.05)
         await pruned()
@@ -179,3 +180,18 @@ async def test_and_memory_is_back() -> None:
             assert kept() - before < 1000  # two bytes for each exchange
         finally:
             tracemalloc.stop()
+
+
+async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
+    """A server that makes a tool for each client, or for each table of a database."""
+    server = Server("test")
+    async with server.asgi_app() as app:
+        for number in range(100):
+
+            async def tool(city: str) -> None:
+                pass
+
+            server.add_tool(tool, name=f"tool{number}")
+            app._headers_of_tool(f"tool{number}")
+            server.remove_tool(f"tool{number}")
+        assert len(app._tool_headers) <= 2

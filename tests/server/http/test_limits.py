@@ -1,0 +1,203 @@
+"""What a client may ask of a server: time to send a request, bytes of it, requests of a session at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from pydantic_core import to_json
+
+from tests.server.http.harness import Events, Made, Raw, request, served, session
+from trio_mcp import SessionOptions, types
+from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.transports.http_runner import configured
+
+MIB = 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> AsyncIterator[trio.SocketStream]:
+    """A raw connection to a server that waits so many seconds for a head."""
+    config = configured("127.0.0.1", 0)
+    config.keep_alive_timeout = idle
+    async with served(options, config=config) as (_, http, _):
+        url = http.base_url
+        async with await trio.open_tcp_stream(url.host, url.port or 0) as stream:
+            yield stream
+
+
+def post(length: int, **fields: str) -> bytes:
+    given = {"host": "localhost", "accept": "application/json, text/event-stream", "content-type": "application/json"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**given, **fields}.items())
+    return f"POST /mcp HTTP/1.1\r\n{lines}content-length: {length}\r\n\r\n".encode()
+
+
+async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes:
+    """Send something, then a piece again and again; give what comes back up to the end of the connection."""
+    got = b""
+    async with trio.open_nursery() as nursery:
+
+        async def drip() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                await stream.send_all(head)
+                while True:
+                    await trio.sleep(0.02)
+                    await stream.send_all(piece)
+
+        nursery.start_soon(drip)
+        with contextlib.suppress(trio.BrokenResourceError):
+            while chunk := await stream.receive_some():
+                got += chunk
+        nursery.cancel_scope.cancel()
+    return got
+
+
+# --- time: each of these would last for ever, if every byte gave it more time -------------------------------------
+
+
+async def test_a_head_that_comes_byte_by_byte_is_not_waited_for() -> None:
+    async with connected(idle=0.3) as stream:
+        assert await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"y") == b""
+
+
+async def test_a_client_that_says_nothing_is_not_waited_for() -> None:
+    async with connected(idle=0.3) as stream:
+        assert await stream.receive_some() == b""
+
+
+async def test_nor_is_one_that_has_had_an_answer_and_is_slow_with_its_next_head() -> None:
+    async with connected(idle=0.3) as stream:
+        got = await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea", b"l")
+        assert got.startswith(b"HTTP/1.1 200")
+        assert got.count(b"HTTP/1.1") == 1
+
+
+async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
+    async with connected(HttpOptions(body_timeout=0.3)) as stream:
+        got = await dripped(stream, post(1000), b"{")
+        assert got.startswith(b"HTTP/1.1 408")
+        assert b"body_timeout=0.3" in got
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/health", "/sse"])
+async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
+    """The answer comes before it, within a moment, and the connection is closed."""
+    async with connected(HttpOptions(sse_path="/sse")) as stream:
+        got = await dripped(stream, post(1000).replace(b"/mcp", path.encode()), b"{")
+        assert got.startswith(b"HTTP/1.1 40")
+
+
+async def test_a_request_under_way_is_no_idle_connection() -> None:
+    """However long it takes: the time for a head is over when the head is there."""
+    config = configured("127.0.0.1", 0)
+    config.keep_alive_timeout = 0.1
+    async with served(config=config) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with trio.open_nursery() as nursery:
+
+            async def answered() -> None:
+                async with raw.call("wait", {"progress": 1}) as r:
+                    assert (await Events(r).messages())[-1]["result"]["structuredContent"] == {"result": "done"}
+
+            nursery.start_soon(answered)
+            await made.started.wait()
+            await trio.sleep(0.3)
+            made.go.set()
+
+
+# --- bytes --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
+    async with session() as (_, raw):
+        whole = to_json(request("ping", {"_meta": {"fill": ""}}, 1))
+        for size, status in ((4 * MIB, 200), (4 * MIB + 1, 413)):
+            body = whole.replace(b'"fill":""', b'"fill":"' + b"x" * (size - len(whole)) + b'"')
+            assert len(body) == size
+            headers = raw.headers(content_type="application/json")
+            r = await raw.http.post("/mcp", content=body, headers=headers)
+            assert r.status_code == status, r.text[:200]
+
+
+async def test_a_body_that_is_too_large_by_its_head_is_not_waited_for() -> None:
+    """The answer comes though not a byte of the body was sent."""
+    async with connected() as stream:
+        await stream.send_all(post(4 * MIB + 1))
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 413")
+
+
+# --- requests of one session --------------------------------------------------------------------------------------
+
+
+async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served() -> None:
+    """Some run, some wait, the next is refused at once; a question is answered, and a ping, whatever is full."""
+    made = Made(options=SessionOptions(max_running_requests=2, max_queued_requests=1))
+    async with served(made=made) as (_, http, _):
+        raw, other = Raw(http), Raw(http)
+        await raw.initialize()
+        await other.initialize()
+        answers: list[Any] = []
+
+        async def wait(number: int) -> None:
+            r = await raw.post("tools/call", {"name": "wait", "arguments": {}}, id=number)
+            answers.append((r.status_code, r.json()))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(4):
+                nursery.start_soon(wait, number)
+            while not answers:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            ((status, refused),) = answers
+            assert (status, refused["error"]["code"]) == (200, types.OVERLOADED)
+            assert (await raw.post("ping", id=9)).json()["result"] == {}
+            r = await other.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+            assert r.json()["result"]["structuredContent"] == {"result": 3}
+            made.go.set()
+        assert [answer["result"]["structuredContent"] for _, answer in answers[1:]] == [{"result": "done"}] * 3
+
+
+async def test_requests_of_all_are_bounded() -> None:
+    """A further one gets 503 and the time to come back, and the health page says that the server is well."""
+    async with served(HttpOptions(max_requests=2)) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with trio.open_nursery() as nursery:
+            for number in range(2):
+                call = partial(raw.post, "tools/call", {"name": "wait", "arguments": {}}, id=number)
+                nursery.start_soon(call)
+            refused = await raw.post("ping", id=7)
+            while refused.status_code != 503:
+                refused = await raw.post("ping", id=7)
+            assert refused.json()["error"]["code"] == types.OVERLOADED
+            assert refused.headers["retry-after"] == "1"
+            assert (await http.get("/health")).status_code == 200
+            made.go.set()
+        assert (await raw.post("ping", id=8)).status_code == 200
+
+
+# --- whose requests -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_every_way_in_is_guarded_and_the_answer_names_who_was_refused_and_the_setting(
+    path: str, method: str
+) -> None:
+    """2025-11-25 `basic/transports`, Security Warning, 1: Origin on all incoming connections."""
+    async with served(HttpOptions(sse_path="/sse")) as (_, http, _):
+        for name, value, setting in (
+            ("host", "evil.example", "allowed_hosts"),
+            ("origin", "https://evil.example", "allowed_origins"),
+        ):
+            r = await http.request(method, path, headers={name: value, "content-type": "application/json"})
+            if r.status_code == 405:  # nothing is there to be guarded
+                assert path != "/mcp"
+                continue
+            assert r.status_code == 403
+            assert value in r.text
+            assert setting in r.text
