@@ -78,7 +78,7 @@ async def test_nor_is_one_that_has_had_an_answer_and_is_slow_with_its_next_head(
 
 async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
     async with connected(HttpOptions(body_timeout=0.3)) as stream:
-        got = await dripped(stream, post(1000), b"{")
+        got = await dripped(stream, post(100_000), b"{")
         assert got.startswith(b"HTTP/1.1 408")
         assert b"body_timeout=0.3" in got
 
@@ -87,7 +87,7 @@ async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
 async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
     """The answer comes before it, within a moment, and the connection is closed."""
     async with connected(HttpOptions(sse_path="/sse")) as stream:
-        got = await dripped(stream, post(1000).replace(b"/mcp", path.encode()), b"{")
+        got = await dripped(stream, post(100_000).replace(b"/mcp", path.encode()), b"{")
         assert got.startswith(b"HTTP/1.1 40")
 
 
