@@ -138,6 +138,8 @@ async def main(url: str) -> None:
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     if scenario.startswith("auth/"):
         await add_numbers(url)
+    elif scenario.startswith("sep-2640-"):  # the library does not know skills
+        await connect(url)
     else:
         await SCENARIOS[scenario](url)
 

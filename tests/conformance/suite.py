@@ -16,10 +16,18 @@ from .serving import CHECKOUT, DEADLINE
 if TYPE_CHECKING:
     from tests.interop.node_peers import NodePeers
 
-__all__ = ["TOTALS", "Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
+__all__ = ["BARE", "REVISIONS", "TOTALS", "Check", "Side", "Suite", "expected_failures", "judge", "verdict"]
 
 MANIFEST = Path(__file__).with_name("package.json")
 EXPECTED_FAILURES = Path(__file__).with_name("expected_failures.yml")
+EXPECTED_FAILURES_BARE = Path(__file__).with_name("expected_failures_bare.yml")
+"""What the bare suite adds to the other."""
+
+REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Those that the suite has scenarios for."""
+
+BARE = "bare"
+"""In place of a revision: the suite chooses one for each scenario. Only so it runs those of extensions."""
 
 SCENARIO_MILLISECONDS = "60000"
 """What the suite gives a scenario; a net for a busy machine, as the suite's own 30 seconds are for an idle one."""
@@ -39,6 +47,8 @@ TOTALS: dict[tuple[Side, str], tuple[int, int]] = {
     ("client", "2025-06-18"): (2, 3),
     ("client", "2025-11-25"): (5, 20),
     ("client", "2026-07-28"): (8, 64),
+    ("server", BARE): (52, 187),
+    ("client", BARE): (0, 0),
 }
 """Scenarios that are not expected to fail, and the checks that pass in them. It is exact, because a scenario that gives
 up early looks at less, and calls that a pass."""
@@ -60,9 +70,26 @@ class Suite:
     peers: NodePeers
 
     def scenarios(self, side: Side, revision: str) -> list[str]:
-        """The names of the scenarios that apply to a revision."""
-        output = self._run("list", f"--{side}", "--spec-version", revision, check=True)
-        return re.findall(r"^  - (\S+)", output, re.MULTILINE)
+        """The names of the scenarios that apply to a revision, or of all there are."""
+        return list(self._tags(side, revision))
+
+    def only_bare(self, side: Side) -> list[str]:
+        """The names of the scenarios that the bare suite runs as no run with a revision does.
+
+        Without ``--spec-version`` the suite chooses the revision (``resolveScenarioSpecVersion`` in its
+        ``src/runner/client.ts``): 2026-07-28 for what is new there, else 2025-11-25. Nothing else in a run depends on
+        the option. So these are extensions, and what 2025-11-25 does not have any more.
+        """
+
+        def chosen(first: str) -> str:
+            return "2026-07-28" if first == "2026-07-28" else "2025-11-25"
+
+        return [name for name, tags in self._tags(side, BARE).items() if chosen(tags[0]) not in tags]
+
+    def _tags(self, side: Side, revision: str) -> dict[str, list[str]]:
+        """Scenarios, each with the revisions that have it, the oldest first; or with ``extension``."""
+        output = self._run("list", f"--{side}", *_spec_version(revision), check=True)
+        return {name: tags.split(",") for name, tags in re.findall(r"^  - (\S+) \[(.*)\]", output, re.MULTILINE)}
 
     def run(self, side: Side, *arguments: str, revision: str, folder: Path) -> tuple[dict[str, list[Check]], str]:
         """Run some scenarios.
@@ -70,13 +97,13 @@ class Suite:
         Args:
             side: Which side of ours is tested.
             arguments: What to test, and with which scenarios, as the suite's command line takes it.
-            revision: The revision to speak.
+            revision: The revision to speak, or `BARE`.
             folder: An empty one, for the suite's results.
 
         Returns:
             What it looked at in each scenario, and the end of what it said.
         """
-        output = self._run(side, *arguments, "--spec-version", revision, "-o", str(folder))
+        output = self._run(side, *arguments, *_spec_version(revision), "-o", str(folder))
         files = {_scenario(side, file.parent.relative_to(folder)): file for file in folder.rglob("checks.json")}
         return {scenario: _checks(file) for scenario, file in files.items()}, output[-4000:]
 
@@ -92,6 +119,10 @@ class Suite:
             timeout=DEADLINE,
         )
         return done.stdout.decode(errors="replace")
+
+
+def _spec_version(revision: str) -> list[str]:
+    return [] if revision == BARE else ["--spec-version", revision]
 
 
 def _scenario(side: Side, folder: Path) -> str:
@@ -120,18 +151,24 @@ def verdict(scenario: str, checks: list[Check]) -> list[str]:
     return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]
 
 
-def expected_failures(side: Side) -> list[str]:
-    """The scenarios that the file names for a side; the suite takes the file, too (``--expected-failures``)."""
+def expected_failures(side: Side, revision: str) -> list[str]:
+    """The scenarios that may fail for a side: those of the one file, and in the bare suite those of the other, too."""
+    files = [EXPECTED_FAILURES, EXPECTED_FAILURES_BARE] if revision == BARE else [EXPECTED_FAILURES]
+    return [name for file in files for name in _listed(file).get(side, [])]
+
+
+def _listed(file: Path) -> dict[str, list[str]]:
+    """A file in the format that the suite itself takes with ``--expected-failures``."""
     listed: dict[str, list[str]] = {}
     names: list[str] = []
-    for line in EXPECTED_FAILURES.read_text().splitlines():
+    for line in file.read_text().splitlines():
         if match := re.fullmatch(r"(client|server):(?: \[\])?", line):
             names = listed.setdefault(match[1], [])
         elif match := re.fullmatch(r"  - (\S+)", line):
             names.append(match[1])
         elif line and not line.lstrip().startswith("#"):
-            raise ValueError(f"{EXPECTED_FAILURES}: can't read {line!r}")
-    return listed.get(side, [])
+            raise ValueError(f"{file}: can't read {line!r}")
+    return listed
 
 
 def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
@@ -140,11 +177,12 @@ def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
     Returns:
         The totals, in words.
     """
-    expected = expected_failures(side)
+    expected = expected_failures(side, revision)
     found = {scenario: verdict(scenario, each) for scenario, each in checks.items()}
     lines = [line for scenario, wrong in found.items() if scenario not in expected for line in wrong]
     passes = [scenario for scenario in expected if scenario in found and not found[scenario]]
-    lines += [f"{scenario}: passes now; remove it from {EXPECTED_FAILURES.name}" for scenario in passes]
+    lines += [f"{scenario}: passes now; take it off the list of expected failures" for scenario in passes]
+    lines += [line for scenario in expected for line in _malformed(scenario, checks.get(scenario, []))]
     counted = [each for scenario, each in checks.items() if scenario not in expected]
     totals = (len(counted), sum(check.status == "SUCCESS" for each in counted for check in each))
     if not lines and totals != TOTALS[side, revision]:
@@ -152,3 +190,9 @@ def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
     if lines:
         pytest.fail("\n".join(["The conformance suite has found:", *sorted(lines)]), pytrace=False)
     return f"conformance: {side}, {revision}: {totals[1]} checks passed in {totals[0]} scenarios"
+
+
+def _malformed(scenario: str, checks: list[Check]) -> list[str]:
+    """What no missing feature excuses: a message of ours that the schema of the specification does not allow."""
+    wrong = [check for check in checks if check.id.startswith("wire-schema") and check.status != "SUCCESS"]
+    return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]

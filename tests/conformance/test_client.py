@@ -1,4 +1,4 @@
-"""Our client, as the official conformance suite sees it: every scenario of every revision that it has any for."""
+"""Our client, as the official conformance suite sees it: every scenario, in every revision that it is for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .suite import SCENARIO_MILLISECONDS, judge
+from .suite import BARE, REVISIONS, SCENARIO_MILLISECONDS, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ TIMED = {"sse-retry"}
 """Scenarios that measure time. They run alone: the suite gives the client 0.2 seconds to be late."""
 
 
-@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("revision", [*REVISIONS, BARE])
 def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say: Callable[[str], None]) -> None:
     def run(scenario: str) -> list[Check]:
         folder = tmp_path / scenario
@@ -35,9 +35,15 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
         return checks[scenario]
 
     # One by one instead of by `--suite all`, which starts a process for every scenario at the same moment.
-    scenarios = suite.scenarios("client", revision)
+    scenarios = suite.only_bare("client") if revision == BARE else suite.scenarios("client", revision)
     together = [scenario for scenario in scenarios if scenario not in TIMED]
     with ThreadPoolExecutor(2) as pool:
         checks = dict(zip(together, pool.map(run, together), strict=True))
     checks |= {scenario: run(scenario) for scenario in scenarios if scenario in TIMED}
     say(judge("client", revision, checks))
+
+
+def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:
+    """What the suite lists without a revision is run with one, or by itself."""
+    run = {scenario for revision in REVISIONS for scenario in suite.scenarios("client", revision)}
+    assert run | set(suite.only_bare("client")) == set(suite.scenarios("client", BARE))

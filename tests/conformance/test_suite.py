@@ -6,7 +6,7 @@ import pytest
 
 from . import suite
 from .serving import CHECKOUT
-from .suite import TOTALS, Check, expected_failures, judge
+from .suite import BARE, REVISIONS, TOTALS, Check, expected_failures, judge
 
 PASS = [Check("a", "SUCCESS", "fine"), Check("b", "INFO", "seen")]
 
@@ -17,9 +17,17 @@ def totals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOTALS, ("client", "1"), (0, 0))
 
 
-def test_only_authorization_may_be_expected_to_fail() -> None:
-    assert expected_failures("server") == []
-    assert all(scenario.startswith("auth/") for scenario in expected_failures("client"))
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_only_authorization_may_be_expected_to_fail(revision: str) -> None:
+    assert expected_failures("server", revision) == []
+    assert all(scenario.startswith("auth/") for scenario in expected_failures("client", revision))
+
+
+def test_in_the_bare_suite_extensions_may_be_expected_to_fail_too() -> None:
+    extensions = ("tasks-", "sep-2640-")  # SEP-2640: skills
+    assert all(scenario.startswith(extensions) for scenario in expected_failures("server", BARE))
+    assert all(scenario.startswith(("auth/", *extensions)) for scenario in expected_failures("client", BARE))
+    assert len(set(expected_failures("client", BARE))) == len(expected_failures("client", BARE))
 
 
 def test_what_passes_passes() -> None:
@@ -35,7 +43,7 @@ def test_a_suite_that_looks_at_more_or_less_than_before_fails(checks: dict[str, 
 
 def test_the_page_has_the_totals() -> None:
     page = (CHECKOUT / "docs" / "conformance.md").read_text()
-    for revision in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"):
+    for revision in (*REVISIONS, BARE):
         counts = [str(count) for side in ("server", "client") for count in TOTALS[side, revision]]  # type: ignore[index]
         assert f"| {' | '.join([revision, *counts])} |" in page
 
@@ -53,7 +61,13 @@ def test_a_scenario_without_a_check_fails(checks: list[Check]) -> None:
 
 
 def test_an_expected_failure_passes_and_its_success_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite, "expected_failures", lambda side: ["one"])
+    monkeypatch.setattr(suite, "expected_failures", lambda side, revision: ["one"])
     judge("client", "1", {"one": [Check("c", "FAILURE", "as expected")]})
-    with pytest.raises(pytest.fail.Exception, match="one: passes now; remove it from"):
+    with pytest.raises(pytest.fail.Exception, match="one: passes now; take it off"):
         judge("client", "1", {"one": PASS})
+
+
+def test_no_expected_failure_excuses_a_malformed_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "expected_failures", lambda side, revision: ["one"])
+    with pytest.raises(pytest.fail.Exception, match="one: FAILURE wire-schema-invalid: no such field"):
+        judge("client", "1", {"one": [Check("wire-schema-invalid", "FAILURE", "no such field")]})
