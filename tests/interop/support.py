@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -48,9 +49,15 @@ class Launch:
         return mcp.StdioServerParameters(command=self.command, args=self.args, env=self.env)
 
 
-def offering(tool: str) -> list[str]:
-    """The servers that offer a tool, to parametrise the tests of what it does."""
-    return [server for server, tools in TOOLS.items() if tool in tools]
+def fresh_server(name: str) -> trio_mcp.Server:
+    """The server of a script in peers/ that is written with trio_mcp, for this process, with a state of its own."""
+    spec = importlib.util.spec_from_file_location(f"interop_peer_{name}", PEERS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server: trio_mcp.Server = module.server
+    return server
 
 
 def python_peer(name: str, environment: dict[str, str]) -> Launch:

@@ -1,11 +1,14 @@
-"""The official Python SDK's client, on Trio, against our stdio server: both eras.
+"""The official Python SDK's client, on Trio, against our server over stdio and over HTTP: both eras.
 
-Each test also runs against the SDK's own server. That is the control: where it passes and ours does not, ours differs.
+Each test also runs against the SDK's own server over stdio. That is the control: where it passes and ours does not,
+ours differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Literal
 
 import mcp
@@ -13,22 +16,42 @@ import mcp_types
 import pytest
 import trio
 from mcp.client import advertise
+from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
-from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, offering
+from trio_mcp import HttpOptions, MemoryEventStore
+
+from .support import DEADLINE, MODES, NEGOTIATED, TOOLS, Launch, fresh_server
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
+    # It leaves the streams that it has not read to the end to the garbage collector.
+    pytest.mark.filterwarnings(r"ignore:Async generator '(httpx2|httpcore2|mcp)\.:ResourceWarning"),
 ]
 
-Connect = Callable[..., mcp.Client]
+Connect = Callable[..., contextlib.AbstractAsyncContextManager[mcp.Client]]
+
+OVER_HTTP = {
+    "ours over HTTP": HttpOptions(),
+    "ours over HTTP, with a store": HttpOptions(event_store=MemoryEventStore()),
+}
+SERVERS = ["control", "ours", *OVER_HTTP]
 
 
-@pytest.fixture(params=["control", "ours"])
-def server(request: pytest.FixtureRequest) -> Launch:
-    launch: Launch = request.getfixturevalue({"control": "official_server", "ours": "our_server"}[request.param])
-    return launch
+def ours(name: str) -> bool:
+    return name != "control"
+
+
+def offering(tool: str) -> list[str]:
+    """The servers that offer a tool."""
+    return [name for name in SERVERS if tool in TOOLS["ours" if ours(name) else name]]
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> str:
+    value: str = request.param
+    return value
 
 
 @pytest.fixture(params=MODES)
@@ -37,14 +60,22 @@ def mode(request: pytest.FixtureRequest) -> str:
     return value
 
 
+@contextlib.asynccontextmanager
+async def over_http(options: HttpOptions, **arguments: Any) -> AsyncIterator[mcp.Client]:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(partial(fresh_server("our_server").serve_http, port=0, options=options))
+        async with mcp.Client(url, **arguments) as client:
+            yield client
+        nursery.cancel_scope.cancel()
+
+
 @pytest.fixture
-def connect(server: Launch, mode: str) -> Connect:
+def connect(server: str, mode: str, request: pytest.FixtureRequest) -> Connect:
     """Make a client; entering it starts the server."""
-
-    def make(**options: object) -> mcp.Client:
-        return mcp.Client(server.for_official(), mode=mode, **options)  # type: ignore[arg-type]
-
-    return make
+    if server in OVER_HTTP:
+        return partial(over_http, OVER_HTTP[server], mode=mode)
+    launch: Launch = request.getfixturevalue({"control": "official_server", "ours": "our_server"}[server])
+    return lambda **options: mcp.Client(launch.for_official(), mode=mode, **options)
 
 
 def text(result: mcp_types.CallToolResult) -> str:
@@ -78,9 +109,7 @@ async def test_an_extension_and_its_method(connect: Connect) -> None:
                 await client.session.send_request(request, Doubled)
 
 
-async def test_negotiates_the_newest_revision_of_the_era(
-    connect: Connect, mode: str, request: pytest.FixtureRequest
-) -> None:
+async def test_negotiates_the_newest_revision_of_the_era(connect: Connect, mode: str, server: str) -> None:
     """Each mode settles on the newest revision of its era, and the server says who it is unless it was not asked."""
     with trio.fail_after(DEADLINE):
         async with connect() as client:
@@ -91,7 +120,7 @@ async def test_negotiates_the_newest_revision_of_the_era(
                 assert client.instructions == "Call any tool."
                 assert client.server_capabilities.tools is not None
             listed = await client.list_tools()
-    assert {tool.name for tool in listed.tools} == TOOLS[request.node.callspec.params["server"]]
+    assert {tool.name for tool in listed.tools} == TOOLS["ours" if ours(server) else server]
     assert listed.next_cursor is None
 
 
@@ -159,11 +188,11 @@ async def test_a_failing_tool_is_a_result(connect: Connect) -> None:
     assert after.structured_content == {"result": 2}
 
 
-async def test_an_unknown_tool_is_a_protocol_error(connect: Connect, request: pytest.FixtureRequest) -> None:
+async def test_an_unknown_tool_is_a_protocol_error(connect: Connect, server: str) -> None:
     """2025-11-25, server/tools, Error Handling: -32602. The control answers with a result instead."""
     with trio.fail_after(DEADLINE):
         async with connect() as client:
-            if request.node.callspec.params["server"] == "control":
+            if not ours(server):
                 assert (await client.call_tool("no-such-tool", {})).is_error is True
                 return
             with pytest.raises(mcp.MCPError) as refused:
@@ -329,3 +358,24 @@ async def test_ping_in_the_handshake_era(connect: Connect) -> None:
         async with connect() as client:
             result = await client.send_ping()
     assert result.model_dump(exclude_none=True, exclude_defaults=True) == {}
+
+
+async def test_over_http_and_sse() -> None:
+    """The transport of 2024-11-05: tools, progress, and a question while a call is open."""
+    seen: list[float] = []
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+        return mcp_types.ElicitResult(action="accept", content={"colour": "blue"})
+
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(partial(fresh_server("our_server").serve_sse, port=0))
+            async with mcp.Client(sse_client(url), mode="legacy", elicitation_callback=answer) as client:
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+                assert text(await client.call_tool("progress", {"n": 3}, progress_callback=show)) == "3 steps"
+                assert text(await client.call_tool("ask", {})) == "painted blue"
+            nursery.cancel_scope.cancel()
+    assert seen == [1, 2, 3]
