@@ -137,8 +137,9 @@ def _method_is_allowed(exchange: Exchange) -> Refusal | None:
     allowed = ("GET", "POST", "DELETE") if sessions and (version is None or version in LEGACY_REVISIONS) else ("POST",)
     if exchange.method in allowed:
         return None
-    allow = ", ".join(("GET", "POST", "DELETE") if sessions else ("POST",))
-    return refuse(405, f"the method {shown(exchange.method)} is not allowed here", headers=(("Allow", allow),))
+    where = "here" if version is None else f"in {shown(version)}"
+    text = f"the method {shown(exchange.method)} is not allowed {where}, only {', '.join(allowed)}"
+    return refuse(405, text, headers=(("Allow", ", ".join(allowed)),))
 
 
 def _is_json(exchange: Exchange) -> Refusal | None:
