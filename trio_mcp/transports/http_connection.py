@@ -157,8 +157,8 @@ class HttpConnection(TCPServer):
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout):
                 await self.stream.send_all(data)
                 whole = True
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+            pass  # busy: it is being closed, which needs no lock
         finally:
             self.send_lock.release()
             if not whole:

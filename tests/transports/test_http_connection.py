@@ -1,0 +1,35 @@
+"""One HTTP connection of a server: what happens on it while it is closed."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+
+from trio_mcp.transports.http_connection import HttpConnection
+
+
+async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_without_a_fault() -> None:
+    """Each of the two may be first, as Trio has it, so this is done until both have been."""
+    for _ in range(20):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+            try:
+                while True:
+                    ours.send(b"x" * 65536)  # until there is no room, so that sending has to wait
+            except BlockingIOError:
+                pass
+            connection = HttpConnection(None, Config(), WorkerContext(None), stream, write_timeout=30)
+            sent = []
+
+            async def send(connection: HttpConnection = connection, sent: list[bool] = sent) -> None:
+                sent.append(await connection._send(b"more"))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection._close)
+                nursery.start_soon(send)
+            assert sent == [False]
