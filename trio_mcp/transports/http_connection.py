@@ -104,12 +104,13 @@ class HttpConnection(TCPServer):
             await super()._read_data()
             return
         # As there, with fewer layers between the socket and the protocol: this is where an idle connection waits.
-        descriptor = self.stream.socket.fileno()
+        # A closed socket has no descriptor: the number it had may be another connection's by now.
+        socket = self.stream.socket
         data = b"..."
-        while data:
+        while data and socket.fileno() >= 0:
             try:
-                await trio.lowlevel.wait_readable(descriptor)
-                data = os.read(descriptor, MAX_RECEIVED)
+                await trio.lowlevel.wait_readable(socket)
+                data = os.read(socket.fileno(), MAX_RECEIVED)
             except BlockingIOError:
                 continue
             except (OSError, trio.ClosedResourceError):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
 import trio
+import trio.testing
 from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served
@@ -74,6 +76,32 @@ async def test_bytes_that_are_no_request(data: bytes, caplog: pytest.LogCaptureF
     async with witness(caplog) as (_, _, address):
         with contextlib.suppress(trio.BrokenResourceError):
             await said(address, data)
+
+
+async def test_a_closed_connection_takes_nothing_from_the_next_one(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system gives its descriptor to the next connection at once."""
+    close, next_one, peer = HttpConnection._close, *socket.socketpair()
+    reused: set[int] = set()
+
+    async def close_and_reuse(self: HttpConnection) -> None:
+        descriptor = self.stream.socket.fileno()  # type: ignore[attr-defined]
+        await close(self)
+        if descriptor >= 0:
+            reused.add(os.dup2(next_one.fileno(), descriptor))
+
+    with next_one, peer:
+        peer.send(b"a secret")
+        async with witness(caplog) as (_, _, address):
+            with monkeypatch.context() as patched:
+                patched.setattr(HttpConnection, "_close", close_and_reuse)
+                bad = b"GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: +1\r\n\r\n"
+                assert (await said(address, bad)).startswith(b"HTTP/1.1 400")
+                await trio.testing.wait_all_tasks_blocked()
+            assert len(reused) == 1
+            os.close(reused.pop())
+        assert next_one.recv(100, socket.MSG_DONTWAIT) == b"a secret"
 
 
 async def test_a_disconnect_at_any_byte(caplog: pytest.LogCaptureFixture) -> None:
