@@ -125,8 +125,11 @@ class Outbox:
         return True
 
     async def _write(self) -> None:
-        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks."""
-        while (entry := self._next()) is not None:
+        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks.
+
+        Of two that meet, because an owner drains what a writer was started for, one leaves the rest to the other.
+        """
+        while not self._writing and (entry := self._next()) is not None:
             message, owner = entry
             if self._try_now(message, owner):
                 continue

@@ -49,11 +49,13 @@ class HostedConnection(Connection):
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:  # before the nursery is closed, which takes a turn of the event loop
+                    self.end("the server has ended")
         except Exception:
             logger.exception("an HTTP session failed")
         finally:
-            self.end("the server has ended")
             self._notices.clear()
             self._finished.set()
             self.forget_everything()

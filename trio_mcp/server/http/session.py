@@ -138,6 +138,9 @@ class HttpSession(HostedConnection):
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, {"headers": request.headers}
+        if self.closed:  # by the end of the server, as it was opened for this
+            await _refuse(answer, 503, f"the request was not answered: {self.close_cause}")
+            return
         if not accepted.owes_answer:
             self.feed(message, metadata)
             await answer.whole(202)

@@ -1,0 +1,245 @@
+"""A cancellation at every step of what an HTTP server does: nothing is left, and the next exchange works.
+
+`test_lifecycle.py` has the same for the exchanges of a session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from pydantic_core import from_json, to_json
+
+from tests.injection import cancel_everywhere
+from tests.server.http.asgi_client import Connection
+from tests.server.http.harness import LATEST, Made, request
+from trio_mcp import MemoryEventStore
+from trio_mcp.server.http.app import HttpApp
+from trio_mcp.server.http.options import HttpOptions
+
+HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+COUNT = {"name": "count", "arguments": {"to": 2}, "_meta": {"progressToken": 1}}
+NOTHING = {"name": "wait", "arguments": {"progress": 1}, "_meta": {"progressToken": 1}}
+
+
+def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, str], Any]:
+    fields = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    if "name" in params:
+        fields["mcp-name"] = params["name"]
+    meta = {**META, **params.get("_meta", {})}
+    return fields, request(method, {**params, "_meta": meta}, 1)
+
+
+class Client:
+    """Whoever makes exchanges with an application; a cancellation of it is the client's leaving, in mid-air."""
+
+    def __init__(self, app: HttpApp) -> None:
+        self.app = app
+
+    async def exchange(
+        self, method: str, fields: dict[str, str], message: Any = None, path: str = "/mcp"
+    ) -> Connection:
+        connection = self.made(method, fields, message, path)
+        await connection.run(self.app)
+        return connection
+
+    def made(self, method: str, fields: dict[str, str], message: Any = None, path: str = "/mcp") -> Connection:
+        connection = Connection(method, fields, b"" if message is None else to_json(message))
+        path, _, query = path.partition("?")
+        connection.scope |= {"path": path, "query_string": query.encode()}
+        return connection
+
+    async def open(self) -> dict[str, str]:
+        opened = await self.exchange("POST", {}, request("initialize", HELLO, 0))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        await self.exchange("POST", session, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return session
+
+    async def left(self, connection: Connection) -> None:
+        """Begin an exchange, and leave it when nothing happens any more."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run, self.app)
+            await trio.testing.wait_all_tasks_blocked()
+            connection.left.set()
+
+
+async def a_modern_call(client: Client) -> None:
+    answered = await client.exchange("POST", *modern("tools/call", COUNT))
+    assert [b"result" in event.data for event in answered.events()] == [False, False, True]
+
+
+async def a_modern_call_that_is_left(client: Client) -> None:
+    await client.left(client.made("POST", *modern("tools/call", NOTHING)))
+
+
+async def listening(client: Client) -> None:
+    params = {"notifications": {"toolsListChanged": True}}
+    await client.left(client.made("POST", *modern("subscriptions/listen", params)))
+
+
+async def a_stateless_call(client: Client) -> None:
+    answered = await client.exchange("POST", {"mcp-protocol-version": LATEST}, request("tools/call", COUNT, 1))
+    assert len([event for event in answered.events() if event.data]) == 3
+
+
+async def replay(client: Client) -> None:
+    session = await client.open()
+    answered = await client.exchange("POST", session, request("tools/call", COUNT, 1))
+    assert answered.status == 200
+    replayed = await client.exchange("GET", {**session, "last-event-id": "1-1"})
+    assert [
+        from_json(event.data)["id" if index else "method"] for index, event in enumerate(replayed.events()[1:])
+    ] == [
+        "notifications/progress",
+        1,
+    ]
+    await client.exchange("DELETE", session)
+
+
+async def resumption(client: Client) -> None:
+    session = await client.open()
+    await client.left(client.made("POST", session, request("tools/call", NOTHING, 1)))
+    await client.left(client.made("GET", {**session, "last-event-id": "1-0"}))
+    await client.exchange("DELETE", session)
+
+
+async def http_and_sse(client: Client) -> None:
+    stream = client.made("GET", {}, path="/sse")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.run, client.app)
+        while not stream.events():
+            await trio.lowlevel.checkpoint()
+        path = stream.events()[0].data.decode()
+        await client.exchange("POST", {}, request("initialize", {**HELLO, "protocolVersion": "2024-11-05"}, 0), path)
+        await client.exchange("POST", {}, {"jsonrpc": "2.0", "method": "notifications/initialized"}, path)
+        await client.exchange("POST", {}, request("tools/call", COUNT, 1), path)
+        while len(stream.events()) < 5:  # the endpoint, two answers, and progress in between
+            await trio.lowlevel.checkpoint()
+        stream.left.set()
+
+
+STATELESS = HttpOptions(stateless=True)
+SSE = HttpOptions(sse_path="/sse")
+
+
+def stored() -> HttpOptions:
+    return HttpOptions(event_store=MemoryEventStore())
+
+
+@pytest.mark.parametrize(
+    ("act", "make_options"),
+    [
+        (a_modern_call, HttpOptions),
+        (a_modern_call_that_is_left, HttpOptions),
+        (listening, HttpOptions),
+        (a_stateless_call, lambda: STATELESS),
+        (replay, stored),
+        (resumption, stored),
+        (http_and_sse, lambda: SSE),
+    ],
+)
+async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
+    act: Callable[[Client], Awaitable[None]], make_options: Callable[[], HttpOptions]
+) -> None:
+    """No task, no connection, no stream; what is left of a session can be used, and ended."""
+    made, options = Made(), make_options()
+    with trio.fail_after(60):
+        async with made.server.asgi_app(options) as app:
+            client = Client(app)
+            await trio.testing.wait_all_tasks_blocked()
+            tasks = trio.lowlevel.current_statistics().tasks_living
+
+            async def check() -> None:
+                await trio.testing.wait_all_tasks_blocked()
+                assert app._requests == 0
+                for session in tuple(app._sessions._sessions.values()):
+                    assert (session.exchanges, session.router.rest.writer) == (0, None)
+                    await client.exchange("DELETE", {"mcp-session-id": session.id})
+                await trio.testing.wait_all_tasks_blocked()
+                assert not app._serving.connections
+                watching = app._sessions._watching  # the task that ends sessions, until it looks again
+                assert trio.lowlevel.current_statistics().tasks_living == tasks + watching
+                if isinstance(options.event_store, MemoryEventStore):
+                    assert len(options.event_store) == 0
+
+            async def scenario() -> None:
+                await act(client)
+
+            assert await cancel_everywhere(scenario, check) > 3
+            await act(client)
+
+
+@pytest.mark.parametrize("graceful", [True, False], ids=["told to end", "cancelled"])
+async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing(graceful: bool) -> None:
+    """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""
+    made = Made()
+    options = HttpOptions(grace=0.02, event_store=MemoryEventStore())
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    files = len(os.listdir("/proc/self/fd"))
+
+    def post(fields: dict[str, str], message: Any) -> bytes:
+        body = to_json(message)
+        given = {
+            "host": "localhost",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in {**given, **fields}.items())
+        return f"POST /mcp HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
+
+    async def ask(stack: contextlib.AsyncExitStack, port: int, data: bytes, until: bytes) -> bytes:
+        stream = await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port))
+        await stream.send_all(data)
+        got = b""
+        while until not in got:
+            got += await stream.receive_some()
+        return got
+
+    async def scenario() -> None:
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery, contextlib.AsyncExitStack() as stack:
+            serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop.wait)
+            url: str = await nursery.start(serve)
+            port = int(url.removesuffix("/mcp").rpartition(":")[2])
+            opened = await ask(stack, port, post({}, request("initialize", HELLO, 0)), b'"result"')
+            session = opened.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
+            call = post({"mcp-session-id": session}, request("tools/call", NOTHING, 1))
+            await ask(stack, port, call, b'"progress":')
+            params = {"notifications": {"toolsListChanged": True}}
+            await ask(stack, port, post(*modern("subscriptions/listen", params)), b"acknowledged")
+            if graceful:
+                stop.set()
+            else:
+                nursery.cancel_scope.cancel()
+
+    async def check() -> None:
+        assert not made.server._servings
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert len(os.listdir("/proc/self/fd")) == files
+
+    with trio.fail_after(120):
+        assert await cancel_everywhere(scenario, check) > 20
+
+
+async def test_no_answer_is_cut_off_by_the_end_of_its_own_exchange() -> None:
+    """However slowly its client takes what comes before it."""
+    slowness = 0
+
+    class Slow(Connection):
+        async def _send(self, event: dict[str, Any]) -> None:
+            for _ in range(slowness * len(self.events())):
+                await trio.lowlevel.checkpoint()
+            await super()._send(event)
+
+    async with Made().server.asgi_app() as app:
+        for slowness in [*range(10)] * 5:
+            fields, message = modern("tools/call", COUNT)
+            connection = Slow("POST", fields, to_json(message))
+            await connection.run(app)
+            assert [b"result" in event.data for event in connection.events()] == [False, False, True]

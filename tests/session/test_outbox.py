@@ -1,0 +1,47 @@
+"""What waits to be written is written once, in order, and whoever waits for that waits for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from trio_mcp.protocol.messages import Notification, SessionMessage
+from trio_mcp.session.outbox import Outbox
+
+
+class Slow(trio.abc.SendChannel[SessionMessage]):
+    """Takes longer for each message than for the one before, and one at a time."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.sending = trio.Lock()
+
+    async def send(self, value: SessionMessage) -> None:
+        async with self.sending:
+            for _ in range(10 * (1 + len(self.sent))):
+                await trio.lowlevel.checkpoint()
+            assert isinstance(value.message, Notification)
+            self.sent.append(value.message.method)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_draining_waits_for_what_the_writer_has_in_hand() -> None:
+    """A task that drains meets a writer that was started and has not begun: neither leaves the other's message."""
+    slow = Slow()
+    async with trio.open_nursery() as nursery:
+
+        def spawn(function: Callable[[], Awaitable[None]]) -> None:
+            nursery.start_soon(function)
+
+        outbox = Outbox(slow, spawn)
+        for name in ("first", "second"):
+            outbox.put(SessionMessage(Notification(name)))
+        await outbox.drain()
+        assert slow.sent == ["first", "second"]
+        outbox.put(SessionMessage(Notification("third")))  # and there is a writer again
+        await outbox.flush()
+        assert slow.sent[2:] == ["third"]
+        nursery.cancel_scope.cancel()
