@@ -158,6 +158,7 @@ class Fallback(Path):
 
     def __init__(self) -> None:
         self.streams: dict[str, Asked] = {}
+        self.sending = trio.Lock()
 
     def handlers(self) -> dict[str, Any]:
         posted = ("server/discover", "initialize", "notifications/initialized", "notifications/cancelled", "tools/call")
@@ -179,8 +180,10 @@ class Fallback(Path):
         await asked.status(202)
         answer = {"initialize": {**INITIALIZED, "protocolVersion": "2024-11-05"}, "tools/call": TEXT}.get(asked.rpc)
         if answer is not None and number in self.streams:
+            stream = self.streams[number]
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self.streams[number].chunk(event(result(asked.id, answer)))
+                async with self.sending:
+                    await stream.chunk(event(result(asked.id, answer)))
 
 
 PATHS = pytest.mark.parametrize("path", [Renewal, Resumption, Listening, Streaming, Fallback])

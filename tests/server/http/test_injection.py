@@ -229,11 +229,12 @@ async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end
 
 async def test_no_answer_is_cut_off_by_the_end_of_its_own_exchange() -> None:
     """However slowly its client takes what comes before it."""
-    slowness = 0
 
     class Slow(Connection):
+        slowness = 0
+
         async def _send(self, event: dict[str, Any]) -> None:
-            for _ in range(slowness * len(self.events())):
+            for _ in range(self.slowness * len(self.events())):
                 await trio.lowlevel.checkpoint()
             await super()._send(event)
 
@@ -241,5 +242,6 @@ async def test_no_answer_is_cut_off_by_the_end_of_its_own_exchange() -> None:
         for slowness in [*range(10)] * 5:
             fields, message = modern("tools/call", COUNT)
             connection = Slow("POST", fields, to_json(message))
+            connection.slowness = slowness
             await connection.run(app)
             assert [b"result" in event.data for event in connection.events()] == [False, False, True]
