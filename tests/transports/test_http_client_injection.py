@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -200,6 +201,7 @@ async def on(path: Path) -> AsyncIterator[tuple[Peer, httpx.AsyncClient, Callabl
         async with peer(path.handlers()) as server, httpx.AsyncClient() as http_client:
             connect = partial(streamable_http_client, server.url, http_client=http_client, reconnect=QUICK)
             yield server, http_client, partial(Client, connect, mode=path.mode)
+    gc.collect()  # a generator of httpx that was left behind would complain, and a warning is an error
 
 
 async def consistent(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:

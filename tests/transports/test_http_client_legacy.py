@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from trio.testing import MockClock
@@ -240,6 +241,24 @@ async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_cal
     assert server.asked[-1].headers["mcp-session-id"] == "s2"
 
 
+async def test_a_call_that_finds_out_late_uses_the_session_that_there_is() -> None:
+    restarting, renewed = Restarting(), trio.Event()
+
+    async def call(asked: Asked) -> None:
+        if asked.body["params"]["name"] == "late" and asked.headers["mcp-session-id"] == "s1":
+            await renewed.wait()
+        await restarting.call(asked)
+
+    async with legacy({**restarting.handlers(), "tools/call": call}) as (server, client):
+        restarting.number = 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(text, client, "late")
+            await server.until("tools/call")
+            assert await text(client) == "ok"
+            renewed.set()
+        assert server.methods().count("initialize") == 2
+
+
 async def test_a_server_that_always_forgets_is_asked_twice_and_no_more() -> None:
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
@@ -318,6 +337,49 @@ async def test_a_caller_that_leaves_while_the_session_is_renewed_does_not_take_i
             await trio.testing.wait_all_tasks_blocked()
             release.set()
         assert server.methods().count("initialize") == 2
+
+
+@pytest.mark.parametrize("refused", ["GET", "DELETE", "initialize"])
+async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
+    refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Authentication is such a hook; it may fail when the link listens, opens another session, or ends one."""
+    restarting, armed, faults = Restarting(), False, list[RemoteProtocolError]()
+
+    async def hook(request: httpx.Request) -> None:
+        if armed and (refused == request.method or f'"{refused}"'.encode() in request.content):
+            raise LookupError("no token")
+
+    async def get(asked: Asked) -> None:
+        if asked.headers["mcp-session-id"] != restarting.session:
+            await asked.status(404)
+            return
+        await asked.begin_events()
+        await asked.chunk(event(CHANGED, "e1"))
+        await asked.end_events()
+
+    with trio.fail_after(DEADLINE), caplog.at_level(logging.CRITICAL, "trio_mcp"):
+        async with (
+            peer({**restarting.handlers(), "GET": get}) as server,
+            httpx.AsyncClient(event_hooks={"request": [hook]}) as http_client,
+        ):
+
+            def connect() -> Any:
+                return streamable_http_client(server.url, http_client=http_client, reconnect=QUICK)
+
+            async with Client(connect, mode="legacy", on_error=faults.append) as client:
+                await server.until("GET")
+                armed = True
+                if refused == "initialize":
+                    restarting.number = 2
+                    with pytest.raises(TransportError, match="no token"):
+                        await client.call_tool("t")
+                    armed = False
+                elif refused == "GET":
+                    while not faults:  # noqa: ASYNC110
+                        await trio.sleep(0.01)
+                    assert "no token" in str(faults[0])
+                assert await text(client) == "ok"
 
 
 # --- the server's own stream ------------------------------------------------------------------------------------

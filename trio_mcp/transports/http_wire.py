@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Self
@@ -22,6 +23,8 @@ from trio_mcp.protocol.http_headers import Headers, shown
 from trio_mcp.transports.http_parameters import HttpServerParameters
 
 __all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire", "origin_of", "shown_url"]
+
+logger = logging.getLogger("trio_mcp")
 
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect, and for the server to take what is written; how long an answer may take, a session decides."""
@@ -178,6 +181,7 @@ class HttpWire:
 
         Raises:
             Disconnected: There is no connection, or it broke, also in the block.
+            TransportError: A hook of the caller's client failed; or the answer can't be read.
         """
         url = self.url if url is None else url
         for _ in range(MAX_REDIRECTS):
@@ -203,6 +207,9 @@ class HttpWire:
             response = await self._client.send(request, stream=True, follow_redirects=False)
         except self._failures.kinds as exc:
             raise self._failures.of(target, exc) from None
+        except Exception as exc:  # of a hook of the caller's client, such as authentication
+            logger.error("%s failed", target, exc_info=exc)
+            raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
         answer = HttpResponse(response, target, self._failures)
         try:
             packed = answer.headers.get("Content-Encoding") or "identity"

@@ -163,6 +163,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
                     await client.exchange("DELETE", {"mcp-session-id": session.id})
                 await trio.testing.wait_all_tasks_blocked()
                 assert not app._serving.connections
+                assert app._sse is None or not app._sse._sessions
                 watching = app._sessions._watching  # the task that ends sessions, until it looks again
                 assert trio.lowlevel.current_statistics().tasks_living == tasks + watching
                 if isinstance(options.event_store, MemoryEventStore):
