@@ -119,12 +119,14 @@ class ServerNegotiation:
         session: What the handshake declared; None while there was none.
         declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
         initialized: The client has confirmed the handshake with ``notifications/initialized``.
+        lasting: After the answer to a request the client can still be told things.
     """
 
     def __init__(self, identity: ServerIdentity) -> None:
         self._identity = identity
         self.session: ClientDeclaration | None = None
         self.initialized = False
+        self.lasting = True
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
@@ -183,7 +185,8 @@ class ServerNegotiation:
             )
         revision = requested if requested in self._identity.legacy else self._identity.legacy[-1]
         self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
-        self.declared = self._identity.capabilities(revision)
+        declared = self._identity.capabilities(revision)
+        self.declared = declared if self.lasting else _without_promises(declared)
         result: dict[str, Any] = {
             "protocolVersion": revision,
             "capabilities": self.declared,
@@ -215,3 +218,12 @@ class ServerNegotiation:
 
     def _supported(self) -> list[str]:
         return [*reversed(self._identity.modern), *reversed(self._identity.legacy)]
+
+
+def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """The capabilities without those to tell of a change, which could never be told."""
+    offered = {name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities}
+    for capability in offered.values():
+        capability.pop("listChanged", None)
+        capability.pop("subscribe", None)
+    return {**capabilities, **offered}

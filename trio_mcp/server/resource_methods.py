@@ -233,6 +233,8 @@ class ResourceMethods(ServerCore):
         uri = self._uri(context)
         self._find(uri, context)
         connection, topic = _connection(context), (RESOURCE_UPDATED, uri)
+        if not connection.lasting:
+            raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
         if topic not in connection.listener.topics:
             connection.check_room_for([topic])
             connection.hear(*topic)

@@ -54,6 +54,11 @@ class ServerSession(BaseSession):
         """Whether the handshake is complete: from then on requests and notices may be sent to the client."""
         return self._negotiation.initialized
 
+    @property
+    def lasting(self) -> bool:
+        """Whether the client can still be told things when a request is answered; not over HTTP without sessions."""
+        return self._negotiation.lasting
+
     def _intercept(self, responder: Responder) -> dict[str, Any] | None:
         negotiation, request = self._negotiation, responder.request
         if request.method == "initialize":

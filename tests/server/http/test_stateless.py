@@ -18,28 +18,23 @@ def client(http: httpx.AsyncClient) -> Raw:
     return raw
 
 
-async def test_the_exchange_of_a_stateless_server() -> None:
-    """2025-06-18: GET refused with 405; list, a plain call, progress over SSE, a failing tool, an unknown tool."""
-    async with served(STATELESS) as (_, http, _):
+async def test_a_server_without_sessions_promises_nothing_that_it_could_not_tell() -> None:
+    """`server/tools`, Capabilities: who declares ``listChanged`` will emit notifications; here is nowhere to."""
+    made = Made()
+
+    @made.server.resource("config://app")
+    async def config() -> str:
+        return "it"
+
+    made.server.prompt(name="ask")(config)
+    async with served(STATELESS, made) as (_, http, _):
         raw = client(http)
         opened = await raw.initialize("2025-06-18")
-        assert opened["protocolVersion"] == "2025-06-18"
-        assert raw.session is None
-        async with raw.listen() as r:
-            assert (r.status_code, r.headers["allow"]) == (405, "POST")
-        listed = (await raw.post("tools/list")).json()["result"]["tools"]
-        assert {"add", "count", "fails"} <= {tool["name"] for tool in listed}
-        r = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        assert r.json()["result"]["structuredContent"] == {"result": 3}
-        async with raw.call("count", {"to": 5}) as r:
-            assert r.headers["content-type"] == "text/event-stream"
-            *progress, answer = await Events(r).messages()
-        assert [each["params"]["progress"] for each in progress] == [1, 2, 3, 4, 5]
-        assert answer["result"]["structuredContent"] == {"result": 5}
-        r = await raw.post("tools/call", {"name": "fails", "arguments": {}})
-        assert (r.status_code, r.json()["result"]["isError"]) == (200, True)
-        r = await raw.post("tools/call", {"name": "nothing", "arguments": {}})
-        assert (r.status_code, r.json()["error"]["code"]) == (200, types.INVALID_PARAMS)
+        assert opened["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
+        r = await raw.post("resources/subscribe", {"uri": "config://app"})
+        assert (r.status_code, r.json()["error"]["code"]) == (200, types.METHOD_NOT_FOUND)
+        r = await raw.post("resources/read", {"uri": "config://app"})
+        assert r.json()["result"]["contents"][0]["text"] == "it"
 
 
 async def test_without_a_version_header_it_is_2025_03_26_which_has_batches() -> None:

@@ -90,6 +90,7 @@ class HttpSession(HostedConnection):
         self.exchanges = 0
         self._options = options
         self._stateless = stateless
+        self._negotiation.lasting = not stateless
 
     def _make_router(self, store: EventStore | None) -> Router:
         return Router(store, key_of(self.id))
