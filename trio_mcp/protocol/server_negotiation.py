@@ -222,7 +222,9 @@ class ServerNegotiation:
 
 def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
     """The capabilities without those to tell of a change, which could never be told."""
-    offered = {name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities}
+    offered: dict[str, Any] = {
+        name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities
+    }
     for capability in offered.values():
         capability.pop("listChanged", None)
         capability.pop("subscribe", None)
