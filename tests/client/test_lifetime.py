@@ -261,6 +261,7 @@ async def test_what_the_server_says_of_itself() -> None:
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
         ({"connect_timeout": 0}, ValueError, "connect_timeout"),
         ({"probe_timeout": "soon"}, ValueError, "probe_timeout"),
+        ({"client_info": {"name": "me"}}, TypeError, "client_info must be an Implementation, got dict"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(argument: dict[str, object], error: type[Exception], match: str) -> None:

@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from tests.requirements.hand import Hand
+from tests.requirements.http_script import scripted_http
 from tests.requirements.model import Topic
 from tests.session.harness import Wire
 from trio_mcp import (
@@ -32,7 +33,7 @@ from trio_mcp.protocol.messages import Request, Response
 from trio_mcp.transports.lines import BUFFER, read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["TRANSPORTS", "Case", "Script", "reaches"]
+__all__ = ["TRANSPORTS", "Case", "Script"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -140,7 +141,7 @@ async def _listen(address: str, script: Script, task_status: trio.TaskStatus[Non
 
 
 class Http:
-    """Our server on hypercorn and our link on httpx, over a socket. A script plays no HTTP server.
+    """Our server on hypercorn and our link on httpx, over a socket; a script behind a small HTTP server.
 
     What our client does against other people's and hostile HTTP servers has tests of its own in `tests/transports`.
     """
@@ -162,15 +163,15 @@ class Http:
         return connect
 
     def script(self, script: Script) -> LinkMaker:
-        raise NotImplementedError("a script speaks to a link")
+        @contextlib.asynccontextmanager
+        async def connect() -> AsyncIterator[Link]:
+            async with scripted_http(script) as url, streamable_http_client(url) as link:
+                yield link
+
+        return connect
 
 
 TRANSPORTS: dict[str, Transport] = {"memory": InMemory(), "stdio": Stdio(), "http": Http()}
-
-
-def reaches(transport: str, topic: Topic) -> bool:
-    """Whether a transport can put the topic's rows to the test."""
-    return topic.server is not None or transport != "http"
 
 
 @attrs.frozen

@@ -105,6 +105,7 @@ class Peer:
         handlers: By JSON-RPC method, ``GET``, ``DELETE``, ``answer``; what is missing is answered as a legacy server
             with a session would.
         session: The id of the session of the handshake era.
+        otherwise: Answers what has no handler, in place of that legacy server.
     """
 
     handlers: dict[str, Callable[[Asked], Awaitable[None]]]
@@ -113,6 +114,7 @@ class Peer:
     live: int = 0
     connections: int = 0
     session: str = "s1"
+    otherwise: Callable[[Asked], Awaitable[None]] | None = None
     idle: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
     heard: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
@@ -169,6 +171,8 @@ class Peer:
         name = asked.rpc if asked.body is not None else asked.method
         if name in self.handlers:
             await self.handlers[name](asked)
+        elif self.otherwise is not None:
+            await self.otherwise(asked)
         elif name == "initialize":
             await asked.result(INITIALIZED, Mcp_Session_Id=self.session)
         elif name == "server/discover":

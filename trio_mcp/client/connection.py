@@ -98,6 +98,8 @@ class ClientConnection(EnteredOnce):
         self._max_input_rounds = max_input_rounds
         if cache is not None and not isinstance(cache, ResponseCache):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
+        if client_info is not None and not isinstance(client_info, Implementation):
+            raise TypeError(f"client_info must be an Implementation, got {type(client_info).__name__}")
         if principal is not None and not isinstance(principal, str):
             raise TypeError(f"principal must be a string, got {type(principal).__name__}")
         self._open_link = link_factory(target)
