@@ -1,0 +1,89 @@
+"""A modern server whose tools are answered by hand, one answer per tool, and a client of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import trio
+
+from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
+from tests.transports.support import DEADLINE
+from trio_mcp import Client
+
+__all__ = [
+    "TEXT",
+    "Calls",
+    "cut_events",
+    "cut_json",
+    "discovered",
+    "endless_stream",
+    "modern",
+    "never",
+    "ok",
+    "streamed",
+    "works",
+]
+
+TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
+
+
+async def discovered(asked: Asked) -> None:
+    await asked.result(DISCOVERED)
+
+
+class Calls:
+    """What a tool's call is answered with, by the tool's name."""
+
+    def __init__(self, **tools: Any) -> None:
+        self.tools = tools
+
+    async def __call__(self, asked: Asked) -> None:
+        await self.tools.get(asked.body["params"]["name"], ok)(asked)
+
+
+async def ok(asked: Asked) -> None:
+    await asked.result(TEXT)
+
+
+async def streamed(asked: Asked) -> None:
+    await asked.begin_events()
+    await asked.chunk(b": hello\n\n" + event(result(asked.id, TEXT)))
+    await asked.end_events()
+
+
+async def never(asked: Asked) -> None:
+    await asked.gone()
+
+
+async def endless_stream(asked: Asked) -> None:
+    await asked.begin_events()
+    await asked.chunk(b": still here\n\n")
+    await asked.gone()
+
+
+async def cut_json(asked: Asked) -> None:
+    await asked.raw(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":')
+    await asked.abort()
+
+
+async def cut_events(asked: Asked) -> None:
+    await asked.begin_events()
+    await asked.chunk(event(result(asked.id, TEXT))[:-1])
+    await asked.abort()
+
+
+@contextlib.asynccontextmanager
+async def modern(**tools: Any) -> AsyncIterator[tuple[Peer, Client]]:
+    """A client of a modern server with these tools; any other answers "ok"."""
+    with trio.fail_after(DEADLINE):
+        async with (
+            peer({"server/discover": discovered, "tools/call": Calls(**tools)}) as server,
+            Client(server.url) as client,
+        ):
+            yield server, client
+
+
+async def works(client: Client) -> None:
+    assert (await client.call_tool("fine")).content[0].text == "ok"  # type: ignore[union-attr]
