@@ -168,7 +168,9 @@ class HttpAnswer:
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """Answer in one piece. A body is JSON unless the fields say otherwise."""
         self.started = self.finished = True
-        given = [*self.fields, *fields, ("content-length", str(len(body)))]
+        given = [*self.fields, *fields]
+        if status != 204:  # RFC 9110, section 8.6
+            given.append(("content-length", str(len(body))))
         if body and not any(name.lower() == "content-type" for name, _ in given):
             given.append(("content-type", JSON))
         await self._start(status, given)

@@ -3,7 +3,7 @@
 Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
 
 * Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
-  down. HTTP/2 over TLS is, by ALPN.
+  down. HTTP/2 over TLS is, by ALPN; see `http2`.
 * A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
 * What the application leaves unread of a body is dropped instead of blocking the connection for ever.
 * The idle time is a deadline, not a task that is started anew for each request; head and body of an answer leave in one
@@ -16,14 +16,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.h2 import H2Protocol
-from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.events import Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
@@ -31,6 +33,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.transports.asgi import GONE, Gone
+from trio_mcp.transports.http2 import Http2
 
 __all__ = ["HttpConnection"]
 
@@ -69,7 +72,7 @@ class HttpConnection(TCPServer):
 
     async def _serve(self) -> None:
         tls = isinstance(self.stream, trio.SSLStream)
-        protocol: Any = H11WithoutUpgrade
+        protocol: Any = Http1
         if tls:
             try:
                 with trio.fail_after(self.config.ssl_handshake_timeout):
@@ -77,7 +80,7 @@ class HttpConnection(TCPServer):
             except (trio.BrokenResourceError, trio.TooSlowError):
                 return
             if self.stream.selected_alpn_protocol() == "h2":
-                protocol = H2Protocol
+                protocol = partial(Http2, write_timeout=self._write_timeout)
         socket = (self.stream.transport_stream if tls else self.stream).socket
         async with ForgivingTaskGroup() as self._task_group:
             self.protocol = protocol(
@@ -139,6 +142,10 @@ class HttpConnection(TCPServer):
         elif isinstance(event, Updated):
             self._set_idle(event.idle)
 
+    async def _close(self) -> None:
+        with trio.move_on_after(self._write_timeout):  # TLS says goodbye
+            await super()._close()
+
     async def _send(self, data: bytes) -> bool:
         """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
         if not self.send_lock.locked() and isinstance(self.stream, trio.SocketStream):
@@ -167,8 +174,8 @@ class HttpConnection(TCPServer):
         return whole
 
 
-class H11WithoutUpgrade(H11Protocol):
-    """HTTP/1.1 that stays HTTP/1.1. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
+class Http1(H11Protocol):
+    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2, no WebSocket. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
 
     The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together.
     """
@@ -177,6 +184,38 @@ class H11WithoutUpgrade(H11Protocol):
 
     async def _check_protocol(self, event: Any) -> None:
         pass
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        target, headers = request.target, list(request.headers)
+        scheme, separator, rest = target.partition(b"://")
+        if separator and scheme.lower() in (b"http", b"https"):
+            # RFC 9112, section 3.2.2: a whole URL is to be taken, and its host instead of the field's.
+            host, slash, path = rest.partition(b"/")
+            target = slash + path or b"/"
+            headers = [(b"host", host), *((name, value) for name, value in headers if name != b"host")]
+        self.stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=headers,
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii").upper(),
+                raw_path=target,
+                state=self.connection_state,
+            )
+        )
+        self.keep_alive_requests += 1
+        await self.context.mark_request()
 
     async def _send_h11_event(self, event: Any) -> None:
         try:

@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.server.http.certificate import over_tls
 from tests.server.http.harness import ACCEPT, LATEST, Events, Made, Raw, request, served, session
 from trio_mcp import Server, types
 from trio_mcp.server.http.options import HttpOptions
@@ -101,6 +102,18 @@ async def test_the_application_says_that_it_has_no_lifespan() -> None:
     async with Server("test").asgi_app() as app:
         with pytest.raises(RuntimeError, match=r"async with server\.asgi_app"):
             await app({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+
+
+async def test_the_application_declines_a_websocket() -> None:
+    """A client asks for it, so it is no fault of whoever serves; closing before it is accepted means 403."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with Made().server.asgi_app() as app:
+        await app({"type": "websocket"}, None, send)  # type: ignore[arg-type]
+    assert sent == [{"type": "websocket.close"}]
 
 
 async def test_on_asyncio_it_says_what_it_needs() -> None:
@@ -324,31 +337,7 @@ async def test_an_idle_session_has_one_task() -> None:
 
 
 async def test_over_tls(tmp_path: Path) -> None:
-    import datetime
-    import ipaddress
-    import ssl
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from hypercorn.config import Config
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (tmp_path / "key.pem").write_bytes(secret)
-
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.certfile, config.keyfile = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    config.errorlog = None
-    trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    config, trusted = over_tls(tmp_path)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             url = await nursery.start(partial(Made().server.serve_http, config=config))

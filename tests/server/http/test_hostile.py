@@ -119,6 +119,25 @@ async def test_a_disconnect_at_any_byte(caplog: pytest.LogCaptureFixture) -> Non
         assert (await other.post("ping", id=2)).status_code == 200
 
 
+@pytest.mark.parametrize("upgrade", [b"websocket", b"h2c"])
+async def test_an_upgrade_is_ignored(upgrade: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """RFC 9110, 7.8: the request is answered as if it did not ask for one."""
+    async with witness(caplog) as (_, _, address):
+        fields = b"connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        head = b"GET /health HTTP/1.1\r\nhost: localhost\r\nupgrade: %s\r\n%s\r\n" % (upgrade, fields)
+        assert (await said(address, head)).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(("host", "status"), [(b"localhost", b"200"), (b"evil.example", b"403")])
+async def test_a_whole_url_is_taken_with_its_host(host: bytes, status: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """RFC 9112, 3.2.2: the host of the URL counts, not the field."""
+    async with witness(caplog) as (_, raw, address):
+        assert raw.session is not None
+        head = HEAD % (raw.session.encode(), len(BODY)) + b"connection: close\r\n\r\n"
+        got = await said(address, head.replace(b"/mcp", b"http://%s/mcp" % host) + BODY)
+        assert got.startswith(b"HTTP/1.1 " + status)
+
+
 async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptureFixture) -> None:
     """RFC 9112, 9.3.2."""
     async with witness(caplog) as (_, raw, address):

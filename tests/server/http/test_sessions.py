@@ -24,7 +24,8 @@ async def test_a_session_is_opened_used_and_ended(revision: str) -> None:
         r = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         assert (r.status_code, r.headers["content-type"]) == (200, "application/json")
         assert r.json()["result"]["content"][0]["text"] == "3"
-        assert (await raw.http.delete("/mcp", headers=raw.headers())).status_code == 204
+        r = await raw.http.delete("/mcp", headers=raw.headers())
+        assert (r.status_code, r.headers.get("content-length")) == (204, None)  # RFC 9110, 8.6
         assert (await raw.post("tools/list")).status_code == 404
         assert (await raw.http.delete("/mcp", headers=raw.headers())).status_code == 404
         async with raw.listen() as r:

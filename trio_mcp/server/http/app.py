@@ -84,6 +84,9 @@ class HttpApp:
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
+            return
         if scope["type"] != "http":
             raise RuntimeError(_other_scope(scope["type"]))
         self._check_run()

@@ -1,0 +1,32 @@
+"""A server's configuration for TLS with a certificate of its own, made for the occasion."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypercorn.config import Config
+
+from trio_mcp.transports.http_runner import configured
+
+
+def over_tls(folder: Path) -> tuple[Config, ssl.SSLContext]:
+    """The configuration, and a context that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(secret)
+    config = configured("127.0.0.1", 0)
+    config.certfile, config.keyfile = str(folder / "cert.pem"), str(folder / "key.pem")
+    return config, ssl.create_default_context(cafile=config.certfile)

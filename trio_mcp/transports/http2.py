@@ -1,0 +1,144 @@
+"""HTTP/2 as hypercorn speaks it, hardened: what happens on one stream costs neither the others nor the server anything.
+
+Hypercorn 0.18 leaves this open:
+
+* A peer that gives a stream no window holds its request for ever, even after the connection has ended, and what it is
+  sent piles up.
+* What arrives on a stream that has been answered ends the connection, and so does a path that is not ASCII.
+* After a number of requests the connection ends at once, with the requests that are under way. Here they have no limit.
+* A stream that the peer has reset is never forgotten, and keeps the connection from being idle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import h2.events
+import trio
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from hypercorn.events import Closed, Event, Updated
+from hypercorn.protocol.events import Body, EndBody, Request
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.utils import filter_pseudo_headers
+from priority.priority import MissingStreamError
+
+__all__ = ["Http2"]
+
+
+class Http2(H2Protocol):
+    """The protocol of one connection.
+
+    Args:
+        given: What hypercorn's takes.
+        write_timeout: Seconds that the peer may take to open the window for what is to be sent on a stream.
+    """
+
+    def __init__(self, *given: Any, write_timeout: float) -> None:
+        super().__init__(*given)
+        self._write_timeout = write_timeout
+
+    async def handle(self, event: Event) -> None:
+        await super().handle(event)
+        if isinstance(event, Closed):
+            for buffer in tuple(self.stream_buffers.values()):
+                await buffer.close()  # nobody empties it any more: whoever waits for that goes on
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if not isinstance(event, (Body, EndBody)):
+            await super().stream_send(event)
+            return
+        with trio.move_on_after(self._write_timeout) as waiting:
+            await super().stream_send(event)
+        if waiting.cancelled_caught:
+            await self._reset(event.stream_id, ErrorCodes.CANCEL)
+            await self._close_stream(event.stream_id)
+            await self._forget(event.stream_id)
+            await self.send(Updated(idle=self.idle))
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        for event in events:
+            if self.closed:
+                return
+            if isinstance(event, h2.events.RequestReceived) and not _can_be_served(event):
+                await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                # RFC 9113, 8.1: the answer does not need the rest of the request.
+                await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+            else:
+                await super()._handle_events([event])
+            if isinstance(event, h2.events.StreamReset):
+                await self._forget(event.stream_id)
+                await self.send(Updated(idle=self.idle))
+        await self._flush()
+
+    async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        stream_id, fields = request.stream_id, dict(request.headers)
+        stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            stream_id,
+        )
+        self.streams[stream_id] = stream
+        self.stream_buffers[stream_id] = _Buffer(self.context.event_class)
+        self.priority.insert_stream(stream_id)
+        self.priority.block(stream_id)
+        await stream.handle(
+            Request(
+                stream_id=stream_id,
+                headers=filter_pseudo_headers(request.headers),
+                http_version="2",
+                method=fields[b":method"].decode().upper(),
+                raw_path=fields[b":path"],
+                state=self.connection_state,
+            )
+        )
+        await self.context.mark_request()
+
+    async def _send_data(self, stream_id: int) -> None:
+        with contextlib.suppress(KeyError, MissingStreamError):  # it has been forgotten meanwhile
+            await super()._send_data(stream_id)
+
+    async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
+        """Ignore it: RFC 9113, 5.3.2, has done away with it."""
+
+    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        with contextlib.suppress(ProtocolError):  # it has ended already
+            self.connection.reset_stream(stream_id, code)
+        await self._flush()
+
+    async def _forget(self, stream_id: int) -> None:
+        """Drop what waits to be sent on a stream; whoever waits for it to be sent goes on."""
+        buffer = self.stream_buffers.pop(stream_id, None)
+        if buffer is not None:
+            self.priority.remove_stream(stream_id)
+            await buffer.close()
+
+
+class _Buffer(StreamBuffer):
+    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried."""
+
+    async def pop(self, max_length: int) -> bytes:
+        data = bytes(self.buffer[:max_length])
+        del self.buffer[:max_length]
+        if len(self.buffer) < BUFFER_LOW_WATER:
+            await self._paused.set()
+        if not self.buffer:
+            await self._is_empty.set()
+        return data
+
+
+def _can_be_served(request: h2.events.RequestReceived) -> bool:
+    fields = dict(request.headers)
+    method, path = fields[b":method"], fields.get(b":path")
+    return method.isascii() and method != b"CONNECT" and path is not None and path.isascii()
