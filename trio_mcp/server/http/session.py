@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trio_mcp.errors import McpError
+from trio_mcp.protocol.codec import encode
 from trio_mcp.protocol.eras import LegacyEra
 from trio_mcp.protocol.events import IncomingRequest, RequestStarted
 from trio_mcp.protocol.http_exchange import Accept, refuse
@@ -151,6 +152,12 @@ class HttpSession(HostedConnection):
         if taken or len(set(ids)) < len(ids):
             refusal = refuse(400, "the id of a request is in use already", taken[0] if taken else None)
             await answer.whole(refusal.status, refusal.body, refusal.headers)
+            return
+        if not ids and type(message) is Batch:  # only faults are to be answered, and no stream would be found by them
+            self.feed(message, metadata)
+            faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
+            errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
+            await answer.whole(400, encode(Batch(errors)))
             return
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata)
