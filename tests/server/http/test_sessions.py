@@ -189,6 +189,15 @@ async def test_a_batch_is_answered_as_one_in_2025_03_26() -> None:
         assert (await raw.send(twice)).status_code == 400
 
 
+@pytest.mark.parametrize("rest", [[], [{"jsonrpc": "2.0", "method": "notifications/x"}]])
+async def test_a_batch_of_nothing_but_faults_is_answered(rest: list[Any]) -> None:
+    """JSON-RPC 2.0, 6: each with an error. No request is there that the answer could be found by."""
+    async with session(revision="2025-03-26") as (_, raw):
+        r = await raw.send([1, {"jsonrpc": "2.0", "id": 7, "method": 7}, *rest])
+        assert r.status_code == 400
+        assert [(each.get("id"), each["error"]["code"]) for each in r.json()] == [(None, -32600), (7, -32600)]
+
+
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 async def test_later_revisions_have_no_batches(revision: str) -> None:
     async with session(revision=revision) as (_, raw):

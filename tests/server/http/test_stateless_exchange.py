@@ -81,7 +81,10 @@ def schema(**properties: str) -> dict[str, Any]:
 
 
 def refused(method: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "error": {"code": -32600, "message": f"the method {method!r} is not allowed here"}}
+    return {
+        "jsonrpc": "2.0",
+        "error": {"code": -32600, "message": f"the method {method!r} is not allowed in '2025-06-18', only POST"},
+    }
 
 
 TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
