@@ -39,6 +39,7 @@ CLIENTS = {
     "ours, legacy": Contender("our_http", "legacy", FAST),
     "ours, modern, events": Contender("our_http", "modern", EVENTS),
     "bare httpx": Contender("bare_http", "modern", FAST),
+    "bare h11": Contender("bare_h11", "modern", FAST),
 }
 PEER_CLIENTS = {
     "official, modern": Contender("official_http", "modern", FAST, "asyncio"),
@@ -54,7 +55,8 @@ CLIENT_COMPARISONS = [
     Comparison("ours, modern", "official on Trio, modern"),
     Comparison("ours, legacy", "official on Trio, legacy"),
     Comparison("ours, modern", "bare httpx"),
-    Comparison("bare httpx", CEILING),
+    Comparison("ours, modern", "bare h11"),
+    Comparison("bare h11", CEILING),
 ]
 
 OUR_SERVER, OFFICIAL_SERVER = ("http_ours",), ("http_official",)

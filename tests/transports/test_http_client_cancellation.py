@@ -36,6 +36,8 @@ from trio_mcp import (
 )
 from trio_mcp.transports import http_link
 
+pytestmark = pytest.mark.usefixtures("every_sender")
+
 
 @pytest.fixture
 def autojump_clock() -> MockClock:

@@ -34,6 +34,8 @@ from trio_mcp import (
     streamable_http_client,
 )
 
+pytestmark = pytest.mark.usefixtures("every_sender")
+
 
 @pytest.mark.parametrize("answer", [ok, streamed])
 async def test_an_answer_as_json_and_as_events(answer: Any) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from typing import Any
 
+import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
+
+pytestmark = pytest.mark.usefixtures("every_sender")
 
 
 async def cut_everywhere(pieces: list[bytes]) -> list[str]:

@@ -1,4 +1,4 @@
-"""HTTP exchanges of a client on httpx, or on httpx2, its fork with the same face.
+"""HTTP exchanges of a client with one server, on httpx, or on httpx2, its fork with the same face.
 
 Nothing here knows MCP. What httpx raises becomes a `Disconnected`; a redirection within the origin is followed, any
 other is an answer like any other; a body is read within a limit, and a connection whose answer was read to its end is
@@ -8,28 +8,22 @@ used again.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-import attrs
 import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.protocol.http_headers import Headers, shown
 from trio_mcp.transports.http_parameters import HttpServerParameters
+from trio_mcp.transports.http_senders import CONNECT_TIMEOUT, ClientSender, Fields, Sender, Sent, TransportSender
 
 __all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire", "origin_of", "shown_url"]
 
 logger = logging.getLogger("trio_mcp")
 
-CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect, and for the server to take what is written; how long an answer may take, a session decides."""
-MAX_KEPT_ALIVE: Final = 20
-"""Connections that are kept for further requests."""
 MAX_REDIRECTS: Final = 5
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
@@ -39,6 +33,7 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # What they raise before anything has been sent, by name, as the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
+_UNPACKED: Final = ("Accept-Encoding", "identity")
 
 
 class Disconnected(TransportError):
@@ -49,6 +44,22 @@ class Disconnected(TransportError):
     """
 
     sent: bool = True
+
+    @classmethod
+    def by(cls, exc: Exception, target: str) -> Disconnected:
+        """What an exception of httpx means to an exchange."""
+        kind, text = type(exc).__name__, _text_of(exc)
+        error = cls(f"{target} failed: {f'{kind}: {text}' if text else kind}")
+        error.sent = kind not in _UNSENT
+        return error
+
+
+def _text_of(exc: BaseException) -> str:
+    """What an exception says, or what was behind it: httpx says nothing of a certificate itself."""
+    behind: BaseException | None = exc
+    while behind is not None and not str(behind):
+        behind = behind.__cause__ or behind.__context__
+    return str(behind or "")
 
 
 class TooLarge(Exception):
@@ -77,12 +88,16 @@ class HttpResponse:
         target: The HTTP method and URL, without secrets.
     """
 
-    def __init__(self, response: Any, target: str, failure: _Failures) -> None:
+    def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
+        response, take_back = sent
         self.status: int = response.status_code
         self.headers = Headers(response.headers.raw)
         self.target = target
-        self._chunks: AsyncIterator[bytes] = response.aiter_raw()
-        self._failure = failure
+        self._response = response
+        self._take_back = take_back
+        self._chunks: AsyncIterator[bytes] = aiter(response.stream)
+        self._failures = failures
+        self._ended = False
 
     async def receive(self) -> bytes:
         """The next part of the body; empty at its end.
@@ -95,9 +110,10 @@ class HttpResponse:
                 pass
             return chunk
         except StopAsyncIteration:
+            self._ended = True
             return b""
-        except self._failure.kinds as exc:
-            raise self._failure.of(self.target, exc) from None
+        except self._failures as exc:
+            raise Disconnected.by(exc, self.target) from None
 
     async def body(self, limit: int) -> bytes:
         """The whole body.
@@ -121,7 +137,17 @@ class HttpResponse:
                 found += chunk
         return bytes(found[:limit])
 
-    async def unwind(self) -> None:
+    async def aclose(self) -> None:
+        """Close the connection, unless the body has been read to its end."""
+        try:
+            if not self._ended:
+                await self._unwind()
+            with contextlib.suppress(*self._failures):
+                await self._response.aclose()
+        finally:
+            await self._take_back()
+
+    async def _unwind(self) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
 
         httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
@@ -129,47 +155,27 @@ class HttpResponse:
         """
         with trio.CancelScope() as scope:
             scope.cancel("the answer is of no use any more")
-            with contextlib.suppress(*self._failure.kinds):
+            with contextlib.suppress(*self._failures):
                 async for _ in self._chunks:
                     pass
-
-
-@attrs.frozen
-class _Failures:
-    """What a package raises."""
-
-    kinds: tuple[type[Exception], ...]
-
-    def of(self, target: str, exc: Exception) -> Disconnected:
-        kind = type(exc).__name__
-        why: BaseException | None = exc
-        while why is not None and not str(why):  # a fault of TLS is said further down alone
-            why = why.__cause__ or why.__context__
-        error = Disconnected(f"{target} failed: {kind if why is None else f'{kind}: {why}'}")
-        error.sent = kind not in _UNSENT
-        return error
 
 
 class HttpWire:
     """Makes exchanges with one origin.
 
     Args:
-        client: An ``AsyncClient`` of httpx or httpx2.
+        sender: Sends the requests.
         url: Where to, unless an exchange says otherwise.
         headers: Sent with each request.
     """
 
-    def __init__(self, client: Any, url: str, headers: Mapping[str, str]) -> None:
-        self._client = client
-        self._headers = dict(headers)
+    def __init__(self, sender: Sender, url: str, headers: Mapping[str, str]) -> None:
+        self._sender = sender
+        # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
+        own = [*headers.items(), _UNPACKED]
+        self._own = {name.lower(): (name, value) for name, value in own}
         self.url = url
         self.shown = shown_url(url)
-        package = sys.modules[_package(client)]
-        self._failures = _Failures((package.HTTPError, package.StreamError, package.InvalidURL))
-        self._content = _content_of(package)
-        given = client.timeout
-        # How long an answer may take is the business of the session, and for how many there is room that of the link.
-        self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -184,82 +190,37 @@ class HttpWire:
             TransportError: A hook of the caller's client failed; or the answer can't be read.
         """
         url = self.url if url is None else url
-        for _ in range(MAX_REDIRECTS):
-            async with self._one(method, url, headers, content) as response:
-                target = _redirection(method, url, response)
-                if target is None:
+        given = {name.lower() for name in headers}
+        fields = [*(field for name, field in self._own.items() if name not in given), *headers.items()]
+        redirections = 0
+        while True:
+            response = await self._send(method, url, fields, content or b"")
+            try:
+                packed = response.headers.get("Content-Encoding") or "identity"
+                if packed.lower() != "identity":
+                    raise TransportError(
+                        f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                    )
+                elsewhere = _redirection(method, url, response) if redirections < MAX_REDIRECTS else None
+                if elsewhere is None:
                     yield response
                     return
-            url = target
-        async with self._one(method, url, headers, content) as response:
-            yield response
+            finally:
+                await response.aclose()
+            url = elsewhere
+            redirections += 1
 
-    @contextlib.asynccontextmanager
-    async def _one(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
-    ) -> AsyncIterator[HttpResponse]:
-        target = f"{method} {shown_url(url)}"
-        # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
-        fields = {**self._headers, **headers, "Accept-Encoding": "identity"}
+    async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
+        target = f"{method} {self.shown if url == self.url else shown_url(url)}"
+        failures = self._sender.failures
         try:
-            request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
-            request.stream = self._content(content or b"")
-            response = await self._client.send(request, stream=True, follow_redirects=False)
-        except self._failures.kinds as exc:
-            raise self._failures.of(target, exc) from None
+            sent = await self._sender.send(method, url, fields, content)
+        except failures as exc:
+            raise Disconnected.by(exc, target) from None
         except Exception as exc:  # of a hook of the caller's client, such as authentication
             logger.error("%s failed", target, exc_info=exc)
             raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
-        answer = HttpResponse(response, target, self._failures)
-        try:
-            packed = answer.headers.get("Content-Encoding") or "identity"
-            if packed.lower() != "identity":
-                raise TransportError(f"{target} was answered with a body packed as {shown(packed)}, unasked")
-            yield answer
-        finally:
-            await answer.unwind()
-            with contextlib.suppress(*self._failures.kinds):
-                await response.aclose()
-
-
-@functools.cache
-def _content_of(package: Any) -> Callable[[bytes], Any]:
-    """Makes bodies that are no async generators, unlike the package's own: those outlive a cancellation."""
-
-    class Content(package.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, content: bytes) -> None:
-            self._content = content
-
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return _Once(self._content)
-
-    return Content
-
-
-class _Once:
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
-
-
-def _package(client: object) -> str:
-    """Whose client it is: ``httpx`` or ``httpx2``.
-
-    Raises:
-        TypeError: It is neither's.
-    """
-    for kind in type(client).__mro__:
-        package = kind.__module__.partition(".")[0]
-        if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):
-            return package
-    raise TypeError(f"http_client must be an AsyncClient of httpx or httpx2, got {type(client).__name__}")
+        return HttpResponse(sent, target, failures)
 
 
 def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
@@ -282,12 +243,23 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     """
     parameters = HttpServerParameters(url, headers=headers or {})
     if http_client is not None:
-        yield HttpWire(http_client, parameters.url, parameters.headers)
-        return
-    # Its import takes a moment, and not every client needs it. A program may have either package; this one comes along.
-    import httpx  # noqa: ASYNC127
+        yield HttpWire(ClientSender(http_client), parameters.url, parameters.headers)
+    elif _has_proxy(parameters.url):
+        import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
-    async with httpx.AsyncClient(
-        timeout=CONNECT_TIMEOUT, limits=httpx.Limits(max_connections=None, max_keepalive_connections=MAX_KEPT_ALIVE)
-    ) as client:
-        yield HttpWire(client, parameters.url, parameters.headers)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits) as client:
+            yield HttpWire(ClientSender(client), parameters.url, parameters.headers)
+    else:
+        sender = TransportSender(parameters.url)
+        try:
+            yield HttpWire(sender, parameters.url, parameters.headers)
+        finally:
+            await sender.aclose()
+
+
+def _has_proxy(url: str) -> bool:
+    """Whether the environment, or the system, may want a proxy between here and a URL: then httpx sees to that."""
+    from urllib.request import getproxies
+
+    return not getproxies().keys().isdisjoint({urlsplit(url).scheme, "all"})

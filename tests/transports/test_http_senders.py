@@ -1,0 +1,286 @@
+"""What a link sends on by default: HTTP/1.1 as servers speak it, connections kept and given up, what goes along."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.injection import cancel_everywhere
+from tests.server.http.certificate import over_tls
+from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
+from tests.transports.support import DEADLINE
+from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
+from trio_mcp.transports import http_senders
+
+TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
+
+
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    return MockClock(autojump_threshold=0.05)
+
+
+async def discovered(asked: Asked) -> None:
+    await asked.result(DISCOVERED)
+
+
+async def ok(asked: Asked) -> None:
+    await asked.result(TEXT)
+
+
+@contextlib.asynccontextmanager
+async def modern(call: Any = ok) -> AsyncIterator[tuple[Peer, Client]]:
+    """A client of a modern server that answers calls like this."""
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:
+            yield server, client
+
+
+async def works(client: Client) -> None:
+    with trio.fail_after(DEADLINE):
+        assert (await client.call_tool("t")).content[0].text == "ok"  # type: ignore[union-attr]
+
+
+def whole(asked: Asked) -> bytes:
+    """An answer without a length, which ends with its connection."""
+    return event(result(asked.id, TEXT))
+
+
+# --- what servers may do ------------------------------------------------------------------------------------------
+
+
+async def test_news_of_the_way_there_are_no_answer() -> None:
+    """RFC 9110, section 15.2: a client must be able to parse 1xx responses, even unasked."""
+
+    async def hinted(asked: Asked) -> None:
+        await asked.raw(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+        await ok(asked)
+
+    async with modern(hinted) as (server, client):
+        for _ in range(3):
+            await works(client)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_a_body_may_end_with_its_connection(version: str) -> None:
+    """RFC 9112, section 6.3, 8."""
+
+    async def until_the_end(asked: Asked) -> None:
+        await asked.raw(f"HTTP/{version} 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".encode() + whole(asked))
+        await asked.stream.send_eof()
+        await asked.gone()
+
+    async with modern(until_the_end) as (server, client):
+        await works(client)
+        await works(client)
+        assert server.connections == 2  # the first one was the handshake's, too
+
+
+async def test_a_server_that_wants_no_further_request_gets_none() -> None:
+    async def last(asked: Asked) -> None:
+        await asked.status(200, result(asked.id, TEXT), Connection="close")
+        await asked.gone()
+
+    async with modern(last) as (server, client):
+        await works(client)
+        await works(client)
+        assert server.connections == 2  # the first one was the handshake's, too
+
+
+@pytest.mark.parametrize("status", [b"200", b"103"])
+async def test_the_head_of_an_answer_is_bounded(status: bytes) -> None:
+    async def endless(asked: Asked) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await asked.raw(b"HTTP/1.1 %b X\r\nX: " % status + b"x" * 200_000)
+            await asked.gone()
+
+    async with modern(endless) as (_, client):
+        with pytest.raises(TransportError, match="failed: RemoteProtocolError"):
+            await client.call_tool("t")
+
+
+# --- connections --------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_that_the_server_has_closed_costs_no_call() -> None:
+    """It is closed while nobody uses it; the next request goes out on another."""
+
+    async def then_close(asked: Asked) -> None:
+        await ok(asked)
+        await asked.stream.aclose()
+
+    async with modern(then_close) as (server, client):
+        for _ in range(5):
+            await works(client)
+            await server.until_live(0)
+        assert server.connections >= 5
+
+
+class Together:
+    """Answers calls when so many of them have come."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.everybody = trio.Event()
+
+    async def __call__(self, asked: Asked) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.everybody.set()
+        await self.everybody.wait()
+        await ok(asked)
+
+
+async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock: MockClock) -> None:
+    """What was needed in a busy moment goes, one with each request that comes later."""
+    async with modern(Together(10)) as (server, client):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(works, client)
+        assert server.live == 10
+        await trio.sleep(http_senders.KEPT_ALIVE + 1)
+        for number in range(9):
+            await works(client)
+            await server.until_live(9 - number)
+        await works(client)
+        assert server.live == 1
+
+
+async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_senders, "MAX_KEPT_ALIVE", 3)
+    async with modern(Together(10)) as (server, client):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(works, client)
+        await server.until_live(3)
+        await works(client)
+        assert server.live == 3
+    await server.until_live(0)
+
+
+async def test_each_exchange_has_a_connection_of_its_own_and_leaves_it_to_the_next() -> None:
+    """No more connections than exchanges at a time."""
+    async with modern() as (server, client):
+        for number in (1, 5, 3, 8, 8):
+            server.handlers["tools/call"] = Together(number)
+            async with trio.open_nursery() as nursery:
+                for _ in range(number):
+                    nursery.start_soon(works, client)
+        assert server.connections == 8
+
+
+async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
+    async def streamed(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(whole(asked))
+        await asked.end_events()
+
+    async with peer({"server/discover": discovered, "tools/call": streamed}) as server:
+
+        async def scenario() -> None:
+            async with Client(server.url) as client:
+                await works(client)
+                await works(client)
+
+        async def check() -> None:
+            await server.until_live(0)
+
+        with trio.fail_after(2 * DEADLINE):
+            assert await cancel_everywhere(scenario, check) > 20
+
+
+# --- TLS ----------------------------------------------------------------------------------------------------------
+
+
+async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate has to be one that is trusted, and the error says so if it is not."""
+    server = Server("secure", version="1")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    config, _ = over_tls(tmp_path)
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(lambda task_status: server.serve_http(config=config, task_status=task_status))
+            with pytest.raises(TransportError, match="certificate verify failed"):
+                async with Client(url):
+                    pass
+            monkeypatch.setenv("SSL_CERT_FILE", str(config.certfile))
+            async with Client(url) as client:
+                for text in ("a", "b" * 1_000_000):
+                    assert (await client.call_tool("echo", {"text": text})).data == text
+            nursery.cancel_scope.cancel()
+
+
+# --- what goes along ----------------------------------------------------------------------------------------------
+
+
+async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
+    """A balancer may set one to find the server again that holds the session."""
+    given = iter(["node=a; Path=/mcp; HttpOnly", "other=b; Path=/elsewhere", "node=; Max-Age=0; Path=/mcp", "", ""])
+
+    async def set_cookie(asked: Asked) -> None:
+        await asked.result(TEXT, Set_Cookie=next(given))
+
+    async with modern(set_cookie) as (server, client):
+        for _ in range(5):
+            await works(client)
+    sent = [asked.headers.get("cookie") for asked in server.asked if asked.rpc == "tools/call"]
+    assert sent == [None, "node=a", "node=a", None, None]
+
+
+async def test_credentials_in_the_url_are_sent_and_not_shown() -> None:
+    async with peer({"tools/call": ok, "server/discover": discovered}) as server:
+        async with Client(server.url.replace("http://", "http://me:s%40crets@")) as client:
+            await works(client)
+        assert server.asked[-1].headers["authorization"] == "Basic " + base64.b64encode(b"me:s@crets").decode()
+        assert "crets" not in server.asked[-1].headers["host"]
+
+
+async def test_headers_of_the_callers_own_replace_the_defaults_and_never_the_protocols() -> None:
+    """Names of fields are the same in any case (RFC 9110, section 5.1)."""
+    heads: list[bytes] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        heads.append(bytes(await stream.receive_some(65536)))
+        await stream.send_all(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")
+
+    headers = {"user-agent": "mine", "accept": "text/html", "ACCEPT-ENCODING": "gzip", "X-Own": "1"}
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+        with pytest.raises(HttpError):
+            async with Client(HttpServerParameters(url, headers=headers)):
+                pass
+        nursery.cancel_scope.cancel()
+    fields = [line.partition(b": ") for line in heads[0].partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]]
+    values = {name.lower(): value for name, _, value in fields}
+    assert len(values) == len(fields)
+    assert values[b"user-agent"] == b"mine"
+    assert values[b"accept"] == b"application/json, text/event-stream"
+    assert values[b"accept-encoding"] == b"identity"
+    assert values[b"x-own"] == b"1"
+
+
+# --- proxies ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_proxy_that_the_environment_names_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with peer({"server/discover": discovered, "tools/call": ok}) as server:
+        monkeypatch.setenv("http_proxy", server.url.removesuffix("/mcp"))
+        monkeypatch.setenv("no_proxy", "")
+        async with Client("http://mcp.example/mcp") as client:
+            await works(client)
+        assert server.asked[-1].path == "http://mcp.example/mcp"
