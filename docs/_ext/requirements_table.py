@@ -33,8 +33,13 @@ def _section(row: Requirement) -> list[nodes.Node]:
 def _test(module: str, row: Requirement) -> list[nodes.Node]:
     if row.test is not None:
         return [nodes.literal(text=row.test.removeprefix("tests/"))]
-    where = "every transport" if row.transports is None else ", ".join(row.transports)
-    return [nodes.literal(text=f"{module}.{row.name}"), nodes.Text(f" over {where}")]
+    return [nodes.literal(text=f"{module}.{row.name}"), nodes.Text(_transports(row))]
+
+
+def _transports(row: Requirement) -> str:
+    if row.not_over_http is None:
+        return " over every transport"
+    return f" over every transport but HTTP: {row.not_over_http.why}"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -16,12 +16,21 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISION
 if TYPE_CHECKING:
     from tests.requirements.case import Case
 
-__all__ = ["ALL", "LEGACY", "LINKS", "MODERN", "Requirement", "Topic", "since", "topics", "until"]
+__all__ = [
+    "ALL",
+    "ALONE",
+    "LEGACY",
+    "MODERN",
+    "REFUSED",
+    "NotOverHttp",
+    "Requirement",
+    "Topic",
+    "since",
+    "topics",
+    "until",
+]
 
 ALL, LEGACY, MODERN = REVISIONS, LEGACY_REVISIONS, MODERN_REVISIONS
-LINKS = ("memory", "stdio")
-"""For what HTTP refuses with a status, before it is a message (`tests/protocol/test_http_message_rules.py`)."""
-
 Scenario = Callable[["Case"], Awaitable[None]]
 ScenarioT = TypeVar("ScenarioT", bound=Scenario)
 
@@ -37,6 +46,19 @@ def until(revision: str) -> tuple[str, ...]:
 
 
 @attrs.frozen
+class NotOverHttp:
+    """Why a scenario is senseless over HTTP, and in which revisions."""
+
+    why: str
+    revisions: Sequence[str] = ALL
+
+
+# What happens there instead is in tests/protocol/test_http_message_rules.py.
+REFUSED = NotOverHttp("HTTP refuses it with a status, before it is a message")
+ALONE = NotOverHttp("a modern POST stands alone, and holds a request of the revision that its headers name", MODERN)
+
+
+@attrs.frozen
 class Requirement:
     """One behaviour.
 
@@ -45,7 +67,7 @@ class Requirement:
         text: The behaviour, in a sentence.
         section: The page of the newest revision that has it, below ``specification/<revision>/``, and the anchor.
         revisions: Those that require it.
-        transports: Those that it is about; None for every one.
+        not_over_http: Where it does not run over HTTP, and why; None if it runs over every transport.
         scenario: The test that holds it, run over every transport and revision; or
         test: that of a behaviour which no transport has to do with, by its node id.
     """
@@ -54,9 +76,13 @@ class Requirement:
     text: str
     section: str
     revisions: Sequence[str]
-    transports: Sequence[str] | None = None
+    not_over_http: NotOverHttp | None = None
     scenario: Scenario | None = None
     test: str | None = None
+
+    def runs_over(self, transport: str, revision: str) -> bool:
+        """Whether the scenario makes sense there."""
+        return transport != "http" or self.not_over_http is None or revision not in self.not_over_http.revisions
 
 
 class Topic:
@@ -74,12 +100,12 @@ class Topic:
         self.module = ""
 
     def row(
-        self, section: str, text: str, revisions: Sequence[str] = ALL, transports: Sequence[str] | None = None
+        self, section: str, text: str, revisions: Sequence[str] = ALL, not_over_http: NotOverHttp | None = None
     ) -> Callable[[ScenarioT], ScenarioT]:
         """A requirement that the decorated scenario holds."""
 
         def decorate(scenario: ScenarioT) -> ScenarioT:
-            self._add(scenario.__name__, text, section, revisions, transports, scenario=scenario)
+            self._add(scenario.__name__, text, section, revisions, not_over_http, scenario=scenario)
             return scenario
 
         return decorate
@@ -94,13 +120,13 @@ class Topic:
         text: str,
         section: str,
         revisions: Sequence[str],
-        transports: Sequence[str] | None,
+        not_over_http: NotOverHttp | None,
         scenario: Scenario | None = None,
         test: str | None = None,
     ) -> None:
         if name in self.rows:
             raise ValueError(f"{name!r} is there twice")
-        self.rows[name] = Requirement(name, text, section, tuple(revisions), transports, scenario, test)
+        self.rows[name] = Requirement(name, text, section, tuple(revisions), not_over_http, scenario, test)
 
 
 def topics() -> Iterator[Topic]:

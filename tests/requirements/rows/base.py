@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.requirements.case import Case
-from tests.requirements.model import LEGACY, LINKS, MODERN, Topic, since
+from tests.requirements.model import ALONE, LEGACY, MODERN, REFUSED, NotOverHttp, Topic, since
 from trio_mcp import Context, Server
 from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
@@ -101,12 +101,12 @@ async def null_id(case: Case) -> None:
     await _refused(case, None)
 
 
-@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.", transports=LINKS)
+@topic.row("basic#requests", "A request whose id is a fraction is refused with -32600.", not_over_http=REFUSED)
 async def fractional_id(case: Case) -> None:
     await _refused(case, 1.5)
 
 
-@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.", transports=LINKS)
+@topic.row("basic#requests", "A request whose id is a boolean is refused with -32600.", not_over_http=REFUSED)
 async def boolean_id(case: Case) -> None:
     await _refused(case, True)
 
@@ -114,7 +114,7 @@ async def boolean_id(case: Case) -> None:
 @topic.row(
     "basic#requests",
     "A request whose id is in flight is refused, and the first one is answered all the same.",
-    transports=LINKS,
+    not_over_http=NotOverHttp("two requests over HTTP may come in any order"),
 )
 async def id_in_flight(case: Case) -> None:
     async with case.hand() as hand:
@@ -129,7 +129,9 @@ async def id_in_flight(case: Case) -> None:
     assert first.result["content"][0]["text"] == "released"
 
 
-@topic.row("basic#requests", "A request whose params are no object is refused with -32600 or -32602.", transports=LINKS)
+@topic.row(
+    "basic#requests", "A request whose params are no object is refused with -32600 or -32602.", not_over_http=REFUSED
+)
 async def params_that_are_no_object(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1, 2]
@@ -164,7 +166,9 @@ async def shape_of_an_error(case: Case) -> None:
     assert answer.error.message
 
 
-@topic.row("basic#notifications", "A notification is not answered, not even one that nobody knows.", transports=LINKS)
+@topic.row(
+    "basic#notifications", "A notification is not answered, not even one that nobody knows.", not_over_http=ALONE
+)
 async def unknown_notification(case: Case) -> None:
     async with case.hand() as hand:
         await hand.notify("notifications/nobody_knows", {"x": 1})
@@ -173,7 +177,7 @@ async def unknown_notification(case: Case) -> None:
 
 
 @topic.row(
-    "basic#notifications", "A message with the method of a request, but no id, is not answered.", transports=LINKS
+    "basic#notifications", "A message with the method of a request, but no id, is not answered.", not_over_http=ALONE
 )
 async def request_without_id(case: Case) -> None:
     async with case.hand() as hand:
@@ -182,7 +186,7 @@ async def request_without_id(case: Case) -> None:
         assert hand.answered == {*hand.asked}
 
 
-@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", transports=LINKS)
+@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", not_over_http=ALONE)
 async def stray_result(case: Case) -> None:
     async with case.hand() as hand:
         await hand.raw(Response(77, {"x": 1}))
@@ -193,7 +197,7 @@ async def stray_result(case: Case) -> None:
 @topic.row(
     "basic#error-responses",
     "An error that answers nothing the server asked is ignored, with an id and without.",
-    transports=LINKS,
+    not_over_http=ALONE,
 )
 async def stray_error(case: Case) -> None:
     async with case.hand() as hand:
@@ -239,7 +243,9 @@ async def server_info_in_results(case: Case) -> None:
             assert (info["name"], info["version"]) == ("base", "1.0")
 
 
-@topic.row("basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN, transports=LINKS)
+@topic.row(
+    "basic#_meta", "A request that names no protocol version is refused with -32602.", MODERN, not_over_http=REFUSED
+)
 async def version_missing(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION)
 
@@ -249,7 +255,7 @@ async def capabilities_missing(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_CAPABILITIES)
 
 
-@topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN, transports=LINKS)
+@topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN, not_over_http=REFUSED)
 async def meta_missing(case: Case) -> None:
     async with case.hand() as hand:
         await hand.raw(Request(3, "tools/list"))
@@ -271,7 +277,7 @@ async def _field_refused(case: Case, field: str, *values: Any) -> None:
         assert "tools" in await hand.result("tools/list")
 
 
-@topic.row("basic#_meta", "A protocol version that is no string is refused with -32602.", MODERN, ("memory", "stdio"))
+@topic.row("basic#_meta", "A protocol version that is no string is refused with -32602.", MODERN, REFUSED)
 async def version_malformed(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
 
@@ -363,7 +369,7 @@ async def unknown_parameters(case: Case) -> None:
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#notifications", "A notification whose params are no object is not answered.", transports=LINKS)
+@topic.row("basic#notifications", "A notification whose params are no object is not answered.", not_over_http=REFUSED)
 async def malformed_notification(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1]

@@ -6,15 +6,13 @@ from typing import Any
 
 from tests.requirements.case import Case
 from tests.requirements.hand import Hand
-from tests.requirements.model import ALL, Topic
+from tests.requirements.model import ALL, REFUSED, Topic
 from trio_mcp import Server
 from trio_mcp.protocol.messages import Batch, ErrorResponse, Incoming, Notification, Request, Response
 from trio_mcp.types import error_codes
 
 WITH = ("2025-03-26",)
 WITHOUT = tuple(revision for revision in ALL if revision not in WITH)
-# HTTP refuses them by other rules.
-TRANSPORTS = ("memory", "stdio")
 
 
 def server() -> Server:
@@ -102,7 +100,7 @@ async def initialize(case: Case) -> None:
         assert (await hand.result("initialize", hand.handshake()))["protocolVersion"] == case.revision
 
 
-@topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, TRANSPORTS)
+@topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, REFUSED)
 async def refused(case: Case) -> None:
     async with case.hand() as hand:
         answer = await exchange(hand, call(1), call(2))

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.requirements.case import Case
-from tests.requirements.model import LEGACY, Topic
+from tests.requirements.model import LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Context, RequestTimeout, Server
 from trio_mcp.protocol.messages import Response
 
@@ -53,8 +53,8 @@ CALL = "tools/call"
 FLOW = "basic/patterns/cancellation#cancellation-flow"
 BEHAVIOUR = "basic/patterns/cancellation#behavior-requirements"
 ERRORS = "basic/patterns/cancellation#error-handling"
-# How a request over HTTP is cancelled depends on the era; these are about the notification.
-NOTIFIED = ("memory", "stdio")
+NOTIFIED = NotOverHttp("what cancels a modern request over HTTP is the end of its response, not a notification", MODERN)
+LEFT = NotOverHttp("the client's link leaves the response to a request that is cancelled, and would not see the answer")
 
 
 async def running(hand: Any, name: str = "it", request_id: Any = None) -> Any:
@@ -70,21 +70,21 @@ async def ended(hand: Any) -> Any:
     return (await hand.call("wait_for_end"))["content"][0]["text"]
 
 
-@topic.row(FLOW, "A cancelled request stops.", transports=NOTIFIED)
+@topic.row(FLOW, "A cancelled request stops.", not_over_http=NOTIFIED)
 async def stops(case: Case) -> None:
     async with case.hand() as hand:
         await hand.cancel(await running(hand))
         assert (await ended(hand)).startswith("it: ")
 
 
-@topic.row(FLOW, "The reason of a cancellation reaches what is cancelled.", transports=NOTIFIED)
+@topic.row(FLOW, "The reason of a cancellation reaches what is cancelled.", not_over_http=NOTIFIED)
 async def reason(case: Case) -> None:
     async with case.hand() as hand:
         await hand.cancel(await running(hand), reason="somebody else was faster")
         assert await ended(hand) == "it: somebody else was faster"
 
 
-@topic.row(BEHAVIOUR, "A cancelled request is not answered.", transports=NOTIFIED)
+@topic.row(BEHAVIOUR, "A cancelled request is not answered.", not_over_http=NOTIFIED)
 async def not_answered(case: Case) -> None:
     async with case.hand() as hand:
         cancelled = await running(hand)
@@ -94,7 +94,7 @@ async def not_answered(case: Case) -> None:
         assert cancelled not in hand.answered
 
 
-@topic.row(BEHAVIOUR, "A cancellation stops the request that it names, and no other.", transports=NOTIFIED)
+@topic.row(BEHAVIOUR, "A cancellation stops the request that it names, and no other.", not_over_http=NOTIFIED)
 async def no_other(case: Case) -> None:
     async with case.hand() as hand:
         first, second = await running(hand, "first"), await running(hand, "second")
@@ -105,7 +105,9 @@ async def no_other(case: Case) -> None:
 
 
 @topic.row(
-    BEHAVIOUR, "A request whose id is a string is not cancelled by the integer that looks like it.", transports=NOTIFIED
+    BEHAVIOUR,
+    "A request whose id is a string is not cancelled by the integer that looks like it.",
+    not_over_http=NOTIFIED,
 )
 async def id_of_another_type(case: Case) -> None:
     async with case.hand() as hand:
@@ -117,7 +119,7 @@ async def id_of_another_type(case: Case) -> None:
         assert (await ended(hand)).startswith("integer: ")
 
 
-@topic.row("basic/utilities/cancellation#behavior-requirements", "initialize can't be cancelled.", LEGACY, NOTIFIED)
+@topic.row("basic/utilities/cancellation#behavior-requirements", "initialize can't be cancelled.", LEGACY, LEFT)
 async def not_initialize(case: Case) -> None:
     async with case.greeting() as hand:
         request = await hand.start("initialize", hand.handshake())
@@ -136,7 +138,7 @@ def _ignored(name: str, text: str, params: dict[str, Any] | None) -> None:
             assert (await ended(hand)).startswith("it: ")
 
     scenario.__name__ = name
-    topic.row(ERRORS, text, transports=NOTIFIED)(scenario)
+    topic.row(ERRORS, text, not_over_http=NOTIFIED)(scenario)
 
 
 _ignored("unknown_id", "A cancellation of what was never asked is ignored.", {"requestId": "nobody"})
@@ -145,7 +147,7 @@ _ignored("without_params", "A cancellation without params is ignored.", None)
 _ignored("malformed_id", "A cancellation whose id is neither string nor integer is ignored.", {"requestId": [1]})
 
 
-@topic.row(ERRORS, "A cancellation of what has been answered is ignored.", transports=NOTIFIED)
+@topic.row(ERRORS, "A cancellation of what has been answered is ignored.", not_over_http=NOTIFIED)
 async def too_late(case: Case) -> None:
     async with case.hand() as hand:
         done = await hand.start(CALL, {"name": "echo", "arguments": {"text": "x"}})
@@ -155,7 +157,7 @@ async def too_late(case: Case) -> None:
         assert hand.answered == hand.asked
 
 
-@topic.row(ERRORS, "A second cancellation of one request is ignored.", transports=NOTIFIED)
+@topic.row(ERRORS, "A second cancellation of one request is ignored.", not_over_http=NOTIFIED)
 async def twice(case: Case) -> None:
     async with case.hand() as hand:
         held = await running(hand)
@@ -166,7 +168,7 @@ async def twice(case: Case) -> None:
         assert hand.answered == hand.asked - {held}
 
 
-@topic.row(FLOW, "A cancellation whose reason is no text stops its request all the same.", transports=NOTIFIED)
+@topic.row(FLOW, "A cancellation whose reason is no text stops its request all the same.", not_over_http=NOTIFIED)
 async def malformed_reason(case: Case) -> None:
     async with case.hand() as hand:
         await hand.cancel(await running(hand), reason=["because"])

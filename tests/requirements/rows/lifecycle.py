@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.requirements.case import Case
 from tests.requirements.hand import Hand
-from tests.requirements.model import ALL, LEGACY, LINKS, MODERN, Topic
+from tests.requirements.model import ALL, ALONE, LEGACY, MODERN, REFUSED, Topic
 from trio_mcp import Context, Server
 from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
@@ -112,7 +112,7 @@ async def request_before(case: Case) -> None:
     "basic/lifecycle#initialization",
     "A second initialize is refused, and the session stays what it was.",
     LEGACY,
-    transports=LINKS,
+    not_over_http=REFUSED,
 )
 async def initialize_twice(case: Case) -> None:
     async with case.hand() as hand:
@@ -248,7 +248,7 @@ async def discovery_is_optional(case: Case) -> None:
     "A request of a version that the server does not implement is refused with -32022, "
     "which names those it does and the one asked for.",
     MODERN,
-    transports=LINKS,
+    not_over_http=REFUSED,
 )
 async def unsupported_version(case: Case) -> None:
     async with case.hand() as hand:
@@ -262,7 +262,7 @@ async def unsupported_version(case: Case) -> None:
     "basic/versioning#protocol-version-negotiation",
     "server/discover of a version that the server does not implement is refused with -32022 as well.",
     MODERN,
-    transports=LINKS,
+    not_over_http=REFUSED,
 )
 async def unsupported_discovery(case: Case) -> None:
     async with case.hand() as hand:
@@ -275,7 +275,7 @@ async def unsupported_discovery(case: Case) -> None:
     "basic/versioning#protocol-version-negotiation",
     "A handshake version in the _meta of a request is refused with -32022: it has another way to be negotiated.",
     MODERN,
-    transports=LINKS,
+    not_over_http=REFUSED,
 )
 async def handshake_version_in_meta(case: Case) -> None:
     async with case.hand() as hand:
@@ -308,7 +308,10 @@ async def session_after_modern_requests(case: Case) -> None:
 
 
 @topic.row(
-    BOTH, "A request with modern _meta is served without state on a link that has a session.", MODERN, transports=LINKS
+    BOTH,
+    "A request with modern _meta is served without state on a link that has a session.",
+    MODERN,
+    not_over_http=ALONE,
 )
 async def modern_request_in_a_session(case: Case) -> None:
     async with case.greeting() as hand:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.requirements.case import Case
 from tests.requirements.hand import Hand
-from tests.requirements.model import LEGACY, MODERN, Topic
+from tests.requirements.model import ALONE, LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Server
 from trio_mcp.protocol.messages import ErrorResponse
 from trio_mcp.types import error_codes, meta
@@ -78,7 +78,7 @@ ACKNOWLEDGMENT = "basic/patterns/subscriptions#acknowledgment"
 RECEIVING = "basic/patterns/subscriptions#receiving-notifications"
 CONCURRENT = "basic/patterns/subscriptions#multiple-concurrent-subscriptions"
 CANCELLATION = "basic/patterns/subscriptions#cancellation"
-NOTIFIED = ("memory", "stdio")
+NOTIFIED = NotOverHttp("over HTTP a subscription is a response, whose end is that of the subscription", MODERN)
 
 
 async def listen(hand: Hand, request_id: Any = None, **wanted: Any) -> Any:
@@ -310,7 +310,7 @@ async def requests_beside(case: Case) -> None:
 
 
 @topic.row(
-    OPENING, "A second subscription with the id of an open one is refused, and the first lives on.", MODERN, NOTIFIED
+    OPENING, "A second subscription with the id of an open one is refused, and the first lives on.", MODERN, ALONE
 )
 async def id_in_use(case: Case) -> None:
     async with case.hand() as hand:
