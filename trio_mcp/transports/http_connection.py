@@ -6,6 +6,7 @@ Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
   down. HTTP/2 over TLS is, by ALPN; see `http2`.
 * A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
 * What the application leaves unread of a body is dropped instead of blocking the connection for ever.
+* A client that has sent its next request already, and leaves, is noticed.
 * The idle time is a deadline, not a task that is started anew for each request; head and body of an answer leave in one
   piece; nothing waits a turn of the event loop for what is there already.
 * An exception ends this connection, with a line in the log.
@@ -13,6 +14,7 @@ Hypercorn 0.18 reads the protocol, and this adds what it leaves open:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -28,7 +30,7 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.trio.worker_context import EventWrapper, WorkerContext
 from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
@@ -72,7 +74,7 @@ class HttpConnection(TCPServer):
 
     async def _serve(self) -> None:
         tls = isinstance(self.stream, trio.SSLStream)
-        protocol: Any = Http1
+        protocol: Any = partial(Http1, receive=self._receive, patience=self._write_timeout)
         if tls:
             try:
                 with trio.fail_after(self.config.ssl_handshake_timeout):
@@ -103,23 +105,37 @@ class HttpConnection(TCPServer):
             await self._close()
 
     async def _read_data(self) -> None:
-        if not isinstance(self.stream, trio.SocketStream) or self.config.read_timeout is not None:
-            await super()._read_data()
-            return
-        # As there, with fewer layers between the socket and the protocol: this is where an idle connection waits.
-        # A closed socket has no descriptor: the number it had may be another connection's by now.
-        socket = self.stream.socket
         data = b"..."
-        while data and socket.fileno() >= 0:
-            try:
-                await trio.lowlevel.wait_readable(socket)
-                data = os.read(socket.fileno(), MAX_RECEIVED)
-            except BlockingIOError:
-                continue
-            except (OSError, trio.ClosedResourceError):
-                break
-            await self.protocol.handle(RawData(data))
+        try:
+            while data:
+                data = await self._receive()
+                await self.protocol.handle(RawData(data))
+        except _ClientLeft:
+            pass
         await self.protocol.handle(Closed())
+
+    async def _receive(self) -> bytes:
+        """What comes next from the peer; nothing at its end."""
+        if self.config.read_timeout is None:
+            return await self._next()
+        with trio.move_on_after(self.config.read_timeout):
+            return await self._next()
+        return b""
+
+    async def _next(self) -> bytes:
+        try:
+            if not isinstance(self.stream, trio.SocketStream):
+                return bytes(await self.stream.receive_some(MAX_RECEIVED))
+            # Fewer layers between the socket and the protocol: this is where an idle connection waits. A closed socket
+            # has no descriptor: the number it had may be another connection's by now.
+            socket = self.stream.socket
+            while socket.fileno() >= 0:
+                await trio.lowlevel.wait_readable(socket)
+                with contextlib.suppress(BlockingIOError):
+                    return os.read(socket.fileno(), MAX_RECEIVED)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        return b""
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
@@ -182,6 +198,10 @@ class Http1(H11Protocol):
 
     _head = b""
 
+    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+        super().__init__(*given)
+        self.can_read = _NextRequest(self, receive, patience)
+
     async def _check_protocol(self, event: Any) -> None:
         pass
 
@@ -229,6 +249,50 @@ class Http1(H11Protocol):
         elif self._head or data:
             data, self._head = self._head + data, b""
             await self.send(RawData(data=data))
+
+
+class _ClientLeft(Exception):
+    """The client has left while another of its requests was waiting."""
+
+
+class _NextRequest(EventWrapper):
+    """What the reader waits for, when it has a request that must wait for the answer to the one before.
+
+    Args:
+        protocol: Gets what comes meanwhile.
+        receive: Gives the next bytes; nothing at the end.
+        patience: Seconds for the answer when more has come than is kept.
+    """
+
+    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._receive = receive
+        self._patience = patience
+        self._left = False
+
+    async def wait(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            await super().wait()
+            nursery.cancel_scope.cancel("the answer has been sent")
+        if self._left:
+            raise _ClientLeft
+
+    async def _watch(self) -> None:
+        """Read on, within bounds: else nobody would learn that the client has left."""
+        connection = self._protocol.connection
+        room = MAX_RECEIVED - len(connection.trailing_data[0])
+        while room > 0:
+            data = await self._receive()
+            if not data:
+                break
+            connection.receive_data(data)
+            room -= len(data)
+        else:
+            await trio.sleep(self._patience)  # there is no telling whether it is still there
+        self._left = True
+        await self.set()
 
 
 class ForgivingTaskGroup(TaskGroup):

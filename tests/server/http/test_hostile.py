@@ -16,8 +16,10 @@ from pydantic_core import to_json
 from tests.server.http.harness import Events, Made, Raw, request, served
 from trio_mcp.server.http.options import HttpOptions
 from trio_mcp.server.http.session import HttpSession
-from trio_mcp.transports.http_connection import HttpConnection
+from trio_mcp.transports.http_connection import MAX_RECEIVED, HttpConnection
+from trio_mcp.types import meta
 
+MODERN = "2026-07-28"
 BODY = to_json(request("ping", None, 1))
 HEAD = (
     b"POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n"
@@ -142,18 +144,38 @@ async def test_a_whole_url_is_taken_with_its_host(host: bytes, status: bytes, ca
 
 
 async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """RFC 9112, 9.3.2."""
+    """RFC 9112, 9.3.2. They are more than is read ahead."""
     async with witness(caplog) as (_, raw, address):
         assert raw.session is not None
-        pings = [to_json(request("ping", None, number)) for number in (11, 12, 13)]
+        pings = [to_json(request("ping", None, number)) for number in range(100, 900)]
         data = b"".join(HEAD % (raw.session.encode(), len(ping)) + b"\r\n" + ping for ping in pings)
-        async with await trio.open_tcp_stream(*address) as stream:
-            await stream.send_all(data)
+        assert len(data) > 2 * MAX_RECEIVED
+        async with await trio.open_tcp_stream(*address) as stream, trio.open_nursery() as nursery:
+            nursery.start_soon(stream.send_all, data)
             got = b""
-            while got.count(b"jsonrpc") < 3:
+            while got.count(b"jsonrpc") < len(pings):
                 got += await stream.receive_some()
-        places = [got.index(b'"id":%d' % number) for number in (11, 12, 13)]
+        places = [got.index(b'"id":%d' % number) for number in range(100, 900)]
         assert places == sorted(places)
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"x" * 200_000])
+async def test_a_client_that_has_sent_more_and_leaves_is_noticed(more: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Also one that sends without an end behind a request under way: the handler is cancelled."""
+    async with witness(caplog, HttpOptions(write_timeout=0.2)) as (made, _, address):
+        params = {
+            "name": "wait",
+            "arguments": {},
+            "_meta": {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: {}},
+        }
+        body = to_json(request("tools/call", params, 1))
+        fields = b"mcp-protocol-version: %s\r\nmcp-method: tools/call\r\nmcp-name: wait\r\n" % MODERN.encode()
+        async with await trio.open_tcp_stream(*address) as stream:
+            await stream.send_all(HEAD % (b"none", len(body)) + fields + b"\r\n" + body + more)
+            await made.started.wait()
+            if len(more) > 2:
+                await made.cancelled.wait()
+        await made.cancelled.wait()
 
 
 async def test_an_early_413_does_not_read_on_and_is_seen(caplog: pytest.LogCaptureFixture) -> None:
