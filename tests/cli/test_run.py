@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
+import pytest
 import trio
 
-from tests.cli.running import command, environment
+from tests.cli.running import command, environment, run
 from trio_mcp import Client
 
 HELLO = {
@@ -99,3 +101,21 @@ async def test_the_path_of_sse_is_that_of_its_stream(shop: Path) -> None:
         assert url.endswith("/events")
         async with Client(url, mode="2024-11-05") as client:
             assert client.protocol_version == "2024-11-05"
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_an_address_that_is_taken_is_said_in_one_line(shop: Path, transport: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run(shop, "run", "shop.py", "--transport", transport, "--port", port)
+    assert done.returncode == 1
+    said = f"trio-mcp run: can't serve: can't listen on 127.0.0.1:{port}: Address already in use"
+    assert said in done.stderr.splitlines()
+    assert "ExceptionGroup" not in done.stderr
+
+
+@pytest.mark.parametrize(("word", "fault"), [("--port=99999", "port must be between"), ("--host=", "host must be")])
+def test_an_address_that_is_none_is_a_fault_of_the_command_line(shop: Path, word: str, fault: str) -> None:
+    done = run(shop, "run", "shop.py", "--transport", "http", word)
+    assert done.returncode == 2
+    assert f"trio-mcp run: {fault}" in done.stderr

@@ -73,13 +73,25 @@ def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int
     there = server._transports()
     if transport not in there:
         raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")
-    address = {name: given.pop(name) for name in ("host", "port") if name in given}
+    address = _address(given)
     with _event_store(given):
         try:
             server.run(transport, **address, **_endpoint(transport, given))
         except (OSError, OverflowError) as exc:
-            raise Exit(f"can't serve: {exc}", FAILED) from None
+            raise Exit(f"can't serve: {getattr(exc, 'strerror', None) or exc}", FAILED) from None
     return OK
+
+
+def _address(given: dict[str, Any]) -> dict[str, Any]:
+    address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
+    if address:
+        from trio_mcp.transports.http_runner import configured
+
+        try:
+            configured(**{"host": "127.0.0.1", "port": 0, **address})
+        except (TypeError, ValueError) as exc:
+            raise Exit(str(exc)) from None
+    return address
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

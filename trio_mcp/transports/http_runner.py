@@ -151,7 +151,10 @@ async def _refuse(stream: Any) -> None:
 @contextlib.contextmanager
 def _sockets(config: Config) -> Iterator[Sockets]:
     """The bound sockets; those of Unix sockets leave no file behind."""
-    sockets = config.create_sockets()
+    try:
+        sockets = config.create_sockets()
+    except OSError as exc:
+        raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
     everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
     paths = [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
     try:

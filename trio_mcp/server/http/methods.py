@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from trio_mcp._nursery import background_nursery
 from trio_mcp.server.core import ServerCore
 from trio_mcp.server.serving import serving
 
@@ -84,12 +85,13 @@ class HttpMethods(ServerCore):
                     await trio.sleep_forever()
                 app.cut()
 
-            async with run.ending_gracefully(run.connections), trio.open_nursery() as nursery:
+            async with run.ending_gracefully(run.connections), background_nursery() as nursery:
                 grace = trio.CancelScope()
                 nursery.start_soon(cut)
                 serve = partial(serve_asgi, app, config, limits=limits, shutdown=end, idle=app.idle)
                 urls: list[str] = await nursery.start(_serve_to_the_end, serve, app, nursery)
                 task_status.started(urls[0] + path)
+                await trio.sleep_forever()  # the end of the server cancels it
 
     async def serve_sse(  # noqa: ASYNC128 - it hands it on
         self,
@@ -167,9 +169,10 @@ class HttpMethods(ServerCore):
                 await serve_there(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
-            async with trio.open_nursery() as nursery:
+            async with background_nursery() as nursery:
                 url = await nursery.start(serve)
                 print(f"{self.info.name} serves {url}", file=sys.stderr)
+                await trio.sleep_forever()  # the end of the server cancels it
         return received[0]
 
 
