@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
+from trio.testing import MockClock
 
 from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, Server
 from trio_mcp.server.http.app import HttpApp
 from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore
+from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
 
 
 class Call:
@@ -152,6 +154,7 @@ STEPS = st.lists(
         st.integers(0, 1),
         st.integers(0, 5),
     ),
+    min_size=15,
     max_size=60,
 )
 
@@ -160,6 +163,32 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whatever_breaks_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     trio.run(play, MemoryEventStore(), steps)
+
+
+class Hesitant(MemoryEventStore):
+    """Takes its time, another each time, so that what was begun first need not end first."""
+
+    def __init__(self, delays: list[float]) -> None:
+        super().__init__(clock=lambda: 0.0)
+        self._delays = itertools.cycle(delays)
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await trio.sleep(next(self._delays))
+        await super().append(session, events)
+        await trio.sleep(next(self._delays))
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        await trio.sleep(next(self._delays))
+        found = await super().after(session, stream, number)
+        await trio.sleep(next(self._delays))
+        return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.1, 1.0]), min_size=1, max_size=7))
+def test_so_it_does_from_a_store_that_takes_its_time(steps: list[tuple[str, int, int]], delays: list[float]) -> None:
+    """As one does on a machine that is busy; the time is that of a clock that jumps."""
+    trio.run(play, Hesitant(delays), steps, clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

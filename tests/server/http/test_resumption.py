@@ -321,10 +321,12 @@ async def test_a_store_that_fails_ends_the_session_and_says_so(caplog: pytest.Lo
 class Slow(MemoryEventStore):
     def __init__(self) -> None:
         super().__init__()
-        self.go = trio.Event()
+        self.asked, self.go = trio.Event(), trio.Event()
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        await self.go.wait()
+        self.asked.set()
+        with trio.move_on_after(10, shield=True):  # as in a worker thread
+            await self.go.wait()
         await super().append(session, events)
 
 
@@ -342,6 +344,26 @@ async def test_who_sends_waits_for_the_store() -> None:
             assert len(connection.router._unstored) == 64  # type: ignore[attr-defined]
             store.go.set()
             assert len(await events.messages()) == 1001
+
+
+async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_any_more() -> None:
+    """Nobody could ever ask for it."""
+    store, made = Slow(), Made()
+    async with served(HttpOptions(event_store=store), made) as (_, http, _), trio.open_nursery() as nursery:
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("count", {"to": 100}) as r:
+            events = Events(r)
+            await events.next()
+            await store.asked.wait()
+
+            async def delete() -> None:
+                assert (await http.delete("/mcp", headers=raw.headers())).status_code == 204
+                assert len(store) == 0
+
+            nursery.start_soon(delete)
+            assert await events.messages() == []
+            store.go.set()
 
 
 def test_a_store_is_checked() -> None:

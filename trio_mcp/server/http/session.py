@@ -81,6 +81,8 @@ class HttpSession(HostedConnection):
         id: What the client names it by.
         router: Where its messages go.
         exchanges: How many HTTP requests it is serving.
+        forgotten: Its client is done with it: what is stored of it goes with it.
+        over: Nothing is done for it any more.
     """
 
     def __init__(self, serving: Serving, options: HttpOptions, *, stateless: bool = False) -> None:
@@ -89,6 +91,8 @@ class HttpSession(HostedConnection):
         super().__init__(serving, self.router)
         self.router.session = self
         self.exchanges = 0
+        self.forgotten = False
+        self.over = trio.Event()
         self._options = options
         self._stateless = stateless
         self._negotiation.lasting = not stateless
@@ -109,11 +113,16 @@ class HttpSession(HostedConnection):
 
     async def _last_words(self) -> None:
         # What was answered before the end can still be fetched, if the store outlives this run.
-        with trio.move_on_after(self.options.close_grace, shield=True):
-            try:
-                await self.router.store_rest()
-            except Exception:
-                logger.exception("the event store failed")
+        try:
+            with trio.move_on_after(self.options.close_grace, shield=True):
+                if self.forgotten and self.router.store is not None:
+                    await self.router.store.forget(self.router.key)
+                else:
+                    await self.router.store_rest()
+        except Exception:
+            logger.exception("the event store failed")
+        finally:
+            self.over.set()
 
     def end(self, why: str) -> None:
         super().end(why)

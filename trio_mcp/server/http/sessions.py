@@ -111,8 +111,9 @@ class Sessions:
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
         """Serve a DELETE: the session ends, and what was stored of it goes."""
         assert opening.session is not None
-        self._remove(self._sessions[opening.session], "the client has ended the session")
-        await self._forget(opening.session)
+        session = self._sessions[opening.session]
+        self._remove(session, "the client has ended the session", forget=True)
+        await session.over.wait()
         await answer.whole(204)
 
     async def replay_of_another_run(self, session_id: str, last_event_id: str, answer: HttpAnswer) -> bool:
@@ -156,14 +157,11 @@ class Sessions:
 
     # --- the end of a session ------------------------------------------------------------------------------------
 
-    def _remove(self, session: HttpSession, why: str) -> None:
+    def _remove(self, session: HttpSession, why: str, *, forget: bool = False) -> None:
+        session.forgotten = session.forgotten or forget
         self._sessions.pop(session.id, None)
         self._idle.pop(session.id, None)
         session.end(why)
-
-    async def _forget(self, session_id: str) -> None:
-        if self._options.event_store is not None:
-            await self._options.event_store.forget(key_of(session_id))
 
     def _rest(self, session: HttpSession) -> None:
         """Let it expire from now on, unless another HTTP request of it is being served."""
@@ -193,7 +191,6 @@ class Sessions:
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:
-                    self._remove(session, f"nobody has used the session for {timeout:g} seconds")
-                    await self._forget(session.id)
+                    self._remove(session, f"nobody has used the session for {timeout:g} seconds", forget=True)
         finally:
             self._watching = False

@@ -1,0 +1,58 @@
+"""Single HTTP exchanges on httpx and on its fork."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import types
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+import trio
+
+from tests.transports.http_peer import Asked, peer
+from tests.transports.support import DEADLINE
+from trio_mcp.transports.http_wire import Disconnected, TooLarge, http_wire
+
+
+async def endless(asked: Asked) -> None:
+    await asked.begin_events()
+    with contextlib.suppress(trio.BrokenResourceError):
+        while True:
+            await asked.chunk(b": still here\n\n" * 100)
+
+
+def left_behind() -> list[Any]:
+    """The generators of an HTTP package that have begun and not ended; a warning about one is easily missed."""
+    gc.collect()
+    generators = [each for each in gc.get_objects() if isinstance(each, types.AsyncGeneratorType)]
+    left = [each for each in generators if each.ag_frame is not None]
+    return [each for each in left if "/site-packages/http" in each.ag_code.co_filename]
+
+
+@pytest.mark.parametrize("package", [httpx, httpx2])
+@pytest.mark.parametrize("how", ["unread", "begun", "too large", "raising", "cancelled"])
+async def test_an_answer_that_is_left_early_leaves_no_generator_and_no_connection(package: Any, how: str) -> None:
+    """httpx nests several: what is left of one goes to the garbage collector, which can't await."""
+    with trio.fail_after(DEADLINE):
+        async with (
+            peer({"GET": endless}) as server,
+            package.AsyncClient() as http_client,
+            http_wire(server.url, None, http_client) as wire,
+        ):
+            before = len(left_behind())
+            with contextlib.suppress(TooLarge, LookupError, Disconnected), trio.CancelScope() as scope:
+                async with wire.exchange("GET", {}) as response:
+                    if how != "unread":
+                        assert await response.receive()
+                    if how == "too large":
+                        await response.body(1000)
+                    if how == "raising":
+                        raise LookupError
+                    if how == "cancelled":
+                        scope.cancel()
+                        await response.receive()
+            assert len(left_behind()) == before
+            await server.until_live(0)
