@@ -359,6 +359,7 @@ async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_
 
             async def delete() -> None:
                 assert (await http.delete("/mcp", headers=raw.headers())).status_code == 204
+                assert not next(iter(made.server._servings)).connections
                 assert len(store) == 0
 
             nursery.start_soon(delete)
