@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.protocol.peer_steps import cancelled, only, sent, started
-from trio_mcp.errors import LocalProtocolError, TransportError
+from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from trio_mcp.protocol.codec import decode
 from trio_mcp.protocol.events import (
     CancelRequested,
@@ -269,15 +269,18 @@ def batching(**limits: int) -> Peer:
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-06-18", "2025-11-25"])
 def test_batches_are_refused_outside_their_revision(revision: str | None) -> None:
-    """Only 2025-03-26 has them: one error for all, without an id, and nothing of it runs."""
+    """Only 2025-03-26 has them: one error for all, without an id; nothing of it runs, what it answers has failed."""
     peer = Peer()
     peer.revision = revision
     outgoing = sent(peer)
-    fault, reply = peer.receive(Batch((Request(1, "x"), Response(outgoing.request.id, {}))))
+    fault, reply, settled = peer.receive(Batch((Request(1, "x"), Response(outgoing.request.id, {}))))
     assert isinstance(fault, Fault)
     assert isinstance(reply, Reply)
     assert isinstance(reply.message, ErrorResponse)
     assert (reply.message.id, reply.message.error.code) == (None, INVALID_REQUEST)
+    assert isinstance(settled, Settled)
+    assert settled.outgoing is outgoing
+    assert isinstance(settled.outcome, RemoteProtocolError)
     assert peer.incoming_count == 0
 
 

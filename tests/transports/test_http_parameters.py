@@ -24,7 +24,9 @@ from trio_mcp import Client, HttpServerParameters
         ({"url": "https://x", "headers": {"a b": "c"}}, ValueError, "no header can have"),
         ({"url": "https://x", "headers": {"": "c"}}, ValueError, "no header can have"),
         ({"url": "https://x", "headers": [1]}, TypeError, "headers must map strings to strings"),
-        ({"url": "https://x", "headers": {"a": "secret\r\nb: c"}}, ValueError, "line breaks.*'a'"),
+        ({"url": "https://x", "headers": {"a": "secret\r\nb: c"}}, ValueError, "'a'.*line breaks"),
+        ({"url": "https://x", "headers": {"a": "secret "}}, ValueError, "'a'.*without spaces around it"),
+        ({"url": "https://x", "headers": {"a": "secret é"}}, ValueError, "'a'.*visible ASCII"),
     ],
 )
 def test_what_could_not_be_sent_is_refused_and_no_secret_is_shown(

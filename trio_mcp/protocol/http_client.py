@@ -5,6 +5,7 @@ S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transport
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeAlias
@@ -18,6 +19,7 @@ from trio_mcp.protocol.http_headers import (
     EVENTS,
     JSON,
     LAST_EVENT_ID,
+    MAX_URL,
     PROTOCOL_VERSION,
     SESSION_ID,
     Headers,
@@ -50,6 +52,8 @@ __all__ = [
 
 MAX_ERROR_BODY: Final = 64 * 1024
 """How much of the body of an error is worth reading, in bytes."""
+
+_EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------
@@ -102,9 +106,16 @@ def stream_headers(
         revision: The revision that has been negotiated.
         session: The id of the session, if the server gave one.
         last_event_id: Where to resume a stream.
+
+    Raises:
+        ValueError: The event id can't be sent in a header.
     """
     headers = {"Accept": EVENTS, **_context(revision, session)}
-    return {**headers, LAST_EVENT_ID: last_event_id} if last_event_id else headers
+    if not last_event_id:
+        return headers
+    if not _EVENT_ID.fullmatch(last_event_id):
+        raise ValueError(f"the event id {shown(last_event_id)} can't be sent back: it is too long or not plain ASCII")
+    return {**headers, LAST_EVENT_ID: last_event_id}
 
 
 def _context(revision: str | None, session: str | None) -> dict[str, str]:
@@ -235,9 +246,13 @@ def _reason(status: int, headers: Headers, message: Message | None) -> str:
     if 200 <= status < 300:
         if status in (202, 204):
             return "without an answer to the request"
-        return f"with the Content-Type {shown(headers.get('Content-Type') or '')}, which is neither JSON nor events"
-    if 300 <= status < 400:
-        return f"with a redirection to {shown(headers.get('Location') or '')}, which is not followed"
+        kind = headers.get("Content-Type")
+        if kind is None:
+            return "without a Content-Type"
+        return f"with the Content-Type {shown(kind)}, which is neither JSON nor events"
+    location = headers.get("Location")
+    if 300 <= status < 400 and location is not None:
+        return f"with a redirection to {shown(location)}, which is not followed"
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -258,12 +273,14 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
         RemoteProtocolError: It is no URL, or leads to another origin, which would get the credentials of this one.
     """
     try:
+        if not 0 < len(data) <= MAX_URL:
+            raise ValueError
         url = urljoin(stream_url, data.decode())
         here, there = urlsplit(stream_url), urlsplit(url)
         same = _origin(here) == _origin(there)
     except ValueError:
-        raise RemoteProtocolError("the server's endpoint event holds no URL") from None
-    if not same or any(character <= " " for character in url):
+        raise RemoteProtocolError("the server's endpoint event holds no URL, or one that is too long") from None
+    if not same or any(character <= " " or character == "\x7f" for character in url):
         raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")
     return url
 

@@ -20,6 +20,7 @@ __all__ = [
     "EVENTS",
     "JSON",
     "LAST_EVENT_ID",
+    "MAX_URL",
     "METHOD",
     "NAME",
     "PROTOCOL_VERSION",
@@ -43,6 +44,9 @@ LAST_EVENT_ID: Final = "Last-Event-ID"
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+
+MAX_URL: Final = 8000
+"""The longest URL that is taken from a peer, in characters (RFC 9110, section 4.1)."""
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")

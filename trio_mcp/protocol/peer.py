@@ -148,9 +148,9 @@ class Peer:
             params["reason"] = reason
         return Notification("notifications/cancelled", params)
 
-    def fail(self, request_id: RequestId, error: Exception) -> tuple[Event, ...]:
-        """The transport lost one request of ours."""
-        outgoing = self._outgoing.get(request_id)
+    def fail(self, request_id: RequestId | None, error: Exception) -> tuple[Event, ...]:
+        """One request of ours, if it is one, gets no answer."""
+        outgoing = self._outgoing.get(request_id) if request_id is not None else None
         if outgoing is None:
             return ()
         self._settle(outgoing)
@@ -350,7 +350,9 @@ class Peer:
         if self.revision != BATCH_REVISION:
             spoken = self.revision or "none yet"
             text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
-            return self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
+            protest = self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
+            ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
+            return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)  # no other answer comes
         # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
         # spot don't complete it before all of it has been read.
         answers = BatchInProgress(1)

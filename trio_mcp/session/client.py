@@ -133,7 +133,8 @@ class ClientSession(BaseSession):
         server, which gets the handshake. Over HTTP, a status that says nothing of eras (401, 429, 500) is an error.
 
         Args:
-            probe_timeout: Seconds to wait for the answer to ``server/discover``.
+            probe_timeout: Seconds to wait for the answer to ``server/discover``, or the session's ``timeout`` if that
+                is less.
             handshake_first: The server is known to speak the legacy era, so it is not asked.
             timeout: Seconds to wait for the answer to the handshake.
 
@@ -143,11 +144,13 @@ class ClientSession(BaseSession):
             HttpError: The server's answer was no MCP.
         """
         self._not_open()
+        limit = self.options.timeouts.timeout
+        patience = probe_timeout if limit is None else min(probe_timeout, limit)
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
         for _ in range(0 if handshake_first else 2):
             try:
-                supported, server = await self._probe(revision, probe_timeout)
+                supported, server = await self._probe(revision, patience)
             except RequestTimeout:
                 supported, server = list(LEGACY_REVISIONS), None
             except HttpError as exc:
@@ -164,7 +167,7 @@ class ClientSession(BaseSession):
                 break
             revision = chosen  # even the one that was refused: it is named as supported, so try once more
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
-            served = ", ".join(supported) or "none that it names"
+            served = ", ".join(each[:100] for each in supported[:20]) or "none that it names"
             text = ", and refuses it" if modern_choice(supported) else "; this client speaks none of them"
             raise NegotiationError(f"the server serves {served}{text}", tuple(supported))
         try:

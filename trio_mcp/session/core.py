@@ -325,7 +325,7 @@ class SessionCore(EnteredOnce):
     async def _conclude(self, responder: Responder, incoming: IncomingRequest, failure: Exception | None) -> None:
         """Answer for a handler that has not done it itself."""
         if responder.answered or incoming.cancelled:
-            if failure is not None:
+            if failure is not None and not isinstance(failure, McpError):  # that was to be the answer
                 logger.error("the handler of %r failed after the fact", responder.method, exc_info=failure)
             return
         failure = failure or LocalProtocolError(f"the handler of {responder.method!r} gave no answer")

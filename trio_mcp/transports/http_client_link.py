@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ LISTENING_PATIENCE: Final = 0.5
 """Seconds that the first requests of a session wait for the stream of the server's own messages. Many servers drop what
 has no stream to go on, and a question that is asked before the stream is there would never come. But some servers
 answer the GET only with the first message."""
+UNASKED_INTERVAL: Final = 60.0
+"""Seconds between two sessions that are opened only to hear the server's own messages."""
 MAX_PAGES: Final = 1000
 """Pages of tools that are read to learn which headers a tool wants."""
 
@@ -57,6 +60,7 @@ class HttpClientLink(HttpPosting):
         self._ready: trio.Event | None = None  # set when a server has been told that its client is initialized
         self._relisting = trio.Lock()
         self._ids = itertools.count(1)
+        self._unasked_from = -math.inf
         self._renewals = Renewals(lambda function: self.nursery.start_soon(function), self._renew)
 
     @contextlib.asynccontextmanager
@@ -199,6 +203,9 @@ class HttpClientLink(HttpPosting):
                 await self.report(f"the server's own messages are not heard any more: {exc}")
 
     async def _renew_unasked(self, session: LegacySession) -> None:
+        # Not again and again, as long as nobody calls, for a server that always forgets.
+        await trio.sleep_until(self._unasked_from)
+        self._unasked_from = trio.current_time() + UNASKED_INTERVAL
         try:
             await self._renewed(session)
         except TrioMcpError as exc:

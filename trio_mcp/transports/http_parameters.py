@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ __all__ = ["HttpKind", "HttpServerParameters"]
 
 HttpKind: TypeAlias = Literal["http", "sse", "ws"]
 
+_FIELD_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 _SCHEMES: dict[str, tuple[str, ...]] = {"http": ("http", "https"), "sse": ("http", "https"), "ws": ("ws", "wss")}
 
 
@@ -52,8 +54,9 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
     for name, content in value.items():
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
             raise ValueError(f"headers has a name that no header can have (RFC 9110, section 5.1): {name!r}")
-        if any(each in content for each in "\r\n\0"):
-            raise ValueError(f"headers must not hold line breaks or null characters, as {name!r} does")
+        if not _FIELD_VALUE.fullmatch(content):
+            text = "a value must be visible ASCII, without spaces around it or line breaks"
+            raise ValueError(f"headers has a value for {name!r} that can't be sent: {text}")
 
 
 @attrs.frozen

@@ -117,7 +117,8 @@ class HttpPosting(HttpLink):
             message = decode(await response.body(self._max_message_size))
         except TooLarge:
             raise MessageTooLarge(self._max_message_size) from None
-        await self._take(exchange, message, response)
+        if not isinstance(message, Malformed):  # its reason goes to the call, and to nobody else
+            await self._take(exchange, message, response)
         if exchange.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
             text = f"{response.target} was answered with something that is no answer to {exchange.request.method!r}"
@@ -152,7 +153,7 @@ class HttpPosting(HttpLink):
         if isinstance(message, ErrorResponse) and message.id is None:
             message = attrs.evolve(message, id=request_id)  # it came as the answer to this very request
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
-            message = attrs.evolve(message, id=request_id)
+            message = attrs.evolve(message, id=request_id, reason=f"{response.target}: {message.reason}")
             await self._answered(exchange, message)
             return
         if isinstance(message, (Response, ErrorResponse)) and message.id == request_id:
@@ -190,7 +191,11 @@ class HttpPosting(HttpLink):
         revision, session_id = (None, None) if session is None else (session.revision or None, session.id)
 
         def headers(last_event_id: str) -> dict[str, str]:
-            return stream_headers(revision=revision, session=session_id, last_event_id=last_event_id)
+            try:
+                return stream_headers(revision=revision, session=session_id, last_event_id=last_event_id)
+            except ValueError as exc:
+                text = f"the event stream of {self._wire.shown} can't be gone on with: {exc}"
+                raise TransportError(text) from None
 
         async def failure(response: HttpResponse) -> HttpError:
             return (await self._failure(response, None, session)).error

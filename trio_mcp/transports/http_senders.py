@@ -50,7 +50,12 @@ class Sender(abc.ABC):
     """
 
     def __init__(self, package: Any) -> None:
-        self.failures: tuple[type[Exception], ...] = (package.HTTPError, package.StreamError, package.InvalidURL)
+        self.failures: tuple[type[Exception], ...] = (
+            package.HTTPError,
+            package.StreamError,
+            package.InvalidURL,
+            UnicodeError,  # for a host that can be none
+        )
         self._content = _content_of(package)
 
     @abc.abstractmethod
@@ -89,6 +94,8 @@ class TransportSender(Sender):
     def __init__(self, url: str) -> None:
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
+        from trio_mcp.transports.http_cookies import BoundedCookies
+
         super().__init__(httpx)
         self._httpx = httpx
         self._url = url
@@ -97,7 +104,7 @@ class TransportSender(Sender):
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._own.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
-        self._cookies = httpx.Cookies()
+        self._cookies = httpx.Cookies(BoundedCookies())
         timeouts = {"connect": CONNECT_TIMEOUT, "write": CONNECT_TIMEOUT, "read": None, "pool": None}
         self._extensions = {"timeout": timeouts}
         self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()  # the longest first

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.protocol.http_headers import Headers, shown
+from trio_mcp.protocol.http_headers import MAX_URL, Headers, shown
 from trio_mcp.transports.http_parameters import HttpServerParameters
 from trio_mcp.transports.http_senders import CONNECT_TIMEOUT, ClientSender, Fields, Sender, Sent, TransportSender
 
@@ -227,8 +227,11 @@ def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
     """Where to go on; None where the answer is no redirection, or one that would take credentials elsewhere."""
     if response.status not in _FOLLOWED.get(method, ()):
         return None
+    location = response.headers.get("Location") or ""
+    if len(location) > MAX_URL:
+        return None
     try:
-        target = urljoin(url, response.headers.get("Location") or "")
+        target = urljoin(url, location)
         return target if origin_of(target) == origin_of(url) and target != url else None
     except ValueError:
         return None
@@ -247,8 +250,10 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     elif _has_proxy(parameters.url):
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
+        from trio_mcp.transports.http_cookies import BoundedCookies
+
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits) as client:
+        async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
             yield HttpWire(ClientSender(client), parameters.url, parameters.headers)
     else:
         sender = TransportSender(parameters.url)

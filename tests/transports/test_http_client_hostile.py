@@ -1,0 +1,208 @@
+"""A server that wants to do harm gets one error for one call, and neither memory nor time without end."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+import trio
+
+from tests.transports.http_calls import TEXT, Calls, modern, works
+from tests.transports.http_peer import Asked, event, peer, result
+from tests.transports.support import DEADLINE
+from trio_mcp import Client, HttpError, NegotiationError, RemoteProtocolError, SessionOptions, Timeouts, TransportError
+from trio_mcp.transports import http_client_link, http_cookies
+
+
+async def batch(asked: Asked) -> None:
+    await asked.status(200, [result(asked.id, TEXT)])
+
+
+async def batch_in_a_stream(asked: Asked) -> None:
+    await asked.begin_events()
+    await asked.chunk(event([result(asked.id, TEXT)]))
+    await asked.end_events()
+
+
+async def not_unicode(asked: Asked) -> None:
+    await asked.status(200, json.dumps(result(asked.id, {"x": "?"})).encode().replace(b"?", b"\xff"))
+
+
+async def not_unicode_in_a_stream(asked: Asked) -> None:
+    await asked.begin_events()
+    await asked.chunk(event({"jsonrpc": "2.0", "id": asked.id, "result": 7}))
+    await asked.end_events()
+
+
+async def not_modified(asked: Asked) -> None:
+    await asked.raw(b"HTTP/1.1 304 Not Modified\r\n\r\n")
+
+
+async def no_type(asked: Asked) -> None:
+    await asked.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+
+async def far_away(asked: Asked) -> None:
+    await asked.status(307, Location="/" + "x" * 9000)
+
+
+ANSWERS: list[tuple[Any, type[Exception], str]] = [
+    (batch, RemoteProtocolError, "batches are part of revision 2025-03-26 only"),
+    (batch_in_a_stream, RemoteProtocolError, "batches are part of revision 2025-03-26 only"),
+    (not_unicode, RemoteProtocolError, r"^POST http://.*/mcp.*: invalid JSON"),
+    (not_unicode_in_a_stream, RemoteProtocolError, r"^POST http://.*/mcp: .result. must be an object"),
+    (not_modified, HttpError, "304 Not Modified$"),
+    (no_type, HttpError, "without a Content-Type"),
+    (far_away, HttpError, "a redirection to '/xxx.*…', which is not followed"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind", "says"), ANSWERS, ids=[case[0].__name__ for case in ANSWERS])
+async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
+    answer: Any, kind: type[Exception], says: str
+) -> None:
+    """With a short text that says what came from where."""
+    async with modern(t=answer) as (_, client):
+        with pytest.raises(kind, match=says) as caught:
+            await client.call_tool("t")
+        assert len(str(caught.value)) < 1000
+        await works(client)
+
+
+async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
+    """Neither to on_error, nor to the server, which has had its request answered by nobody."""
+    told: list[Exception] = []
+
+    async def no_json(asked: Asked) -> None:
+        await asked.status(200, b"[}")
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"tools/call": Calls(t=no_json)}) as server, Client(server.url, on_error=told.append) as client:
+            with pytest.raises(RemoteProtocolError, match="invalid JSON"):
+                await client.call_tool("t")
+            await works(client)
+    assert told == []
+    assert "answer" not in server.methods()
+
+
+async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A balancer may know by a cookie which server holds the session."""
+    monkeypatch.setattr(http_cookies, "MAX_COOKIES", 5)
+    calls = 0
+
+    async def baker(asked: Asked) -> None:
+        nonlocal calls
+        calls += 1
+        body = json.dumps(result(asked.id, TEXT)).encode()
+        cookies = f"Set-Cookie: c{calls}=1\r\nSet-Cookie: big={'x' * 5000}\r\n"
+        head = f"HTTP/1.1 200 OK\r\n{cookies}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        await asked.raw(head.encode() + body)
+
+    async with modern(t=baker) as (server, client):
+        for _ in range(20):
+            await client.call_tool("t")
+        sent = [asked.headers.get("cookie", "") for asked in server.asked if asked.rpc == "tools/call"]
+    assert sent[1] == "c1=1"
+    assert {"c19=1"} <= set(sent[-1].split("; "))
+    assert max(len(cookies.split("; ")) for cookies in sent) == 5
+
+
+@pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
+async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> None:
+    """And is not mistaken for a fault of ours, with a traceback in the log."""
+
+    async def breaks_off(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(f"id: {id}\nretry: 0\ndata:\n\n".encode())
+        await asked.end_events()
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
+            with pytest.raises(TransportError, match=r"can't be gone on with: the event id '.*' can't be sent back"):
+                await client.call_tool("t")
+            await works(client)
+    assert server.methods().count("GET") == 1
+
+
+async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody calls: a session that is opened only to hear the server's own messages is not opened again and again."""
+    monkeypatch.setattr(http_client_link, "UNASKED_INTERVAL", DEADLINE)
+    gets = 0
+
+    async def listening(asked: Asked) -> None:
+        nonlocal gets
+        gets += 1
+        if gets % 2 == 0:
+            await asked.status(404)
+            return
+        await asked.begin_events()
+        await asked.chunk(b"id: 1\nretry: 0\ndata:\n\n")
+        await asked.end_events()
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"GET": listening, "tools/call": Calls()}) as server, Client(server.url) as client:
+            await server.until("GET", 4)
+            await works(client)
+            await trio.sleep(0.5)
+            assert server.methods().count("initialize") == 2
+
+
+async def test_a_request_of_the_servers_that_it_takes_back_leaves_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However many: a refusal that nobody wants any more is no failure."""
+
+    async def changes_its_mind(asked: Asked) -> None:
+        await asked.begin_events()
+        for number in range(20):
+            request = {"jsonrpc": "2.0", "id": number, "method": "x/unknown"}
+            notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+            await asked.chunk(event(request) + event(notice))
+        await asked.chunk(event(result(asked.id, TEXT)))
+        await asked.end_events()
+
+    with trio.fail_after(DEADLINE), caplog.at_level(logging.WARNING, "trio_mcp"):
+        async with peer({"tools/call": Calls(t=changes_its_mind)}) as server, Client(server.url) as client:
+            await client.call_tool("t")
+            await works(client)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("host", ["x" * 70 + ".invalid", "xn--a"])
+async def test_a_host_that_can_be_none_is_said_to_be_so(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    with trio.fail_after(DEADLINE):
+        with pytest.raises(TransportError, match=rf"^POST http://{host}/mcp failed: "):
+            async with Client(f"http://{host}/mcp"):
+                raise AssertionError("it opened")
+    assert caplog.records == []
+
+
+async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(autojump_clock: trio.abc.Clock) -> None:
+    """The question for the era is not waited for longer than anything else."""
+
+    async def never(asked: Asked) -> None:
+        await asked.gone()
+
+    options = SessionOptions(timeouts=Timeouts(timeout=1.0))
+    async with peer({"server/discover": never, "initialize": never}) as server:
+        before = trio.current_time()
+        with pytest.raises(TimeoutError):
+            async with Client(server.url, options=options):
+                raise AssertionError("it opened")
+        assert trio.current_time() - before < 5
+
+
+async def test_a_list_of_revisions_is_not_repeated_whole() -> None:
+    async def many(asked: Asked) -> None:
+        await asked.result({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"server/discover": many}) as server:
+            with pytest.raises(NegotiationError, match="the server serves xxx") as caught:
+                async with Client(server.url):
+                    raise AssertionError("it opened")
+    assert len(str(caught.value)) < 3000
