@@ -95,7 +95,10 @@ class HttpRequest:
     def is_local(self) -> bool:
         """Whether it came in on an address that only this machine can reach, a loopback one or a Unix socket's."""
         server = self.scope.get("server")
-        return not server or server[1] is None or server[0] == "::1" or str(server[0]).startswith("127.")
+        if not server or server[1] is None:
+            return True
+        host = str(server[0]).removeprefix("::ffff:")  # IPv4 on a socket that takes both (RFC 4291, section 2.5.5.2)
+        return host == "::1" or host.startswith("127.")
 
     async def body(self, limit: int) -> bytes:
         """Read the body.

@@ -204,3 +204,25 @@ async def test_every_way_in_is_guarded_and_the_answer_names_who_was_refused_and_
             assert r.status_code == 403
             assert value in r.text
             assert setting in r.text
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("::ffff:127.0.0.1", True), ("::ffff:10.0.0.1", False)],
+)
+async def test_what_comes_in_on_a_loopback_address_is_local(address: str, local: bool) -> None:
+    """Over a socket that takes both families an address of IPv4 has another form, which opens no door."""
+    answer: list[Any] = []
+
+    async def send(message: Any) -> None:
+        answer.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    headers = [(b"host", b"evil.example")]
+    scope = {"type": "http", "method": "GET", "path": "/mcp", "server": (address, 80), "headers": headers}
+    async with Made().server.asgi_app() as app:
+        with trio.move_on_after(5):
+            await app(scope, receive, send)
+    assert (answer[0]["status"] == 403) == local

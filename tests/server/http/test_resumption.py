@@ -372,3 +372,14 @@ def test_a_store_is_checked() -> None:
         HttpOptions(event_store=object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="stateless"):
         HttpOptions(event_store=MemoryEventStore(), stateless=True)
+
+
+@pytest.mark.parametrize("last", ["1-9223372036854775808", f"{10**30}-1"])
+async def test_an_id_that_no_store_can_hold_is_none(tmp_path: Path, last: str) -> None:
+    """SQLite has integers of 64 bits."""
+    async with SqliteEventStore(tmp_path / "events.db") as store, session(HttpOptions(event_store=store)) as (_, raw):
+        async with raw.listen(last) as r:
+            assert r.status_code == 400
+        raw.session = "unknown"
+        async with raw.listen(last) as r:
+            assert r.status_code == 404

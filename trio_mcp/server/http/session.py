@@ -64,7 +64,8 @@ def event_id(stream: int, number: int) -> str:
 def read_event_id(text: str) -> tuple[int, int] | None:
     """The stream and the number of an event; None for what is no id of ours."""
     stream, dash, number = text.partition("-")
-    if not (dash and len(text) < 40 and text.isascii() and stream.isdigit() and number.isdigit()):
+    # A store may keep numbers of 64 bits, which have 19 digits at most.
+    if not (dash and text.isascii() and all(part.isdigit() and len(part) < 19 for part in (stream, number))):
         return None
     return int(stream), int(number)
 
