@@ -97,6 +97,9 @@ STATED = {
     "messages of a HTTP session that wait for its event store": router.MAX_UNSTORED,
     "sessions over HTTP": HttpOptions().max_sessions,
     "HTTP requests that are served at once": HttpOptions().max_requests,
+    "bytes of further requests that a HTTP/1.1 client sends before it has an answer": constant(
+        "MAX_RECEIVED", "transports"
+    ),
     "bytes of the body of a HTTP request": HttpOptions().max_message_size,
     "handlers that are parked for input": default(Server, "max_parked"),
     "pages that a client was asked to visit, until they are done": constant("MAX_ELICITATIONS", "server"),
