@@ -1,13 +1,15 @@
-"""The TypeScript clients against our stdio server: v1 speaks the handshake era, v2 speaks both.
+"""The TypeScript clients against our server, over stdio and HTTP: v1 speaks the handshake era, v2 speaks both.
 
 Each client runs one session with every kind of call; the tests then look at its report. As with the official Python
-client, the official Python server is the control.
+client, the official Python server over stdio is the control.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,6 +19,9 @@ from .processes import marked_environment
 from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, PEERS, TOOLS, python_peer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from .node_peers import NodePeers
 
 pytestmark = pytest.mark.interop
@@ -76,21 +81,49 @@ class Session:
         return found
 
 
-SERVERS = {"control": "official_server", "ours": "our_server"}
+OVER_STDIO = {"control": "official_server", "ours": "our_server"}
+OVER_HTTP = {
+    "ours over HTTP": ("http", []),
+    "ours over HTTP, with a store": ("http", ["--event-store", "events.db"]),
+    "ours over HTTP+SSE": ("sse", []),
+}
+"""The transport, and what `trio-mcp run` is told beside it."""
+
+SESSIONS = [
+    (server, client)
+    for server in (*OVER_STDIO, *OVER_HTTP)
+    for client, (_, mode) in CLIENTS.items()
+    if server != "ours over HTTP+SSE" or mode == "legacy"
+]
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def server(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+@contextlib.contextmanager
+def reached(server: str, environment: dict[str, str], folder: Path) -> Iterator[dict[str, Any]]:
+    """How a client's script reaches a server, which runs meanwhile if it is not the client's to start."""
+    if server in OVER_STDIO:
+        yield attrs.asdict(python_peer(OVER_STDIO[server], environment))
+        return
+    kind, options = OVER_HTTP[server]
+    command = [sys.executable, "-m", "trio_mcp", "run", str(PEERS / "our_server.py"), "--transport", kind]
+    with subprocess.Popen(
+        [*command, "--port", "0", *options], env=environment, cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        yield {"url": process.stderr.readline().split()[-1], "kind": kind}
+        process.terminate()
+        said = process.stderr.read()
+        assert process.wait(DEADLINE) == 0
+        assert said.count("Traceback") == said.count("ZeroDivisionError: a secret of the server") == 1, said
 
 
-@pytest.fixture(scope="module", params=CLIENTS)
-def session(request: pytest.FixtureRequest, npm: NodePeers, server: str) -> Session:
-    script, mode = CLIENTS[request.param]
-    steps = {name: step for name, step in STEPS.items() if step.get("name", "add") in TOOLS[server] | {UNKNOWN}}
-    with marked_environment() as environment:
-        script_input = attrs.asdict(python_peer(SERVERS[server], environment)) | {
+@pytest.fixture(scope="module", params=SESSIONS, ids=", ".join)
+def session(request: pytest.FixtureRequest, npm: NodePeers, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    server, client = request.param
+    script, mode = CLIENTS[client]
+    offered = TOOLS["control" if server == "control" else "ours"] | {UNKNOWN}
+    steps = {name: step for name, step in STEPS.items() if step.get("name", "add") in offered}
+    with marked_environment() as environment, reached(server, environment, tmp_path_factory.mktemp("server")) as target:
+        script_input = target | {
             "modules": str(npm.modules),
             "mode": mode,
             "elicitation": {"action": "accept", "content": {"colour": "green"}},
@@ -216,3 +249,9 @@ def test_the_session_outlives_every_failure(session: Session) -> None:
     """After the failures and the cancellation a call still works, and the client complains of nothing it was sent."""
     assert session.result("after")["structuredContent"] == {"result": 2}
     assert [error for error in session.report["errors"] if LATE_PROGRESS not in error["message"]] == []
+
+
+def test_a_session_over_http_ends_with_its_client(session: Session) -> None:
+    """2025-11-25 `basic/transports`, Session Management, 5: after the DELETE it is not known any more."""
+    with_session = session.server.startswith("ours over HTTP") and "SSE" not in session.server and not session.modern
+    assert session.report.get("afterTheEnd") == (404 if with_session else None)

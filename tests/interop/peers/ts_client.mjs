@@ -1,9 +1,11 @@
 // The TypeScript SDK's v1 client: the handshake era only.
 
-import { load, request, run } from "./ts_script.mjs";
+import { load, reach, request, run } from "./ts_script.mjs";
 
 const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
 const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
+const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
+const { SSEClientTransport } = await load("@modelcontextprotocol/sdk/client/sse.js");
 const { ElicitRequestSchema, LoggingMessageNotificationSchema } = await load("@modelcontextprotocol/sdk/types.js");
 
 const logs = [];
@@ -15,9 +17,13 @@ client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
   return request.elicitation;
 });
 
-const transport = new StdioClientTransport({ command: request.command, args: request.args, env: request.env });
+const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
 // The v1 client hands the negotiated version only to the transport.
-transport.setProtocolVersion = (version) => (transport.protocolVersion = version);
+const keep = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  transport.negotiated = version;
+  keep?.(version);
+};
 const report = await run(client, transport, {
   callTool: (params, options) => client.callTool(params, undefined, options),
   era: () => "legacy",

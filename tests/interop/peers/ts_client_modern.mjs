@@ -1,8 +1,8 @@
 // The TypeScript SDK's v2 client: both eras. request.mode is "legacy", "auto" or a revision, which it pins.
 
-import { load, request, run } from "./ts_script.mjs";
+import { load, reach, request, run } from "./ts_script.mjs";
 
-const { Client } = await load("@modelcontextprotocol/client");
+const { Client, SSEClientTransport, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
 const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
 
 const logs = [];
@@ -18,7 +18,7 @@ client.setRequestHandler("elicitation/create", ({ params }) => {
   return request.elicitation;
 });
 
-const transport = new StdioClientTransport({ command: request.command, args: request.args, env: request.env });
+const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
 const report = await run(client, transport, {
   callTool: (params, options) => client.callTool(params, options),
   era: () => client.getProtocolEra(),

@@ -1,6 +1,7 @@
 // What both TypeScript clients share: find the packages, run a list of steps, print one JSON report.
 //
-// argv[2] is a JSON object: {modules, command, args, env, mode, elicitation, steps}. A step is one of
+// argv[2] is a JSON object: {modules, mode, elicitation, steps}, and {command, args, env} for a server over stdio or
+// {url, kind}, where kind is "http" or "sse". A step is one of
 //   {op: "list_tools"} {op: "ping"} {op: "set_level", level}
 //   {op: "call", name, arguments, progress, cancelOnProgress, meta}
 // An entry of report.steps is {result, progress} or {error: {kind, code, message}, progress}.
@@ -16,6 +17,11 @@ export const request = JSON.parse(process.argv[2]);
 // An ES module is looked up from its own folder, and the packages are installed elsewhere.
 const resolver = createRequire(path.join(request.modules, "package.json"));
 export const load = async (name) => await import(pathToFileURL(resolver.resolve(name)).href);
+
+export function reach({ Stdio, Http, Sse }) {
+  if (request.command) return new Stdio({ command: request.command, args: request.args, env: request.env });
+  return new { http: Http, sse: Sse }[request.kind](new URL(request.url));
+}
 
 const describe = (error) => ({ kind: error.name, code: error.code ?? null, message: error.message });
 
@@ -56,7 +62,7 @@ export async function run(client, transport, { callTool, era }) {
     deliver(message, ...rest);
   };
   const report = {
-    protocolVersion: client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion ?? null,
+    protocolVersion: client.getNegotiatedProtocolVersion?.() ?? transport.negotiated ?? null,
     era: era(),
     serverInfo: client.getServerVersion() ?? null,
     capabilities: client.getServerCapabilities() ?? null,
@@ -64,6 +70,13 @@ export async function run(client, transport, { callTool, era }) {
     steps: [],
   };
   for (const step of request.steps) report.steps.push(await runStep(client, step, callTool));
+  const session = transport.sessionId;
+  if (session) {
+    await transport.terminateSession();
+    const headers = { "Content-Type": "application/json", Accept: "application/json, text/event-stream", "Mcp-Session-Id": session };
+    const body = JSON.stringify({ jsonrpc: "2.0", id: "late", method: "ping" });
+    report.afterTheEnd = (await fetch(request.url, { method: "POST", headers, body })).status;
+  }
   await client.close();
   return { ...report, notifications, errors };
 }
