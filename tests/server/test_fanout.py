@@ -230,7 +230,7 @@ async def test_announcing_costs_the_same_however_many_listen() -> None:
     assert not any(listener._dirty for listener in listeners)
 
 
-async def test_a_cut_off_fan_out_has_forgotten_nothing() -> None:
+async def test_a_cut_off_fan_out_has_forgotten_nothing(autojump_clock: trio.testing.MockClock) -> None:
     """At the end of a run what was announced is still told: see `Changes.tell_all`."""
     told: list[int] = []
     changes: list[Changes] = []
