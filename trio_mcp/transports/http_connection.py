@@ -42,6 +42,8 @@ __all__ = ["HttpConnection"]
 logger = logging.getLogger("trio_mcp")
 
 MAX_RECEIVED = 64 * 1024
+PIECE = 64 * 1024
+"""Bytes that a peer has the whole write timeout to take."""
 
 
 class HttpConnection(TCPServer):
@@ -52,7 +54,7 @@ class HttpConnection(TCPServer):
         config: Hypercorn's.
         context: Hypercorn's; `terminated` says that the server is ending.
         stream: The connection.
-        write_timeout: Seconds that the peer may take to read what fills its buffers.
+        write_timeout: Seconds that the peer may take to read a `PIECE`, once its buffers are full.
     """
 
     def __init__(self, app: Any, config: Config, context: WorkerContext, stream: Any, *, write_timeout: float) -> None:
@@ -178,9 +180,7 @@ class HttpConnection(TCPServer):
             await self.send_lock.acquire()
         whole = False
         try:
-            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout):
-                await self.stream.send_all(data)
-                whole = True
+            whole = await self._send_pieces(memoryview(data))
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
             pass  # busy: it is being closed, which needs no lock
         finally:
@@ -188,6 +188,15 @@ class HttpConnection(TCPServer):
             if not whole:
                 await trio.aclose_forcefully(self.stream)
         return whole
+
+    async def _send_pieces(self, data: memoryview) -> bool:
+        """Each piece has the same time, so that a large answer takes as long as it takes."""
+        for start in range(0, len(data), PIECE):
+            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
+                await self.stream.send_all(data[start : start + PIECE])
+            if scope.cancelled_caught:
+                return False
+        return True
 
 
 class Http1(H11Protocol):

@@ -65,7 +65,7 @@ class ServerLimits:
 
     Attributes:
         connections: How many there are at once; further ones are answered with 503 and closed.
-        write_timeout: Seconds that a peer may take to read what fills its buffers, before it is dropped.
+        write_timeout: Seconds that a peer may take to read 64 KiB, once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -181,6 +182,82 @@ async def test_requests_of_all_are_bounded() -> None:
             assert (await http.get("/health")).status_code == 200
             made.go.set()
         assert (await raw.post("ping", id=8)).status_code == 200
+
+
+async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellations() -> None:
+    """Else it could never get any emptier."""
+    async with served(HttpOptions(max_requests=1)) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize(elicitation={})
+        async with raw.call("greet", id=5) as r:
+            question = await Events(r).message()
+            assert (await raw.post("ping", id=6)).status_code == 503
+            answer = {"action": "accept", "content": {"name": "Ann"}}
+            assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
+        async with raw.call("wait", {"progress": 1}, id=7):
+            await made.started.wait()
+            assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
+            await made.cancelled.wait()
+        assert (await raw.post("ping", id=8)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/messages"])
+async def test_bodies_that_are_read_are_bounded(path: str) -> None:
+    async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (_, http, _):
+        opening = http.stream("GET", "/sse", headers={"accept": "text/event-stream"})
+        async with opening as r, trio.open_nursery() as nursery:
+            endpoint = (await Events(r).next()).data.decode()
+            raw = Raw(http, endpoint if path == "/messages" else path)
+            sending = trio.Event()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                yield b"{"
+                sending.set()
+                await trio.sleep_forever()
+
+            headers = {**raw.headers(), "content-type": "application/json"}
+            nursery.start_soon(partial(http.post, raw.path, content=slowly(), headers=headers))
+            await sending.wait()
+            while (refused := await raw.post("ping")).status_code != 503:  # noqa: ASYNC110 - its head is on its way
+                await trio.sleep(0.01)
+            assert refused.headers["retry-after"] == "1"
+            nursery.cancel_scope.cancel()
+
+
+async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
+    async with served(HttpOptions(max_sessions=2)) as (_, http, _):
+        whole = Raw(http)
+        await whole.initialize()
+        for _ in range(5):
+            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            assert (await Raw(http).post("initialize", params)).status_code == 200
+        other = Raw(http)
+        await other.initialize()
+        assert (await whole.post("ping")).status_code == 200
+        assert (await other.post("ping")).status_code == 200
+        assert (await Raw(http).post("initialize", params)).status_code == 503
+
+
+async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
+    """The time to take it is that of a piece: a slow connection gets a large answer, too."""
+    made = Made()
+
+    @made.server.tool
+    async def much() -> str:
+        return "x" * 12 * MIB
+
+    async with served(HttpOptions(write_timeout=1.5), made) as (_, http, _):
+        body = to_json(request("tools/call", {"name": "much", "arguments": {}}, 1))
+        raw = Raw(http)
+        await raw.initialize()
+        fields = {"mcp-session-id": raw.session or "", "mcp-protocol-version": "2025-11-25"}
+        async with await trio.open_tcp_stream(http.base_url.host, http.base_url.port or 0) as stream:
+            await stream.send_all(post(len(body), **fields) + body)
+            began, size = trio.current_time(), 0
+            while size < 12 * MIB:
+                size += len(await stream.receive_some(MIB))
+                await trio.sleep(0.1 if trio.current_time() < began + 2.5 else 0)
+        assert trio.current_time() > began + 2  # longer than it has for a piece
 
 
 # --- whose requests -----------------------------------------------------------------------------------------------

@@ -121,6 +121,8 @@ async def test_sessions_at_rest_end_at_once_when_the_server_ends_and_busy_ones_w
         await made.started.wait()
         stop.set()
         assert await resting.messages() == []
+        refused = await raw.post("ping", id=6)
+        assert (refused.status_code, refused.json()["error"]["message"]) == (503, "the server is ending")
         made.go.set()
         (answer,) = await busy.messages()
         assert answer["id"] == 5

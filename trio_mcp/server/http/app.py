@@ -55,6 +55,7 @@ class HttpApp:
         self._sessions = Sessions(serving, options)
         self._sse = None if options.sse_path is None else SseSessions(serving, options)
         self._requests = 0
+        self._bodies = 0  # that are being read
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
@@ -165,42 +166,50 @@ class HttpApp:
 
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> bytes | None:
         """The body; None if the request has been refused, or the client has left."""
-        with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
-            try:
+        if self._bodies >= self.options.max_requests:
+            await self._refuse(self._no_room(), request, answer)
+            return None
+        self._bodies += 1
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
                 return await request.body(settings.max_message_size)
-            except BodyTooLarge:
-                await self._refuse(too_large(settings), request, answer)
-                return None
-            except ClientGone:
-                return None
+        except BodyTooLarge:
+            await self._refuse(too_large(settings), request, answer)
+            return None
+        except ClientGone:
+            return None
+        finally:
+            self._bodies -= 1
         text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
         await self._refuse(refuse(408, text), request, answer)
         return None
 
     async def _post(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> None:
-        # An answer of the client's may be what a handler under way waits for, so only work is refused.
-        if self._requests >= self.options.max_requests:
-            await self._refuse(self._no_room(), request, answer)
+        body = await self._body(request, answer, settings)
+        if body is None:
             return
-        self._requests += 1
-        try:
-            body = await self._body(request, answer, settings)
-            if body is None:
-                return
-            message = decode(body)
-            verdict = judge_message(message, request.headers, settings, self._sessions.revision)
-            if isinstance(verdict, Refusal):
-                if isinstance(message, Malformed):
-                    self._sessions.feed_broken_answer(message, request.headers.get(SESSION_ID))
-                await self._refuse(verdict, request, answer)
-            elif self._ending and verdict.owes_answer:
-                await self._refuse(self._no_room(), request, answer)
-            elif verdict.era is Era.MODERN:
-                await self._modern(verdict, request, answer)
-            else:
-                await self._sessions.post(verdict, request, answer)
-        finally:
-            self._requests -= 1
+        message = decode(body)
+        verdict = judge_message(message, request.headers, settings, self._sessions.revision)
+        if isinstance(verdict, Refusal):
+            if isinstance(message, Malformed):
+                self._sessions.feed_broken_answer(message, request.headers.get(SESSION_ID))
+            await self._refuse(verdict, request, answer)
+        elif not verdict.owes_answer:  # it may be what a handler under way waits for, so there is always room for it
+            await self._accepted(verdict, request, answer)
+        elif self._ending or self._requests >= self.options.max_requests:
+            await self._refuse(self._no_room(), request, answer)
+        else:
+            self._requests += 1
+            try:
+                await self._accepted(verdict, request, answer)
+            finally:
+                self._requests -= 1
+
+    async def _accepted(self, verdict: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        if verdict.era is Era.MODERN:
+            await self._modern(verdict, request, answer)
+        else:
+            await self._sessions.post(verdict, request, answer)
 
     async def _modern(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         if not isinstance(accepted.message, Request):

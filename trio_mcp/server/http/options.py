@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,13 @@ def _positive(instance: object, attribute: attrs.Attribute[Any], value: object) 
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{attribute.name} must be a number above 0, got {value!r}")
+    if attribute.name == "retry" and math.isinf(value):
+        raise ValueError("retry must be finite; None leaves it to the client")
+
+
+def _count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{attribute.name} must be an integer above 0, got {value!r}")
 
 
 def _without_end(path: Any) -> Any:
@@ -51,14 +59,16 @@ class HttpOptions:
         event_store: Keeps what is sent in sessions, so that a client whose connection broke gets the rest; None for
             no such thing.
         retry: Seconds after which a client shall come back whose stream was closed; None leaves it to the client.
-        max_sessions: How many sessions there are at once; ``initialize`` is then answered with 503.
+        max_sessions: How many sessions there are at once; ``initialize`` is then answered with 503, unless there is one
+            whose client has said ``initialize`` and nothing since: that one ends.
         session_timeout: Seconds after which a session ends that has no request under way and no stream open.
         max_message_size: The longest body that is taken, in bytes; a longer one is answered with 413.
         body_timeout: Seconds that the body of a request may take to arrive.
-        max_requests: How many requests are served at once; a further one is answered with 503.
+        max_requests: How many requests are served at once, and how many bodies are read; a further one is answered with
+            503. Answers and notifications are always taken.
         keep_alive: Seconds without a word after which a stream gets a comment, so that nobody takes it for dead.
         max_connections: How many connections there are at once (for `Server.serve_http`).
-        write_timeout: Seconds that a client may take to read what fills its buffers (for `Server.serve_http`).
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (for `serve_http`).
         grace: Seconds that requests under way are given when the server ends.
 
     Raises:
@@ -76,13 +86,13 @@ class HttpOptions:
     json_only: bool = False
     event_store: EventStore | None = None
     retry: float | None = attrs.field(default=1.0, validator=_positive)
-    max_sessions: int = attrs.field(default=1000, validator=_positive)
+    max_sessions: int = attrs.field(default=1000, validator=_count)
     session_timeout: float = attrs.field(default=1800.0, validator=_positive)
-    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_positive)
+    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_count)
     body_timeout: float = attrs.field(default=30.0, validator=_positive)
-    max_requests: int = attrs.field(default=1000, validator=_positive)
+    max_requests: int = attrs.field(default=1000, validator=_count)
     keep_alive: float = attrs.field(default=15.0, validator=_positive)
-    max_connections: int = attrs.field(default=1000, validator=_positive)
+    max_connections: int = attrs.field(default=1000, validator=_count)
     write_timeout: float = attrs.field(default=30.0, validator=_positive)
     grace: float = attrs.field(default=5.0, validator=_positive)
 

@@ -193,10 +193,7 @@ class HttpSession(HostedConnection):
             return
         turn = 0 if stream is None else stream.next_turn()
         try:
-            if stream is None or stream.ready > cursor:
-                events = await store.after(self.router.key, number, cursor)
-            else:
-                events = ()
+            events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
             await _refuse(answer, 410, f"{exc}; call again")
             return
@@ -347,17 +344,29 @@ class HttpSession(HostedConnection):
                     await answer.send(COMMENT)
 
     async def _next(self, stream: Stream, cursor: int) -> Sequence[StoredEvent] | None:
-        store = self.router.store
-        if store is None:
+        if self.router.store is None:
             return stream.take()
         try:
-            return await store.after(self.router.key, stream.number, cursor)
+            return await self._stored(stream.number, cursor)
         except EventsLost as exc:
             logger.warning("a stream is closed: %s", exc)
-        except Exception:
+            return None
+
+    async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
+        """What the store has of a stream after a number; if it fails, so does the session.
+
+        Raises:
+            EventsLost: There is nothing to be had.
+        """
+        assert self.router.store is not None
+        try:
+            return await self.router.store.after(self.router.key, stream, cursor)
+        except EventsLost:
+            raise
+        except Exception as exc:
             logger.exception("the event store failed; the session that it failed for is ended")
             self.end("the event store failed")
-        return None
+            raise EventsLost("the event store failed") from exc
 
 
 def _requests_in(message: Incoming) -> list[RequestId]:

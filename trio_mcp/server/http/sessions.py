@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from trio_mcp.transports.asgi import HttpAnswer, HttpRequest
 
 __all__ = ["Sessions"]
+
+logger = logging.getLogger("trio_mcp")
 
 
 class Sessions:
@@ -74,7 +77,7 @@ class Sessions:
                 session.end("the request is answered")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        if len(self._sessions) >= self._options.max_sessions:
+        if len(self._sessions) >= self._options.max_sessions and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
@@ -83,6 +86,9 @@ class Sessions:
         try:
             await self._serving.nursery.start(session.host)
             result = session.open(accepted.message, {"headers": request.headers})
+            data, problem = encode_or_replace(result)
+            if data is None or problem is not None:
+                raise ValueError(f"what the server says of itself is no JSON: {problem}")
         except BaseException:
             self._remove(session, "initialize was not answered")
             raise
@@ -90,10 +96,15 @@ class Sessions:
             self._rest(session)
         else:
             self._remove(session, "initialize was refused")
-        data, problem = encode_or_replace(result)
-        if data is None or problem is not None:
-            raise ValueError(f"what the server says of itself is no JSON: {problem}")
         await answer.whole(200, data, ((SESSION_ID, session.id),) if isinstance(result, Response) else ())
+
+    def _made_room(self) -> bool:
+        """End the oldest session whose client has said ``initialize`` and nothing since, as some that only look do."""
+        for session in map(self._sessions.__getitem__, self._idle):
+            if not session.initialized:
+                self._remove(session, "its client has not finished the handshake, and there are too many sessions")
+                return True
+        return False
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET."""
@@ -131,6 +142,9 @@ class Sessions:
             try:
                 events = await store.after(key_of(session_id), stream, cursor)
             except EventsLost:
+                break
+            except Exception:
+                logger.exception("the event store failed")
                 break
             if not events:
                 break

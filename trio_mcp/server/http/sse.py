@@ -12,7 +12,7 @@ from trio_mcp.protocol.codec import decode
 from trio_mcp.protocol.events import IncomingRequest
 from trio_mcp.protocol.http_exchange import refuse
 from trio_mcp.protocol.http_headers import JSON
-from trio_mcp.protocol.messages import ErrorData, Malformed, Message, RequestId
+from trio_mcp.protocol.messages import Batch, ErrorData, Malformed, Message, Request, RequestId
 from trio_mcp.protocol.sse import encode_event
 from trio_mcp.server.http.router import Router
 from trio_mcp.server.http.session import HttpSession
@@ -40,25 +40,29 @@ class _OneStream(Router):
 
 
 class _SseSession(HttpSession):
-    """A session that lasts as long as its stream."""
+    """A session that lasts as long as its stream.
+
+    Attributes:
+        leaving: It takes no new work, and ends when what is under way has ended.
+    """
 
     def __init__(self, serving: Serving, options: HttpOptions, messages: str) -> None:
         super().__init__(serving, options)
         self._messages = messages
-        self._leaving = False
+        self.leaving = False
 
     def _make_router(self, store: EventStore | None) -> Router:
         return _OneStream(None, "")
 
     def end_when_idle(self) -> None:
         """End as soon as no request is under way."""
-        self._leaving = True
+        self.leaving = True
         if not self.busy:
             self.end("the server is ending")
 
     def _free(self, incoming: IncomingRequest) -> None:
         super()._free(incoming)
-        if self._leaving:
+        if self.leaving:
             self.end_when_idle()
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
@@ -109,6 +113,8 @@ class SseSessions:
         if session is None:  # it has ended meanwhile
             return refuse(404, "the session has ended")
         message = decode(body)
+        if session.leaving and isinstance(message, (Request, Batch)):
+            return refuse(503, ErrorData(OVERLOADED, "the server is ending"))
         session.feed(message, {"headers": request.headers})
         if type(message) is Malformed:  # answered on the stream where an answer is due
             return refuse(400, ErrorData(message.code, message.reason))
