@@ -26,7 +26,10 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import MissingStreamError
 
-__all__ = ["Http2"]
+__all__ = ["PIECE", "Http2"]
+
+PIECE = 64 * 1024
+"""Bytes that a peer has the whole write timeout to take."""
 
 
 class Http2(H2Protocol):
@@ -34,7 +37,7 @@ class Http2(H2Protocol):
 
     Args:
         given: What hypercorn's takes.
-        write_timeout: Seconds that the peer may take to open the window for what is to be sent on a stream.
+        write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
     """
 
     def __init__(self, *given: Any, write_timeout: float) -> None:
@@ -51,8 +54,15 @@ class Http2(H2Protocol):
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
-        with trio.move_on_after(self._write_timeout) as waiting:
-            await super().stream_send(event)
+        pieces = [event]
+        if isinstance(event, Body) and len(event.data) > PIECE:  # a large answer takes as long as it takes
+            starts = range(0, len(event.data), PIECE)
+            pieces = [Body(event.stream_id, bytes(event.data[start : start + PIECE])) for start in starts]
+        for piece in pieces:
+            with trio.move_on_after(self._write_timeout) as waiting:
+                await super().stream_send(piece)
+            if waiting.cancelled_caught:
+                break
         if waiting.cancelled_caught:
             await self._reset(event.stream_id, ErrorCodes.CANCEL)
             await self._close_stream(event.stream_id)

@@ -35,15 +35,13 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.transports.asgi import GONE, Gone
-from trio_mcp.transports.http2 import Http2
+from trio_mcp.transports.http2 import PIECE, Http2
 
 __all__ = ["HttpConnection"]
 
 logger = logging.getLogger("trio_mcp")
 
 MAX_RECEIVED = 64 * 1024
-PIECE = 64 * 1024
-"""Bytes that a peer has the whole write timeout to take."""
 
 
 class HttpConnection(TCPServer):

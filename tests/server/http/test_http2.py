@@ -23,6 +23,7 @@ from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
 from trio_mcp import Context, types
 from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.transports.http2 import PIECE
 
 LATEST = "2026-07-28"
 META = {types.meta.PROTOCOL_VERSION: LATEST, types.meta.CLIENT_CAPABILITIES: {}}
@@ -132,6 +133,29 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
         await trio.testing.wait_all_tasks_blocked()
         (run,) = made.server._servings
         assert not run.connections
+
+
+async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The time is that of a piece."""
+    async with connected(tmp_path, caplog, HttpOptions(write_timeout=1)) as (made, client):
+
+        @made.server.tool
+        async def much() -> str:
+            return "x" * 4 * PIECE
+
+        stream_id, began = await client.call("much"), trio.current_time()
+        while stream_id not in client.ended:
+            await client.read()
+            await trio.sleep(0.05)
+            if stream_id not in client.ended:
+                for window in (None, stream_id):
+                    client.connection.increment_flow_control_window(PIECE // 4, window)
+                await client.flush()
+        assert trio.current_time() > began + 1
+        assert len(client.bodies[stream_id]) > 8 * PIECE  # as content and as structured content
+        await client.works()
 
 
 async def test_a_stream_without_a_window_is_forgotten_with_its_connection(
