@@ -76,6 +76,8 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
 BOUNDS = {
     "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
+    "connections kept for further requests": constant("MAX_KEPT_ALIVE", "transports"),
+    "seconds for which they are kept": constant("KEPT_ALIVE", "transports"),
     "notifications and answers on their way at once": http_link.MAX_POSTS,
     "seconds for the server to take a notification or an answer": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
