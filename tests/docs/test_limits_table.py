@@ -60,6 +60,7 @@ STATED = {
     "a notification or an answer over HTTP": constant("POST_TIMEOUT", "transports"),
     "what is remembered of an origin, since it was found out": constant("MAX_AGE", "transports"),
     "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT", "transports"),
+    "another session over HTTP to hear the server, while nobody calls": constant("UNASKED_INTERVAL", "transports"),
     "the end of an HTTP link": constant("CLOSE_TIMEOUT", "transports"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "requests of the peer that run": OPTIONS.max_running_requests,
