@@ -131,6 +131,9 @@ STATED = {
     "steps that one validation may take": constant("MAX_WORK", "protocol"),
     "bytes of a line of a child's standard error": constant("LONGEST_LINE", "transports"),
     "lines of a child's standard error kept for error messages": constant("TAIL", "transports"),
+    "cookies that a client over HTTP keeps": constant("MAX_COOKIES", "transports"),
+    "characters of a cookie": constant("MAX_COOKIE", "transports"),
+    "characters of a URL that a server sends a client to": constant("MAX_URL", "protocol"),
 }
 
 
