@@ -232,7 +232,7 @@ class Peer:
     def _receive_request(
         self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
     ) -> tuple[Event, ...]:
-        if self.revision in MODERN_REVISIONS:  # `_mute`, without the call
+        if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return (Fault(RemoteProtocolError(text)),)
         if request.id in self._incoming:
@@ -337,14 +337,10 @@ class Peer:
             return (Settled(outgoing, error),)
         return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
 
-    @property
-    def _mute(self) -> bool:
+    def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
         # A modern client writes requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages); a
         # server opens no modern session, so a modern revision here means that this is the client.
-        return self.revision in MODERN_REVISIONS
-
-    def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
-        return (Fault(error),) if self._mute else (Fault(error), Reply(answer))
+        return (Fault(error),) if self.revision in MODERN_REVISIONS else (Fault(error), Reply(answer))
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:

@@ -1,0 +1,232 @@
+"""The handshake era over HTTP: the server's own stream, answers as streams, and going on with one that broke.
+
+L: 2025-11-25 `basic/transports`, Streamable HTTP.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Restarting, legacy, ok, text
+from tests.transports.http_peer import Asked, event, peer, result
+from tests.transports.support import DEADLINE
+from trio_mcp import (
+    Client,
+    HttpError,
+    RemoteProtocolError,
+    TransportError,
+    streamable_http_client,
+)
+from trio_mcp.protocol.messages import Notification
+
+
+@pytest.fixture
+def autojump_clock() -> MockClock:
+    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
+    return MockClock(autojump_threshold=0.05)
+
+
+# --- the server's own stream ------------------------------------------------------------------------------------
+
+
+async def test_the_server_speaks_on_its_own_stream_and_its_requests_are_answered() -> None:
+    """L, Listening for Messages from the Server; answers are POSTed."""
+    heard: list[Notification] = []
+
+    async def get(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(event(CHANGED) + event({"jsonrpc": "2.0", "id": "q", "method": "ping"}))
+        await asked.gone()
+
+    async with legacy({"GET": get}, on_message=heard.append) as (server, _):
+        answer = await server.until("answer")
+        assert answer.body == {"jsonrpc": "2.0", "id": "q", "result": {}}
+        assert server.asked[2].headers["accept"] == "text/event-stream"
+    assert heard == [Notification("notifications/tools/list_changed")]
+
+
+@pytest.mark.parametrize("status", [405, 404, 400])
+async def test_a_server_without_a_stream_of_its_own_is_not_asked_again(status: int) -> None:
+    """L: or else return 405; others say it in their own ways."""
+
+    async def get(asked: Asked) -> None:
+        await asked.status(status)
+
+    async with legacy({"GET": get}) as (server, client):
+        await server.until("GET")
+        assert await text(client) == "ok"
+        await trio.testing.wait_all_tasks_blocked()
+    assert server.methods().count("GET") == 1
+    assert server.methods().count("initialize") == 1
+
+
+async def test_the_stream_is_gone_on_with_where_it_broke_off_after_the_time_the_server_asks_for(
+    autojump_clock: MockClock,
+) -> None:
+    """L, Sending Messages, 6: the client MUST respect the retry field; Resumability, 2: Last-Event-ID."""
+    times: list[float] = []
+
+    async def get(asked: Asked) -> None:
+        times.append(trio.current_time())
+        await asked.begin_events()
+        if len(times) < 4:
+            await asked.chunk(b"retry: 45000\n" + event(CHANGED, f"e{len(times)}"))
+            await (asked.abort() if len(times) == 2 else asked.end_events())
+        else:
+            await asked.gone()
+
+    with trio.fail_after(1000):
+        async with peer({"GET": get}) as server, Client(server.url, mode="legacy"):
+            gets = [await server.until("GET", number) for number in (1, 2, 3, 4)]
+    assert [asked.headers.get("last-event-id") for asked in gets] == [None, "e1", "e2", "e3"]
+    waits = [there - here for here, there in itertools.pairwise(times)]
+    assert all(wait >= 45 for wait in waits)
+
+
+async def test_a_stream_that_can_not_be_had_again_is_given_up_and_said_so() -> None:
+    faults: list[str] = []
+    told = trio.Event()
+
+    def on_error(fault: RemoteProtocolError) -> None:
+        faults.append(str(fault))
+        told.set()
+
+    async def get(asked: Asked) -> None:
+        if server.methods().count("GET") == 1:
+            await asked.begin_events()
+            await asked.chunk(event(CHANGED))
+            await asked.end_events()
+        else:
+            await asked.status(503)
+
+    with trio.fail_after(DEADLINE):
+        async with peer({"GET": get, "tools/call": ok}) as server:
+
+            def connect() -> Any:
+                return streamable_http_client(server.url, reconnect=QUICK)
+
+            async with Client(connect, mode="legacy", on_error=on_error) as client:
+                await told.wait()
+                assert await text(client) == "ok"
+    assert server.methods().count("GET") == 1 + QUICK.attempts
+    assert "not heard any more" in faults[0]
+    assert "given up after 3 further attempts" in faults[0]
+
+
+async def test_a_stream_that_says_the_session_is_lost_opens_another_without_being_asked() -> None:
+    restarting = Restarting()
+
+    async def get(asked: Asked) -> None:
+        if asked.headers["mcp-session-id"] != restarting.session:
+            await asked.status(404)
+            return
+        await asked.begin_events()
+        await asked.chunk(b": hello\n\n")
+        await lost.wait()
+        await (asked.end_events() if restarting.number == 2 else asked.gone())
+
+    lost = trio.Event()
+    async with legacy({**restarting.handlers(), "GET": get}) as (server, _):
+        await server.until("GET")
+        restarting.number = 2
+        lost.set()
+        await server.until("initialize", 2)
+        assert (await server.until("GET", 3)).headers["mcp-session-id"] == "s2"
+
+
+# --- answers as streams -----------------------------------------------------------------------------------------
+
+
+async def test_a_call_whose_stream_breaks_is_gone_on_with() -> None:
+    """The answer comes on a GET with the last event id; nothing is called twice, nothing heard twice."""
+    progress: list[float] = []
+
+    async def call(asked: Asked) -> None:
+        calls.append(asked)
+        await asked.begin_events()
+        token = asked.body["params"]["_meta"]["progressToken"]
+        await asked.chunk(b"id: p\ndata:\n\n")
+        await asked.chunk(event(note(token, 1), "e1"))
+        await asked.abort()
+
+    def note(token: Any, number: int) -> dict[str, Any]:
+        params = {"progressToken": token, "progress": number}
+        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+    async def get(asked: Asked) -> None:
+        last = asked.headers.get("last-event-id")
+        if last is None:
+            await asked.status(405)
+            return
+        seen.append(last)
+        token = calls[0].body["params"]["_meta"]["progressToken"]
+        if last == "e1":
+            await asked.begin_events()
+            await asked.chunk(event(note(token, 2), "e2"))
+            await asked.end_events()
+        elif len(seen) == 2:
+            await asked.status(503)
+        else:
+            await asked.begin_events()
+            await asked.chunk(event(result(calls[0].id, TEXT), "e3"))
+            await asked.end_events()
+
+    calls: list[Asked] = []
+    seen: list[str] = []
+    async with legacy({"tools/call": call, "GET": get}) as (server, client):
+        assert await text(client, on_progress=lambda note: progress.append(note.progress)) == "ok"
+    assert progress == [1, 2]
+    assert seen == ["e1", "e2", "e2"]
+    assert server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("ends", ["refused", "empty"])
+async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -> None:
+    async def call(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(event(b"", "e1"))
+        await asked.end_events()
+
+    async def get(asked: Asked) -> None:
+        if "last-event-id" not in asked.headers:
+            await asked.status(405)
+        elif ends == "refused":
+            await asked.status(400, b"no such event")
+        else:
+            await asked.begin_events()
+            await asked.end_events()
+
+    async with legacy({"tools/call": call, "GET": get}) as (_, client):
+        with pytest.raises(TransportError, match="no such event" if ends == "refused" else "given up after 3"):
+            await client.call_tool("t")
+        await client.ping()
+
+
+async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_made_twice() -> None:
+    """The session is renewed for the calls to come; whether this one was carried out nobody knows."""
+    restarting = Restarting()
+
+    async def call(asked: Asked) -> None:
+        if restarting.number == 2:
+            await restarting.call(asked)
+            return
+        await asked.begin_events()
+        await asked.chunk(event(b"", "e1"))
+        restarting.number = 2
+        await asked.end_events()
+
+    async def get(asked: Asked) -> None:
+        await asked.status(405 if "last-event-id" not in asked.headers else 404)
+
+    async with legacy({**restarting.handlers(), "tools/call": call, "GET": get}) as (server, client):
+        with pytest.raises(HttpError) as caught:
+            await client.call_tool("t")
+        assert caught.value.trouble == "session_lost"
+        assert await text(client) == "ok"
+    assert server.methods().count("initialize") == 2
+    assert server.methods().count("tools/call") == 2
