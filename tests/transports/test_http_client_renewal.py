@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from trio.testing import MockClock
 
 from tests.transports.http_legacy import CHANGED, QUICK, Restarting, legacy, text
 from tests.transports.http_peer import INITIALIZED, Asked, event, peer
@@ -23,12 +22,6 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
-
-
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
 
 
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
