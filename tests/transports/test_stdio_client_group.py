@@ -63,7 +63,8 @@ async def test_no_child_or_grandchild_survives(end: str, ignore: str) -> None:
             try:
                 async with stdio_client(shell(code, env=mark, shutdown_grace=0.2)) as (read, _):
                     await ready(read)
-                    assert len(marked(mark[MARK])) == 4
+                    while len(marked(mark[MARK])) != 4:  # noqa: ASYNC110 - in the middle of an exec one has no environment
+                        await trio.sleep(0.01)
                     if end == "exception":
                         raise KeyError("mine")
                     if end == "cancelled":
