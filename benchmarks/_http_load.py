@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import selectors
 import socket
@@ -87,34 +88,42 @@ class HttpLoad(HttpServer):
         """Wait for its URL, open the session, and make one call."""
         self.wait_ready()
         with self.process.deadline():
-            (first,) = self._open(1)
             if self._era == "legacy":
-                self._head = self.head(*_of_session(self.open_session(first)))
+                with contextlib.closing(self.connect()) as first:
+                    self._head = self.head(*_of_session(self.open_session(first)))
             else:
                 revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
                 self._head = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
-            number = self._take_id()
-            first.send(self._request(number))
-            _wire.check_tool_result(_wire.result_of(first.answer(), number), number + _B)
+            self._open(1)
 
-    def _open(self, count: int) -> list[Connection]:
-        while len(self._connections) < count:
-            self._connections.append(self.connect())
-        return self._connections[:count]
+    def _open(self, count: int) -> None:
+        """New connections, each with a call behind it: a server closes those that are idle between two samples."""
+        self._hang_up()
+        for _ in range(count):
+            connection = self.connect()
+            self._connections.append(connection)
+            number = self._take_id()
+            connection.send(self._request(number))
+            _wire.check_tool_result(_wire.result_of(connection.answer(), number), number + _B)
+
+    def _hang_up(self) -> None:
+        while self._connections:
+            self._connections.pop().close()
 
     def _request(self, number: int) -> bytes:
         return post(self._head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
         """Calls answered per second with one outstanding on each connection; every answer is checked, at the end."""
-        first_id, answers = self._next_id, []
         with selectors.DefaultSelector() as selector, self.process.deadline(seconds + 60):
-            for connection in self._open(connections):
+            self._open(connections)
+            first_id, answers = self._next_id, []
+            for connection in self._connections:
                 selector.register(connection.socket, selectors.EVENT_READ, connection)
             started = time.perf_counter()
             stop = started + seconds
             outstanding = 0
-            for connection in self._connections[:connections]:
+            for connection in self._connections:
                 connection.send(self._request(self._take_id()))
                 outstanding += 1
             while outstanding:
@@ -137,8 +146,7 @@ class HttpLoad(HttpServer):
         return self._next_id - 1
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.socket.close()
+        self._hang_up()
         super().close()
 
 
@@ -154,6 +162,9 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.fields: dict[bytes, bytes] = {}
         self._buffer = b""
+
+    def close(self) -> None:
+        self.socket.close()
 
     def send(self, request: bytes) -> None:
         self.socket.sendall(request)

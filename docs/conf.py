@@ -61,7 +61,7 @@ myst_heading_anchors = 3
 
 # In signatures: types of other projects, which can't be looked up without the network, and type variables.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib)\..*"),
+    (r"py:.*", r"(trio|pydantic|attrs|types|typing|contextlib|collections\.abc|os|pathlib|sqlite3)\..*"),
     (r"py:.*", r"(.*\.)?(FunctionT|ItemT|ModelT|ResultT|StateT)"),
     (r"py:.*", r"AttributeValue|MeterProvider|TracerProvider"),  # OpenTelemetry's
 ]
