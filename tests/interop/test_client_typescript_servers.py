@@ -140,4 +140,4 @@ async def test_a_stream_that_the_server_has_closed_is_resumed(
     """2025-11-25 `basic/transports`, Sending Messages, 6: the answer comes on a GET with `Last-Event-ID`."""
     async with connected(server, npm, environment) as client:
         assert (await client.call_tool("poll")).text == "polled"
-        assert (await client.call_tool("echo", {"text": "again"})).text == "again"
+        assert (await client.call_tool("events", {"until": "replayed"})).text == "replayed"

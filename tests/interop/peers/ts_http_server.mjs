@@ -132,6 +132,7 @@ class Store {
     return this.events[id - 1]?.[0];
   }
   async replayEventsAfter(id, { send }) {
+    record("replayed");
     const stream = this.events[id - 1][0];
     for (const [index, [of, message]] of [...this.events.entries()].slice(id)) {
       if (of === stream && message.jsonrpc) await send(`${index + 1}`, message);
