@@ -52,9 +52,22 @@ STEPS: dict[str, dict[str, Any]] = {
     "events": {"op": "call", "name": "events", "arguments": {"until": "slow cancelled"}},
     "chatty": {"op": "call", "name": "chatty", "arguments": {"words": ["one", "two"]}, "meta": LOG_OPT_IN},
     "ask": {"op": "call", "name": "ask", "arguments": {}},
+    "interview": {"op": "call", "name": "interview", "arguments": {}},
     "ping": {"op": "ping"},
     "after": {"op": "call", "name": "add", "arguments": {"a": 1, "b": 1}},
 }
+
+OUR_STEPS: dict[str, dict[str, Any]] = {
+    "read": {"op": "read", "uri": "peer://a"},
+    "prompt": {"op": "prompt", "name": "greeting", "arguments": {"name": "Ada"}},
+    "complete": {
+        "op": "complete",
+        "ref": {"type": "ref/prompt", "name": "greeting"},
+        "argument": {"name": "name", "value": "A"},
+    },
+    "listen": {"op": "listen", "uri": "peer://a", "announce": "announce"},
+}
+"""What the control has no part for."""
 
 LATE_PROGRESS = "Received a progress notification for an unknown token"
 """What these clients say of a progress notification that shares a read with the response: their own race."""
@@ -122,11 +135,18 @@ def session(request: pytest.FixtureRequest, npm: NodePeers, tmp_path_factory: py
     script, mode = CLIENTS[client]
     offered = TOOLS["control" if server == "control" else "ours"] | {UNKNOWN}
     steps = {name: step for name, step in STEPS.items() if step.get("name", "add") in offered}
+    if server != "control":
+        steps |= OUR_STEPS
     with marked_environment() as environment, reached(server, environment, tmp_path_factory.mktemp("server")) as target:
         script_input = target | {
             "modules": str(npm.modules),
             "mode": mode,
-            "elicitation": {"action": "accept", "content": {"colour": "green"}},
+            "elicitations": {
+                "Which colour?": {"action": "accept", "content": {"colour": "green"}},
+                "How long?": {"action": "accept", "content": {"nights": 3, "extras": ["map"]}},
+            },
+            "sample": {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hello"}},
+            "roots": [{"uri": "file:///here"}],
             "steps": list(steps.values()),
         }
         finished = subprocess.run(
@@ -233,8 +253,34 @@ def test_a_question_is_answered_inside_the_call(session: Session) -> None:
     if "ask" not in session.outcomes:
         assert session.report["questions"] == []
         return
-    assert session.report["questions"] == ["Which colour?"]
+    assert session.report["questions"][0] == "Which colour?"
     assert session.text("ask") == "painted green"
+
+
+def test_an_interview_asks_the_user_twice_the_model_and_for_the_roots(session: Session) -> None:
+    """Each as a request, or as an input round."""
+    if "interview" not in session.outcomes:
+        assert session.server == "control"
+        return
+    assert session.text("interview") == "green, 3, ['map'], hello, file:///here"
+    assert session.report["questions"][1:] == ["Which colour?", "How long?"]
+
+
+def test_resources_prompts_and_completion(session: Session) -> None:
+    if session.server == "control":
+        return
+    (content,) = session.result("read")["contents"]
+    assert (content["uri"], content["text"]) == ("peer://a", "a")
+    (message,) = session.result("prompt")["messages"]
+    assert message["content"] == {"type": "text", "text": "Greet Ada."}
+    assert session.result("complete")["completion"]["values"] == ["Ada", "Alan"]
+
+
+def test_changes_are_heard(session: Session) -> None:
+    """By a subscription and on the server's own stream, or on that of `subscriptions/listen`."""
+    if session.server != "control":
+        heard = ["notifications/resources/updated", "notifications/tools/list_changed"]
+        assert session.result("listen") == heard
 
 
 def test_ping_exists_in_the_handshake_era_only(session: Session) -> None:

@@ -117,6 +117,17 @@ def document(name: str) -> str:
     return name
 
 
+@server.prompt
+def greeting(name: str) -> str:
+    """Greet somebody."""
+    return f"Greet {name}."
+
+
+@server.completion(prompt="greeting", argument="name")
+def names(value: str) -> list[str]:
+    return [name for name in ("Ada", "Alan", "Grace") if name.startswith(value)]
+
+
 @server.tool
 async def announce(uri: str) -> str:
     """Say that the lists of tools and of prompts and one resource have changed (to those who listen)."""

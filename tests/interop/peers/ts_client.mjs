@@ -6,16 +6,19 @@ const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
 const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
 const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const { SSEClientTransport } = await load("@modelcontextprotocol/sdk/client/sse.js");
-const { ElicitRequestSchema, LoggingMessageNotificationSchema } = await load("@modelcontextprotocol/sdk/types.js");
+const { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema } =
+  await load("@modelcontextprotocol/sdk/types.js");
 
 const logs = [];
 const questions = [];
-const client = new Client({ name: "ts-v1", version: "1.32.2" }, { capabilities: { elicitation: {} } });
+const client = new Client({ name: "ts-v1", version: "1.32.2" }, { capabilities: { elicitation: {}, sampling: {}, roots: {} } });
 client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => void logs.push(params));
 client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
   questions.push(params.message);
-  return request.elicitation;
+  return request.elicitations[params.message];
 });
+client.setRequestHandler(CreateMessageRequestSchema, () => request.sample);
+client.setRequestHandler(ListRootsRequestSchema, () => ({ roots: request.roots }));
 
 const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
 // The v1 client hands the negotiated version only to the transport.

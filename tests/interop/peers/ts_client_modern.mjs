@@ -10,13 +10,15 @@ const questions = [];
 const mode = ["legacy", "auto"].includes(request.mode) ? request.mode : { pin: request.mode };
 const client = new Client(
   { name: "ts-v2", version: "2.4.0" },
-  { capabilities: { elicitation: {} }, versionNegotiation: { mode } },
+  { capabilities: { elicitation: {}, sampling: {}, roots: {} }, versionNegotiation: { mode } },
 );
 client.setNotificationHandler("notifications/message", ({ params }) => void logs.push(params));
 client.setRequestHandler("elicitation/create", ({ params }) => {
   questions.push(params.message);
-  return request.elicitation;
+  return request.elicitations[params.message];
 });
+client.setRequestHandler("sampling/createMessage", () => request.sample);
+client.setRequestHandler("roots/list", () => ({ roots: request.roots }));
 
 const transport = reach({ Stdio: StdioClientTransport, Http: StreamableHTTPClientTransport, Sse: SSEClientTransport });
 const report = await run(client, transport, {

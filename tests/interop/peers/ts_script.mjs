@@ -1,8 +1,9 @@
 // What both TypeScript clients share: find the packages, run a list of steps, print one JSON report.
 //
-// argv[2] is a JSON object: {modules, mode, elicitation, steps}, and {command, args, env} for a server over stdio or
+// argv[2] is a JSON object: {modules, mode, elicitations, sample, roots, steps}, and {command, args, env} for a server over stdio or
 // {url, kind}, where kind is "http" or "sse". A step is one of
-//   {op: "list_tools"} {op: "ping"} {op: "set_level", level}
+//   {op: "list_tools"} {op: "ping"} {op: "set_level", level} {op: "read", uri} {op: "prompt", name, arguments}
+//   {op: "complete", ref, argument} {op: "listen", uri, announce}, which gives the methods of two notifications
 //   {op: "call", name, arguments, progress, cancelOnProgress, meta}
 // An entry of report.steps is {result, progress} or {error: {kind, code, message}, progress}.
 // report.notifications is what arrived on the wire: these clients drop a progress notification that shares
@@ -25,6 +26,26 @@ export function reach({ Stdio, Http, Sse }) {
 
 const describe = (error) => ({ kind: error.name, code: error.code ?? null, message: error.message });
 
+const AWAITED = ["notifications/resources/updated", "notifications/tools/list_changed"];
+
+async function listen(client, { uri, announce }, callTool) {
+  const heard = [];
+  let enough;
+  const done = new Promise((resolve) => (enough = resolve));
+  client.fallbackNotificationHandler = async ({ method }) => {
+    if (!AWAITED.includes(method)) return;
+    heard.push(method);
+    if (heard.length === 2) enough();
+  };
+  const modern = client.getProtocolEra?.() === "modern";
+  const subscription = modern && (await client.listen({ toolsListChanged: true, resourceSubscriptions: [uri] }));
+  if (!modern) await client.subscribeResource({ uri });
+  await callTool({ name: announce, arguments: { uri } }, {});
+  await done;
+  await (modern ? subscription.close() : client.unsubscribeResource({ uri }));
+  return heard.sort();
+}
+
 async function runStep(client, step, callTool) {
   const progress = [];
   const cancelling = new AbortController();
@@ -43,6 +64,10 @@ async function runStep(client, step, callTool) {
       list_tools: () => client.listTools(),
       ping: () => client.ping(),
       set_level: () => client.setLoggingLevel(step.level),
+      read: () => client.readResource({ uri: step.uri }),
+      prompt: () => client.getPrompt({ name: step.name, arguments: step.arguments }),
+      complete: () => client.complete({ ref: step.ref, argument: step.argument }),
+      listen: () => listen(client, step, callTool),
       call: () => callTool(params, options),
     }[step.op]();
     return { result, progress };
