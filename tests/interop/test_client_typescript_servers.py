@@ -76,6 +76,10 @@ async def test_negotiation_results_and_errors(
         assert {"add", "echo", "ask"} < {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("add", {"a": 2**40, "b": -1})).data == 2**40 - 1
         assert (await client.call_tool("echo", {"text": tricky})).text == tricky
+        (content,) = (await client.read_resource("peer://a")).contents
+        assert content == types.TextResourceContents(uri=content.uri, text="a")
+        (message,) = (await client.get_prompt("greeting", {"name": "Ada"})).messages
+        assert message.content == types.TextContent(text="Greet Ada.")
         failed = await client.call_tool("fail")
         assert (failed.is_error, failed.text) == (True, "this tool always fails")
         with pytest.raises(McpError) as caught:

@@ -119,6 +119,11 @@ function build(era) {
     };
     server.registerTool(name, schemas, (given, extra) => run(given, sdk.context(extra), server, era));
   }
+  server.registerResource("a", "peer://a", { mimeType: "text/plain" }, (uri) => ({ contents: [{ uri: uri.href, text: "a" }] }));
+  const name = { name: z.string() };
+  server.registerPrompt("greeting", { argsSchema: version === "v1" ? name : z.object(name) }, ({ name: given }) => ({
+    messages: [{ role: "user", content: { type: "text", text: `Greet ${given}.` } }],
+  }));
   return server;
 }
 
