@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from trio_mcp import Client, Server, SessionMessage, memory_link_pair
-from trio_mcp.protocol.messages import Notification, Request
+from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.server.serving import serving
 
 from ._wire import WrongAnswer

@@ -22,7 +22,7 @@ from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
 from trio_mcp.client.connection import ClientConnection  # noqa: E402
-from trio_mcp.client.group_connections import GroupConnections  # noqa: E402
+from trio_mcp.client.group.connections import GroupConnections  # noqa: E402
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -106,7 +106,7 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for candidate in (f"trio_mcp.{name}", f"trio_mcp.protocol.messages.{name}"):
+        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.messages.{name}"):
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)

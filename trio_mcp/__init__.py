@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         ResponseCache,
         ToolsListChanged,
     )
-    from trio_mcp.compose import ProxyServer
     from trio_mcp.errors import (
         CapabilityError,
         ConfigError,
@@ -50,10 +49,16 @@ if TYPE_CHECKING:
         TransportError,
         TrioMcpError,
     )
+    from trio_mcp.http.client.legacy.sse_client import sse_client
+    from trio_mcp.http.client.parameters import HttpServerParameters
+    from trio_mcp.http.client.streamable import streamable_http_client
+    from trio_mcp.http.server.legacy.stores import EventStore, MemoryEventStore, SqliteEventStore
+    from trio_mcp.http.server.options import HttpOptions
+    from trio_mcp.jsonrpc.messages import SessionMessage
     from trio_mcp.link import Link
-    from trio_mcp.protocol.messages import SessionMessage
-    from trio_mcp.protocol.retrying import Backoff
-    from trio_mcp.protocol.trace_context import TraceContext
+    from trio_mcp.memory import memory_link_pair
+    from trio_mcp.proxy import ProxyServer
+    from trio_mcp.retrying import Backoff
     from trio_mcp.server import (
         CacheHint,
         Context,
@@ -66,7 +71,6 @@ if TYPE_CHECKING:
         Server,
         UrlElicitationRequired,
     )
-    from trio_mcp.server.http.options import HttpOptions
     from trio_mcp.session import (
         BaseSession,
         ClientSession,
@@ -76,14 +80,10 @@ if TYPE_CHECKING:
         SessionOptions,
         Timeouts,
     )
-    from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore
-    from trio_mcp.transports.http_parameters import HttpServerParameters
-    from trio_mcp.transports.memory import memory_link_pair
-    from trio_mcp.transports.process import StdioServerParameters
-    from trio_mcp.transports.sse_client import sse_client
-    from trio_mcp.transports.stdio_client import stdio_client
-    from trio_mcp.transports.stdio_server import stdio_server
-    from trio_mcp.transports.streamable_http_client import streamable_http_client
+    from trio_mcp.stdio.client import stdio_client
+    from trio_mcp.stdio.process import StdioServerParameters
+    from trio_mcp.stdio.server import stdio_server
+    from trio_mcp.trace_context import TraceContext
 
 _HOMES = {
     "trio_mcp.client": (
@@ -96,7 +96,7 @@ _HOMES = {
         "ResponseCache",
         "ToolsListChanged",
     ),
-    "trio_mcp.compose": ("ProxyServer",),
+    "trio_mcp.proxy": ("ProxyServer",),
     "trio_mcp.errors": (
         "CapabilityError",
         "ConfigError",
@@ -115,9 +115,9 @@ _HOMES = {
         "TrioMcpError",
     ),
     "trio_mcp.link": ("Link",),
-    "trio_mcp.protocol.messages": ("SessionMessage",),
-    "trio_mcp.protocol.retrying": ("Backoff",),
-    "trio_mcp.protocol.trace_context": ("TraceContext",),
+    "trio_mcp.jsonrpc.messages": ("SessionMessage",),
+    "trio_mcp.retrying": ("Backoff",),
+    "trio_mcp.trace_context": ("TraceContext",),
     "trio_mcp.server": (
         "CacheHint",
         "Context",
@@ -130,8 +130,8 @@ _HOMES = {
         "Server",
         "UrlElicitationRequired",
     ),
-    "trio_mcp.server.http.options": ("HttpOptions",),
-    "trio_mcp.stores": ("EventStore", "MemoryEventStore", "SqliteEventStore"),
+    "trio_mcp.http.server.options": ("HttpOptions",),
+    "trio_mcp.http.server.legacy.stores": ("EventStore", "MemoryEventStore", "SqliteEventStore"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",
@@ -141,13 +141,13 @@ _HOMES = {
         "SessionOptions",
         "Timeouts",
     ),
-    "trio_mcp.transports.http_parameters": ("HttpServerParameters",),
-    "trio_mcp.transports.memory": ("memory_link_pair",),
-    "trio_mcp.transports.process": ("StdioServerParameters",),
-    "trio_mcp.transports.sse_client": ("sse_client",),
-    "trio_mcp.transports.stdio_client": ("stdio_client",),
-    "trio_mcp.transports.stdio_server": ("stdio_server",),
-    "trio_mcp.transports.streamable_http_client": ("streamable_http_client",),
+    "trio_mcp.http.client.parameters": ("HttpServerParameters",),
+    "trio_mcp.memory": ("memory_link_pair",),
+    "trio_mcp.stdio.process": ("StdioServerParameters",),
+    "trio_mcp.http.client.legacy.sse_client": ("sse_client",),
+    "trio_mcp.stdio.client": ("stdio_client",),
+    "trio_mcp.stdio.server": ("stdio_server",),
+    "trio_mcp.http.client.streamable": ("streamable_http_client",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

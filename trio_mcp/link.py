@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import trio
 
-from trio_mcp.protocol.messages import SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage
 
 __all__ = ["Link"]
 

@@ -24,7 +24,7 @@ except ImportError as exc:
 
 from trio_mcp._version import __version__
 from trio_mcp.errors import McpError, RequestTimeout
-from trio_mcp.protocol.trace_context import TraceContext
+from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:

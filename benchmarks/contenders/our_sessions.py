@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from trio_mcp import ClientSession, ServerSession, memory_link_pair
-from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ServerIdentity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

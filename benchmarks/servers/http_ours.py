@@ -6,7 +6,7 @@ from functools import partial
 import trio
 from ours import server
 
-from trio_mcp.transports.http_runner import configured
+from trio_mcp.http.runner.hypercorn import configured
 
 
 async def main() -> None:

@@ -13,7 +13,7 @@ from tests.client.scripted import scripted
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, memory_link_pair
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Incoming, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Incoming, Request, Response
 
 MODERN = "2026-07-28"
 TOOLS: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}

@@ -14,7 +14,7 @@ from tests.session.harness import Wire
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client import Subscription
-from trio_mcp.protocol.messages import Notification, Request
+from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.types import meta
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"

@@ -11,7 +11,7 @@ import trio
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, memory_link_pair
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 
 ALL: dict[str, Any] = {
     "resources": {"subscribe": True},

@@ -17,8 +17,8 @@ from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY, MODERN
 from trio_mcp import CacheHint, Client, Context, McpError, RemoteProtocolError, ResponseCache, Server, TransportError
 from trio_mcp.client.cache import Flight
-from trio_mcp.protocol.json_schema import SchemaValidator
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.schema.validator import SchemaValidator
 
 URI = "test://x"
 

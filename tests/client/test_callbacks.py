@@ -11,7 +11,7 @@ import trio
 
 from tests.session.harness import INITIALIZE_RESULT, Wire
 from trio_mcp import Client, Link, memory_link_pair
-from trio_mcp.protocol.messages import Malformed, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Malformed, Notification, Request, Response
 
 
 @contextlib.asynccontextmanager

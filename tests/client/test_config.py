@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
 from trio_mcp.client import load_config
-from trio_mcp.client.config_variables import expand
-from trio_mcp.client.json_places import locate
+from trio_mcp.client.config.json_places import locate
+from trio_mcp.client.config.variables import expand
 
 
 def problems(source: Any, **environ: str) -> list[str]:

@@ -14,7 +14,7 @@ from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, McpError, SessionOptions, memory_link_pair, types
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request
 
 NAME = form(name={"type": "string"})
 

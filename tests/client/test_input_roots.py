@@ -10,7 +10,7 @@ import trio
 
 from tests.client.asking import DONE, MODERN, asking, asks, request, rounds
 from trio_mcp import Client, InputError, LocalProtocolError, Server, types
-from trio_mcp.protocol.messages import ErrorData, Notification
+from trio_mcp.jsonrpc.messages import ErrorData, Notification
 
 
 async def ask(era: str, roots: Any, params: Any = None) -> Any:

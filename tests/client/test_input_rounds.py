@@ -23,8 +23,8 @@ from trio_mcp import (
     Timeouts,
     types,
 )
-from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
-from trio_mcp.protocol.messages import ErrorData, Notification, Request, Response
+from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
+from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, Response
 
 ASK = request("elicitation/create", form(name={"type": "string"}))
 SAMPLE = request("sampling/createMessage", sample())

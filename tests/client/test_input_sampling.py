@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.asking import DONE, MODERN, asking, asks, request, rounds, sample, say, text, use, used
 from trio_mcp import InputError, McpError, RemoteProtocolError, types
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 
 TOOL = {"name": "weather", "inputSchema": {"type": "object"}}
 TEXT = {"role": "assistant", "content": text("hi"), "model": "unknown", "stopReason": "endTurn"}

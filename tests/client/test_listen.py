@@ -40,7 +40,7 @@ from trio_mcp import (
     TransportError,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Failure, Notification, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Notification, Response
 from trio_mcp.types import meta
 
 EVERYTHING: dict[str, Any] = {

@@ -27,7 +27,7 @@ from tests.client.scripted import scripted
 from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from trio_mcp.client import Subscription
 from trio_mcp.client.events import ChangeEvent
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types.subscriptions import SubscriptionFilter
 
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}

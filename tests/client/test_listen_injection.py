@@ -21,7 +21,7 @@ from tests.client.listening import (
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.messages import Response
+from trio_mcp.jsonrpc.messages import Response
 
 
 @pytest.mark.parametrize("middleware", [False, True])

@@ -31,7 +31,7 @@ from trio_mcp import (
     ToolsListChanged,
 )
 from trio_mcp.client.resource_watches import UNSUBSCRIBE_TIMEOUT
-from trio_mcp.protocol.messages import ErrorData, Response
+from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 REVISIONS = ["2024-11-05", LEGACY]
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}

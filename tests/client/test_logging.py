@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.scripted import scripted
 from trio_mcp import CapabilityError, Client, McpError, RequestTimeout, Server
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types import meta
 
 LEVEL = meta.LOG_LEVEL

@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.scripted import scripted, sent
 from trio_mcp import CapabilityError, McpError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types.content import EmbeddedResource, TextContent
 
 REVISIONS = ["2024-11-05", "2025-11-25", "2026-07-28"]

@@ -10,7 +10,7 @@ import trio
 
 from tests.client.scripted import scripted, sent
 from trio_mcp import CapabilityError, Client, LocalProtocolError, McpError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.messages import ErrorData, Notification
+from trio_mcp.jsonrpc.messages import ErrorData, Notification
 from trio_mcp.types.resources import BlobResourceContents, TextResourceContents
 
 REVISIONS = ["2024-11-05", "2025-11-25", "2026-07-28"]

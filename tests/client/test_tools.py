@@ -15,7 +15,7 @@ from tests.client.servers import make_server
 from tests.session.harness import Wire
 from trio_mcp import Client, Link, McpError, RemoteProtocolError, Server, memory_link_pair
 from trio_mcp.client import ToolResult
-from trio_mcp.protocol.messages import Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Notification, Request, Response
 from trio_mcp.types.content import TextContent
 
 NAMES = ["add", "wait", "count", "greet", "nothing"]

@@ -40,7 +40,7 @@ from trio_mcp import (
     stdio_client,
     streamable_http_client,
 )
-from trio_mcp.protocol.messages import Notification, Request, Response, SessionMessage
+from trio_mcp.jsonrpc.messages import Notification, Request, Response, SessionMessage
 
 REASON = "enough of it"
 HANG = 30  # seconds; only a net, nothing here waits that long
@@ -535,7 +535,7 @@ async def stdio_client_block() -> None:
 FLOODED = """
 import os, sys, trio
 from trio_mcp import SessionMessage, stdio_server
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 
 async def main():
     with trio.CancelScope() as scope:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
     HttpOptions,
@@ -18,29 +19,30 @@ from trio_mcp import (
     SessionOptions,
     StdioServerParameters,
     Timeouts,
+    memory,
     sse_client,
     stdio_client,
     stdio_server,
     streamable_http_client,
 )
 from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.group_connections import GroupConnections
-from trio_mcp.server.http import router, streams
+from trio_mcp.client.group.connections import GroupConnections
+from trio_mcp.http.client import link as http_link
+from trio_mcp.http.client import tool_headers as http_tools
+from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.server.legacy import router, streams
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.transports import http_link, http_tools, lines, memory
-from trio_mcp.transports.http_runner import configured
+from trio_mcp.stdio import lines
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
     return inspect.signature(function).parameters[argument].default
 
 
-def constant(name: str, floor: str) -> Any:
-    """A constant of a floor, whichever module there it lives in."""
-    package = importlib.import_module(f"trio_mcp.{floor}")
-    names = [f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__)]
-    modules = map(importlib.import_module, names)
-    (value,) = {vars(module)[name] for module in modules if name in vars(module)}
+def constant(name: str) -> Any:
+    """A constant of the package, whichever module it lives in."""
+    every = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
+    (value,) = {vars(module)[name] for module in map(importlib.import_module, every) if name in vars(module)}
     return value
 
 
@@ -54,32 +56,32 @@ STATED = {
     "Client(connect_timeout=…)": default(ClientConnection, "connect_timeout"),
     "Client(probe_timeout=…)": default(ClientConnection, "probe_timeout"),
     "ClientGroup(max_wait=…)": default(GroupConnections, "max_wait"),
-    "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT", "client"),
+    "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "SessionOptions.drain_grace": OPTIONS.drain_grace,
-    "a notification or an answer over HTTP": constant("POST_TIMEOUT", "transports"),
-    "what is remembered of an origin, since it was found out": constant("MAX_AGE", "transports"),
-    "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT", "transports"),
-    "another session over HTTP to hear the server, while nobody calls": constant("UNASKED_INTERVAL", "transports"),
-    "the end of an HTTP link": constant("CLOSE_TIMEOUT", "transports"),
+    "a notification or an answer over HTTP": constant("POST_TIMEOUT"),
+    "what is remembered of an origin, since it was found out": constant("MAX_AGE"),
+    "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT"),
+    "another session over HTTP to hear the server, while nobody calls": constant("UNASKED_INTERVAL"),
+    "the end of an HTTP link": constant("CLOSE_TIMEOUT"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "requests of the peer that run": OPTIONS.max_running_requests,
     "requests of the peer that queue": OPTIONS.max_queued_requests,
     "messages of yours on their way to the link": OPTIONS.max_outgoing_messages,
     "cancellations and answers given on the spot": default(Outbox, "max_control"),
     "notifications of the peer, until they are handled": OPTIONS.max_pending_notifications,
-    "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS", "session"),
-    "events of one Client.listen, for resources below those it names": constant("MAX_PENDING", "client"),
+    "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS"),
+    "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "messages in a memory link, each way": memory.BUFFER,
     "messages in a stdio link, each way": lines.BUFFER,
     "messages in an HTTP link, each way": lines.BUFFER,
     "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
     "requests of an HTTP link on their way, or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and answers of an HTTP link on their way": http_link.MAX_POSTS,
-    "lines of a child's standard error, until they are taken": constant("PENDING", "transports"),
+    "lines of a child's standard error, until they are taken": constant("PENDING"),
     "subscriptions/listen that a session has open": OPTIONS.max_running_requests,
     "changes that one listener has not been told of": "one of each kind and resource",
-    "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS", "server"),
+    "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
@@ -91,49 +93,47 @@ STATED = {
     "bytes on one stream of a HTTP session": streams.MAX_WAITING_BYTES,
     "messages on one stream that no client has open, without an event store": streams.MAX_DETACHED,
     "HTTP connections that are open at once": HttpOptions().max_connections,
-    "a server of HTTP+SSE that is to say where messages go": constant("ENDPOINT_TIMEOUT", "transports"),
-    "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT", "transports"),
-    "the body of a HTTP error": constant("ERROR_BODY_TIMEOUT", "transports"),
-    "a stream of HTTP after its answer": constant("DRAIN_TIMEOUT", "transports"),
+    "a server of HTTP+SSE that is to say where messages go": constant("ENDPOINT_TIMEOUT"),
+    "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),
+    "the body of a HTTP error": constant("ERROR_BODY_TIMEOUT"),
+    "a stream of HTTP after its answer": constant("DRAIN_TIMEOUT"),
     "messages of a HTTP session that wait for its event store": router.MAX_UNSTORED,
     "sessions over HTTP": HttpOptions().max_sessions,
     "HTTP requests that are served at once": HttpOptions().max_requests,
-    "bytes of further requests that a HTTP/1.1 client sends before it has an answer": constant(
-        "MAX_RECEIVED", "transports"
-    ),
+    "bytes of further requests that a HTTP/1.1 client sends before it has an answer": constant("MAX_RECEIVED"),
     "bytes of the body of a HTTP request": HttpOptions().max_message_size,
     "handlers that are parked for input": default(Server, "max_parked"),
-    "pages that a client was asked to visit, until they are done": constant("MAX_ELICITATIONS", "server"),
+    "pages that a client was asked to visit, until they are done": constant("MAX_ELICITATIONS"),
     "rounds of input of one request": default(Server, "max_input_rounds"),
     "seconds that a client has to come back with answers": default(Server, "request_state_ttl"),
-    "characters of a requestState": constant("MAX_STATE", "server"),
+    "characters of a requestState": constant("MAX_STATE"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
     "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
-    "bytes of the body of a HTTP error": constant("MAX_ERROR_BODY", "protocol"),
-    "origins of which a process remembers what they speak": constant("MAX_ORIGINS", "transports"),
+    "bytes of the body of a HTTP error": constant("MAX_ERROR_BODY"),
+    "origins of which a process remembers what they speak": constant("MAX_ORIGINS"),
     "tools of which an HTTP link remembers the headers": http_tools.MAX_TOOLS,
-    "messages of a batch (2025-03-26 only)": constant("MAX_BATCH", "protocol"),
-    "blocks of Client.listen that are open at once": constant("MAX_LISTENS", "client"),
-    "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS", "client"),
+    "messages of a batch (2025-03-26 only)": constant("MAX_BATCH"),
+    "blocks of Client.listen that are open at once": constant("MAX_LISTENS"),
+    "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS"),
     "results that a ResponseCache keeps": default(ResponseCache, "max_entries"),
     "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
-    "pages of a list that an iter_… method walks": constant("MAX_PAGES", "client"),
-    "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED", "protocol"),
+    "pages of a list that an iter_… method walks": constant("MAX_PAGES"),
+    "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
     "characters of a URI times characters of a server's templates that it is matched against": constant(
-        "MAX_MATCH_WORK", "client"
+        "MAX_MATCH_WORK"
     ),
-    "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS", "client"),
+    "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
     "rounds of input in one call": default(ClientConnection, "max_input_rounds"),
     "tools of a page that a server gives": default(Server, "page_size"),
-    "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS", "server"),
-    "characters of a URI of a resource": constant("MAX_URI", "protocol"),
-    "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS", "protocol"),
-    "steps that one validation may take": constant("MAX_WORK", "protocol"),
-    "bytes of a line of a child's standard error": constant("LONGEST_LINE", "transports"),
-    "lines of a child's standard error kept for error messages": constant("TAIL", "transports"),
-    "cookies that a client over HTTP keeps": constant("MAX_COOKIES", "transports"),
-    "characters of a cookie": constant("MAX_COOKIE", "transports"),
-    "characters of a URL that a server sends a client to": constant("MAX_URL", "protocol"),
+    "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
+    "characters of a URI of a resource": constant("MAX_URI"),
+    "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
+    "steps that one validation may take": constant("MAX_WORK"),
+    "bytes of a line of a child's standard error": constant("LONGEST_LINE"),
+    "lines of a child's standard error kept for error messages": constant("TAIL"),
+    "cookies that a client over HTTP keeps": constant("MAX_COOKIES"),
+    "characters of a cookie": constant("MAX_COOKIE"),
+    "characters of a URL that a server sends a client to": constant("MAX_URL"),
 }
 
 

@@ -21,7 +21,7 @@ from trio_mcp import (
     TransportError,
     types,
 )
-from trio_mcp.transports.http_origins import ORIGINS
+from trio_mcp.http.client.origins import ORIGINS
 
 from . import node_peers
 from .support import DEADLINE, LOG_OPT_IN, NEGOTIATED, TOOLS, python_peer

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from trio_mcp import Client, McpError, ResourceUpdated, ToolsListChanged, types
-from trio_mcp.transports.http_origins import ORIGINS
+from trio_mcp.http.client.origins import ORIGINS
 
 from . import node_peers
 from .support import DEADLINE, NEGOTIATED, PEERS

@@ -6,11 +6,11 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.protocol.http_guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.protocol.http_headers import Headers
-from trio_mcp.protocol.http_parameters import ParameterHeader
-from trio_mcp.protocol.http_server import HttpSettings, judge_head, judge_message
-from trio_mcp.protocol.messages import Batch, Notification, Request, Response
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.param_headers import ParameterHeader
+from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
+from trio_mcp.http.rules.ladder import HttpSettings, judge_head, judge_message
+from trio_mcp.jsonrpc.messages import Batch, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 

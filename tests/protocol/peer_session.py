@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.errors import LocalProtocolError, SessionClosed
-from trio_mcp.protocol.events import (
+from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Event,
     IncomingRequest,
@@ -18,9 +18,9 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.protocol.lanes import LANES
-from trio_mcp.protocol.messages import ErrorData, Incoming, Message, Notification
-from trio_mcp.protocol.peer import Peer
+from trio_mcp.jsonrpc.lanes import LANES
+from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Message, Notification
+from trio_mcp.jsonrpc.peer import Peer
 
 __all__ = ["BATCH_REVISION", "Session"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trio_mcp.protocol.events import Event, IncomingRequest, OutgoingRequest, RequestStarted
-from trio_mcp.protocol.messages import Notification, Request
-from trio_mcp.protocol.peer import Peer
+from trio_mcp.jsonrpc.events import Event, IncomingRequest, OutgoingRequest, RequestStarted
+from trio_mcp.jsonrpc.messages import Notification, Request
+from trio_mcp.jsonrpc.peer import Peer
 
 __all__ = ["cancelled", "only", "progress", "sent", "started"]
 

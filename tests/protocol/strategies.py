@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.strategies import json_objects, json_values, request_ids, texts
-from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Notification, Request, Response
 
 __all__ = ["batches", "envelopes", "json_texts", "messages"]
 

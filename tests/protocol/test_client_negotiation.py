@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 
 from tests.strategies import json_objects
-from trio_mcp.errors import McpError, NegotiationError
-from trio_mcp.protocol.client_negotiation import (
+from trio_mcp.eras.client_negotiation import (
     ServerDeclaration,
     modern_choice,
     read_discover_result,
     read_initialize_result,
     supported_by,
 )
-from trio_mcp.protocol.messages import Request
-from trio_mcp.protocol.server_negotiation import ServerIdentity, ServerNegotiation
+from trio_mcp.eras.server_negotiation import ServerIdentity, ServerNegotiation
+from trio_mcp.errors import McpError, NegotiationError
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 

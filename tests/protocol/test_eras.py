@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_objects
+from trio_mcp.eras.era import ClientEra, LegacyEra, ModernClientEra, ModernServerEra, ServerEra
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.eras import ClientEra, LegacyEra, ModernClientEra, ModernServerEra, ServerEra
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.form_strategies import conforming_answers, forms, spoiled_answers
-from trio_mcp.protocol.forms import Form
-from trio_mcp.protocol.json_schema import SchemaError
+from trio_mcp.schema.forms import Form
+from trio_mcp.schema.validator import SchemaError
 
 
 def form(required: list[str] | None = None, **fields: Any) -> Form:

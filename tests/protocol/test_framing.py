@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.strategies import json_texts, messages
-from trio_mcp.protocol.codec import decode, encode
-from trio_mcp.protocol.framing import LineDecoder
-from trio_mcp.protocol.messages import Malformed, Notification, Request
+from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 
 
 def all_of(decoder: LineDecoder, *chunks: bytes) -> list[Any]:

@@ -28,8 +28,7 @@ from tests.protocol.http_requests import (
 )
 from tests.protocol.strategies import messages
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
-from trio_mcp.protocol.codec import encode
-from trio_mcp.protocol.http_client import (
+from trio_mcp.http.client.rules import (
     answer_kind,
     endpoint_url,
     modern_revision_of,
@@ -37,10 +36,11 @@ from trio_mcp.protocol.http_client import (
     read_failure,
     stream_headers,
 )
-from trio_mcp.protocol.http_headers import Headers
-from trio_mcp.protocol.http_parameters import ParameterHeader
-from trio_mcp.protocol.http_server import Accept, Opening, Refusal
-from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Request, Response
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.param_headers import ParameterHeader
+from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
+from trio_mcp.jsonrpc.codec import encode
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Request, Response
 
 REGION = (ParameterHeader("Mcp-Param-Region", ("region",)),)
 HOST = [("Host", "localhost:8000")]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol.http_guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.protocol.http_headers import Headers
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 
 LOCAL = HostGuard(LOOPBACK_HOSTS)
 ANY = HostGuard(None)

@@ -16,8 +16,8 @@ from tests.protocol.http_requests import (
     fields,
     head,
 )
-from trio_mcp.protocol.http_headers import Headers
-from trio_mcp.protocol.http_server import HEAD_RULES, HttpSettings, Opening, Refusal
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.ladder import HEAD_RULES, HttpSettings, Opening, Refusal
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 # --- the head ---------------------------------------------------------------------------------------------------

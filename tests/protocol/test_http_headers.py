@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol.http_headers import (
+from trio_mcp.http.headers import (
     Headers,
     check_standard_headers,
     decode_value,
     encode_value,
     standard_headers,
 )
-from trio_mcp.protocol.messages import Request
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types.error_codes import HEADER_MISMATCH
 from trio_mcp.types.versions import LATEST_MODERN
 

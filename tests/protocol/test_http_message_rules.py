@@ -30,10 +30,10 @@ from tests.protocol.http_requests import (
     modern_fields,
     post,
 )
-from trio_mcp.protocol.codec import decode
-from trio_mcp.protocol.http_headers import Headers
-from trio_mcp.protocol.http_server import MESSAGE_RULES, HttpSettings, Refusal
-from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.ladder import MESSAGE_RULES, HttpSettings, Refusal
+from trio_mcp.jsonrpc.codec import decode
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request
 from trio_mcp.types import meta
 
 GARBAGE = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol.http_headers import Headers, decode_value
-from trio_mcp.protocol.http_parameters import (
+from trio_mcp.http.headers import Headers, decode_value
+from trio_mcp.http.param_headers import (
     ParameterHeader,
     check_parameter_headers,
     parameter_headers,

@@ -39,16 +39,16 @@ from tests.protocol.http_requests import (
     post,
 )
 from tests.protocol.strategies import batches, messages
-from trio_mcp.protocol.codec import decode
-from trio_mcp.protocol.http_headers import Headers
-from trio_mcp.protocol.http_server import (
+from trio_mcp.http.headers import Headers
+from trio_mcp.http.rules.ladder import (
     Accept,
     HttpSettings,
     Refusal,
     status_of,
     too_large,
 )
-from trio_mcp.protocol.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request, Response
+from trio_mcp.jsonrpc.codec import decode
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 

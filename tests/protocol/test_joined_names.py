@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol import joined_names
-from trio_mcp.protocol.joined_names import MAX_NAME, JoinedNames
+from trio_mcp import joined_names
+from trio_mcp.joined_names import MAX_NAME, JoinedNames
 
 # Names that are hard to tell apart, beside any text at all.
 TRICKY = st.text("ab_-. 0", max_size=12)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.protocol.json_schema import DIALECTS, SchemaError, SchemaValidator
+from trio_mcp.schema.validator import DIALECTS, SchemaError, SchemaValidator
 
 
 def valid(schema: Any, value: Any) -> bool:

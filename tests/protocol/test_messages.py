@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,

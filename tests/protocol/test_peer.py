@@ -8,14 +8,14 @@ import pytest
 
 from tests.protocol.peer_steps import cancelled, only, progress, sent, started
 from trio_mcp.errors import MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
-from trio_mcp.protocol.events import (
+from trio_mcp.jsonrpc.events import (
     Fault,
     NotificationReceived,
     ProgressReceived,
     Reply,
     Settled,
 )
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
@@ -25,7 +25,7 @@ from trio_mcp.protocol.messages import (
     Request,
     Response,
 )
-from trio_mcp.protocol.peer import Peer
+from trio_mcp.jsonrpc.peer import Peer
 
 INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
 MODERN = "2026-07-28"

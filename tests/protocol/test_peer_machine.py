@@ -1,6 +1,6 @@
 """Two peers back to back, and one against a hostile one, in every order that Hypothesis can think of.
 
-The promises are those of `trio_mcp.protocol.peer`. Messages go over queues as bytes, in order per direction, with any
+The promises are those of `trio_mcp.jsonrpc.peer`. Messages go over queues as bytes, in order per direction, with any
 interleaving of the directions and of what the two sessions do.
 """
 
@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.protocol.peer_session import BATCH_REVISION, Session
 from tests.protocol.strategies import json_texts
 from trio_mcp.errors import TransportError
-from trio_mcp.protocol.codec import decode, encode
-from trio_mcp.protocol.lanes import LANES
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.lanes import LANES
+from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,

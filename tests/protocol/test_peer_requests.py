@@ -8,8 +8,8 @@ import pytest
 
 from tests.protocol.peer_steps import cancelled, only, sent, started
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from trio_mcp.protocol.codec import decode
-from trio_mcp.protocol.events import (
+from trio_mcp.jsonrpc.codec import decode
+from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Fault,
     NotificationReceived,
@@ -17,8 +17,8 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.protocol.lanes import PRIORITY_METHODS
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.lanes import PRIORITY_METHODS
+from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,
@@ -27,7 +27,7 @@ from trio_mcp.protocol.messages import (
     Request,
     Response,
 )
-from trio_mcp.protocol.peer import Peer
+from trio_mcp.jsonrpc.peer import Peer
 
 INVALID_REQUEST, PARSE_ERROR, OVERLOADED = -32600, -32700, -31429
 MODERN = "2026-07-28"

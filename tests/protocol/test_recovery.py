@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.strategies import envelopes
-from trio_mcp.protocol.codec import decode
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.codec import decode
+from trio_mcp.jsonrpc.messages import (
     Malformed,
 )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol.retrying import Backoff, may_repeat, retry_after
+from trio_mcp.retrying import Backoff, may_repeat, retry_after
 
 NOW = 1_800_000_000.0
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
-from trio_mcp.protocol import schema_cost
-from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
-from trio_mcp.protocol.schema_cost import MAX_DEPTH, MAX_WORK, CostModel
-from trio_mcp.protocol.schema_parts import MAX_SUBSCHEMAS, take_apart
+from trio_mcp.schema import cost as schema_cost
+from trio_mcp.schema.cost import MAX_DEPTH, MAX_WORK, CostModel
+from trio_mcp.schema.parts import MAX_SUBSCHEMAS, take_apart
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 
 def nested(levels: int, wrap: Any, value: Any) -> Any:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_objects, json_values, texts
+from trio_mcp.eras.server_negotiation import ServerIdentity, ServerNegotiation
 from trio_mcp.errors import McpError
-from trio_mcp.protocol.messages import Request
-from trio_mcp.protocol.server_negotiation import ServerIdentity, ServerNegotiation
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 

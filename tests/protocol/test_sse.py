@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.strategies import messages
-from trio_mcp.protocol.codec import decode, encode
-from trio_mcp.protocol.messages import Malformed, Notification
-from trio_mcp.protocol.sse import (
+from trio_mcp.http.sse import (
     EventDecoder,
     ServerSentEvent,
     encode_comment,
@@ -21,6 +19,8 @@ from trio_mcp.protocol.sse import (
     encode_priming_event,
     encode_retry,
 )
+from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.messages import Malformed, Notification
 
 
 def events_of(*chunks: bytes, limit: int = 10_000) -> list[Any]:

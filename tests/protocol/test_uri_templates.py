@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol import uri_templates
-from trio_mcp.protocol.uri_templates import MAX_URI, UriTemplate
+from trio_mcp import uri_templates
+from trio_mcp.uri_templates import MAX_URI, UriTemplate
 
 VALUES: dict[str, Any] = {"var": "value", "hello": "Hello World!", "path": "/foo/bar", "x": "1024", "y": "768", "e": ""}
 

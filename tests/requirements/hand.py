@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from tests.session.harness import Wire
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, RequestId, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, RequestId, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

@@ -18,8 +18,8 @@ from tests.session.harness import Wire
 from tests.transports.http_peer import Asked, peer
 from trio_mcp import Link, SessionMessage
 from trio_mcp._nursery import background_nursery
-from trio_mcp.protocol.codec import encode, parse
-from trio_mcp.protocol.messages import ErrorResponse, Incoming, Notification, Request, Response
+from trio_mcp.jsonrpc.codec import encode, parse
+from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Notification, Request, Response
 from trio_mcp.types import meta
 
 __all__ = ["scripted_http"]

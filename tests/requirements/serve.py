@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 
-import trio_mcp.transports.stdio_server  # noqa: F401 - loaded before the forks
+import trio_mcp.stdio.server  # noqa: F401 - loaded before the forks
 from tests.requirements.model import Topic, topics
 
 

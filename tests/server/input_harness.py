@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from trio_mcp import Link, Server, SessionMessage, memory_link_pair
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import meta
 
 MODERN = "2026-07-28"

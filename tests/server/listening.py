@@ -11,8 +11,8 @@ import trio
 
 from tests.server.harness import MODERN
 from trio_mcp import Server, SessionMessage, memory_link_pair
+from trio_mcp.jsonrpc.messages import ErrorResponse, Message, Notification, Request, Response
 from trio_mcp.link import Link
-from trio_mcp.protocol.messages import ErrorResponse, Message, Notification, Request, Response
 from trio_mcp.types import meta
 
 __all__ = ["ACKNOWLEDGED", "Wire", "modern", "settled", "wire_to"]

@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
 from trio_mcp import Client, McpError, Server, SessionMessage, memory_link_pair
-from trio_mcp.protocol.messages import Notification, Request
+from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.server.changes import Listener
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

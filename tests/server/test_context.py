@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType
 
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
 from trio_mcp import Client, Context, McpError, SessionMessage, memory_link_pair, types
-from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 

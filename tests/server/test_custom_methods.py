@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
 from trio_mcp import Context, Depends, McpError, NotificationContext, RemoteProtocolError, Server
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types import RequestParams
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.injection import cancel_everywhere
 from tests.server.harness import both_eras, client_of, server_with, text_of
 from trio_mcp import Context, Depends, McpError, Server, ToolError
-from trio_mcp.server.resources import ResourceNotFound
+from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model
 
 from tests.types.published import needs_schemas, validator
-from trio_mcp.server.forms import NoSuchField, form_of
+from trio_mcp.server.input.forms import NoSuchField, form_of
 
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 

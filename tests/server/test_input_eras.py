@@ -22,7 +22,7 @@ from tests.server.input_harness import (
     text_of,
 )
 from trio_mcp import Context, Depends, Elicited, McpError, Server, types
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
@@ -472,7 +472,7 @@ async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served(
 @pytest.mark.parametrize("sync", [False, True])
 async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
     """Also what its thread has asked, which is unwound."""
-    from trio_mcp.protocol.messages import Notification, Request
+    from trio_mcp.jsonrpc.messages import Notification, Request
 
     server = Server("test")
     unwound: list[str] = []

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from tests.server.input_harness import HandClient, accept, hand_client, text_of
 from trio_mcp import Context, Server
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 
 
 class Name(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.injection import cancel_everywhere
 from tests.server.input_harness import EVERYTHING, MODERN, HandClient, accept, hand_client, text_of
 from trio_mcp import Context, McpLogHandler, Server, memory_link_pair
-from trio_mcp.protocol.messages import ErrorData, Notification
+from trio_mcp.jsonrpc.messages import ErrorData, Notification
 from trio_mcp.server.serving import Serving, serving
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, HandClient, accept, hand_client, said, text_of
 from tests.types.published import needs_schemas, validator
 from trio_mcp import Context, InputRequired, Server, ToolError, UrlElicitationRequired
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 
 KEY = b"k" * 32
 
@@ -247,7 +247,7 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_asked_all_the_sa
 
 
 async def test_the_client_cancels_a_replayed_handler_as_any_other() -> None:
-    from trio_mcp.protocol.messages import Notification
+    from trio_mcp.jsonrpc.messages import Notification
 
     events: list[str] = []
     entered = trio.Event()

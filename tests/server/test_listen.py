@@ -15,7 +15,7 @@ from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY
 from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
 from trio_mcp import Server, SessionMessage, SessionOptions, memory_link_pair
-from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.server import connection as connection_module
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED

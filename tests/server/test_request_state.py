@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.server.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
+from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
 
 KEY = bytes(range(32))
 PARAMS = {"name": "tool", "arguments": {"a": [1, 2.5, None, "é"]}}

@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, client_of
 from trio_mcp import Client, LocalProtocolError, McpError, Server
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server import connection
 from trio_mcp.types.versions import LEGACY_REVISIONS
 

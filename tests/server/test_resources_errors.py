@@ -10,7 +10,7 @@ import pytest
 from tests.server.harness import MODERN, both_eras, client_of, every_revision
 from tests.server.test_resources import config, contents_of, refused, serving
 from trio_mcp import McpError, Server
-from trio_mcp.server.resources import ResourceNotFound
+from trio_mcp.server.features.resources import ResourceNotFound
 
 # --- errors --------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.server.harness import both_eras, client_of
 from tests.server.test_resources import read, refused, serving
-from trio_mcp.server.resources import ResourceNotFound, safe_join
+from trio_mcp.server.features.resources import ResourceNotFound, safe_join
 
 
 def test_safe_join_stays_in_the_directory(tmp_path: Path) -> None:

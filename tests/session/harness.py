@@ -10,8 +10,8 @@ import trio
 import trio.lowlevel
 
 from trio_mcp import ClientSession, Link, ServerSession, SessionMessage, SessionOptions, memory_link_pair
-from trio_mcp.protocol.messages import Incoming, Notification, Request, Response
-from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response
 from trio_mcp.session import Responder
 
 CLIENT_CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, McpError, RemoteProtocolError, memory_link_pair
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.session import Responder
 from trio_mcp.types.tools import CallToolResult
 

@@ -10,7 +10,7 @@ import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import SessionClosed, SessionOptions
-from trio_mcp.protocol.messages import Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Notification, Request, Response
 from trio_mcp.session import Responder
 
 

@@ -17,7 +17,7 @@ from trio_mcp import (
     SessionOptions,
     memory_link_pair,
 )
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
     ErrorResponse,

@@ -18,7 +18,7 @@ from trio_mcp import (
     TransportError,
     memory_link_pair,
 )
-from trio_mcp.protocol.messages import Failure, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Failure, Notification, Request, Response
 from trio_mcp.session import Responder
 
 

@@ -11,7 +11,7 @@ import trio.lowlevel
 
 from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, SessionOptions, memory_link_pair
-from trio_mcp.protocol.messages import ErrorResponse, Malformed, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
 from trio_mcp.session import Responder
 from trio_mcp.types.error_codes import OVERLOADED
 

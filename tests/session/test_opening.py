@@ -16,8 +16,8 @@ from trio_mcp import (
     NegotiationError,
     memory_link_pair,
 )
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
-from trio_mcp.protocol.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trio_mcp.protocol.messages import Notification, SessionMessage
+from trio_mcp.jsonrpc.messages import Notification, SessionMessage
 from trio_mcp.session.outbox import Outbox
 
 

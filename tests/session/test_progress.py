@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, session_pair
-from trio_mcp.protocol.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.session import Responder
 from trio_mcp.types.progress import ProgressNotificationParams
 

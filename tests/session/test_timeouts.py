@@ -9,7 +9,7 @@ import trio
 
 from tests.session.harness import client_on_wire
 from trio_mcp import RequestTimeout, SessionOptions, Timeouts
-from trio_mcp.protocol.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Notification, Response
 
 
 async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testing.MockClock) -> None:

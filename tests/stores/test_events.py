@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.stores import EventsLost, EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.legacy.stores import EventsLost, EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
 
 
 def events(stream: int, *numbers: int) -> list[StoredEvent]:

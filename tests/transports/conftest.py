@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trio_mcp.transports import http_wire
+from trio_mcp.http.client import wire as http_wire
 
 
 @pytest.fixture(scope="module", params=["transports", "client"])

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.transports.http_origins import ORIGINS
+from trio_mcp.http.client.origins import ORIGINS
 
 __all__ = ["DISCOVERED", "INITIALIZED", "Asked", "Peer", "event", "peer", "result"]
 

@@ -16,7 +16,7 @@ import trio
 
 import trio_mcp
 from trio_mcp import SessionMessage, StdioServerParameters, stdio_client
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 
 DEADLINE = 30
 """Seconds: a safety net for a machine under load, never a requirement."""

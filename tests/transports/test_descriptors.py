@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp.transports.descriptors import PipeReader, SharedStream, is_pollable
+from trio_mcp.stdio.descriptors import PipeReader, SharedStream, is_pollable
 
 Ends = tuple[trio.abc.SendStream, trio.abc.ReceiveStream]
 

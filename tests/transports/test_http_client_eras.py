@@ -11,7 +11,7 @@ import trio
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, McpError, NegotiationError, TransportError
-from trio_mcp.transports.http_origins import MAX_AGE, MAX_ORIGINS, Origins
+from trio_mcp.http.client.origins import MAX_AGE, MAX_ORIGINS, Origins
 
 
 async def discovered(asked: Asked) -> None:

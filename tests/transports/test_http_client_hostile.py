@@ -13,7 +13,8 @@ from tests.transports.http_calls import TEXT, Calls, modern, works
 from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, NegotiationError, RemoteProtocolError, SessionOptions, Timeouts, TransportError
-from trio_mcp.transports import http_client_link, http_cookies
+from trio_mcp.http.client import client_link as http_client_link
+from trio_mcp.http.client import cookies as http_cookies
 
 
 async def batch(asked: Asked) -> None:

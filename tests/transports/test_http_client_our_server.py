@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, Context, RequestTimeout, Server, ToolsListChanged, streamable_http_client
-from trio_mcp.transports.http_origins import ORIGINS
+from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.types.versions import REVISIONS
 
 

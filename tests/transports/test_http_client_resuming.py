@@ -22,7 +22,7 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 
 
 @pytest.fixture

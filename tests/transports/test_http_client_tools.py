@@ -20,8 +20,8 @@ from pydantic import Field
 from tests.transports.http_peer import DISCOVERED, Asked, Peer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, McpError, Server, TransportError
-from trio_mcp.protocol.http_headers import decode_value
-from trio_mcp.transports import http_tools
+from trio_mcp.http.client import tool_headers as http_tools
+from trio_mcp.http.headers import decode_value
 
 TEXT = {"resultType": "complete", "content": []}
 

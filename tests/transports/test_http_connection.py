@@ -8,7 +8,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.transports.http_connection import HttpConnection
+from trio_mcp.http.runner.connection import HttpConnection
 
 
 async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_without_a_fault() -> None:

@@ -18,7 +18,7 @@ from tests.server.http.certificate import over_tls
 from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
-from trio_mcp.transports import http_senders
+from trio_mcp.http.client import senders as http_senders
 
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 

@@ -14,7 +14,7 @@ import trio
 
 from tests.transports.http_peer import Asked, peer
 from tests.transports.support import DEADLINE
-from trio_mcp.transports.http_wire import Disconnected, TooLarge, http_wire
+from trio_mcp.http.client.wire import Disconnected, TooLarge, http_wire
 
 
 async def endless(asked: Asked) -> None:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tests.strategies import json_objects
 from tests.transports.support import cancelled_at_every_step
 from trio_mcp import SessionMessage, TransportError
-from trio_mcp.protocol.framing import LineDecoder
-from trio_mcp.protocol.messages import Failure, Incoming, Malformed, Notification, Request, Response
-from trio_mcp.transports.lines import read_lines, write_lines
+from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Malformed, Notification, Request, Response
+from trio_mcp.stdio.lines import read_lines, write_lines
 
 CHANNEL = 10_000
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.strategies import json_objects, request_ids, texts
 from tests.transports.support import cancelled_at_every_step
 from trio_mcp import BaseSession, Client, Server, SessionMessage, TransportError, memory_link_pair
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Incoming, Notification, Request, Response
 from trio_mcp.link import Link
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Failure, Incoming, Notification, Request, Response
 
 both = pytest.mark.parametrize("encode", [False, True], ids=["shared", "encoded"])
 UNENCODABLE = {"half": "\ud800"}

@@ -26,7 +26,7 @@ from tests.transports.support import (
     use,
 )
 from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_client
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 
 
 async def test_a_server_is_asked_to_go_by_the_end_of_its_input(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import trio
 
 from tests.transports.support import ANSWER_EVERYTHING, DEADLINE, MARK, marked, no_survivors, python, shell, vanished
 from trio_mcp import BaseSession, ProcessExited, SessionMessage, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.protocol.messages import Failure, Incoming, Notification
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification
 
 # Answers every request but the one that says how to end.
 DIE = """

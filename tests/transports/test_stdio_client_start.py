@@ -21,7 +21,7 @@ from tests.transports.support import (
     shell,
 )
 from trio_mcp import BaseSession, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 
 TELL = """
     import json, os, sys

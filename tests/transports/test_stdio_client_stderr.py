@@ -15,7 +15,7 @@ import trio
 
 from tests.transports.support import DEADLINE, PACKAGE_ROOT, python, shell
 from trio_mcp import BaseSession, ProcessExited, StdioServerParameters, stdio_client
-from trio_mcp.protocol.messages import Failure
+from trio_mcp.jsonrpc.messages import Failure
 
 SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
 

@@ -133,7 +133,7 @@ def test_leaving_the_block_with_idle_input_ends_it_at_once() -> None:
     code = """
         import trio
         from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.protocol.messages import Notification
+        from trio_mcp.jsonrpc.messages import Notification
         async def main():
             async with stdio_server() as (read, write):
                 for n in range(50):
@@ -179,7 +179,7 @@ def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:
     code = """
         import sys, trio
         from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.protocol.messages import Failure, Notification
+        from trio_mcp.jsonrpc.messages import Failure, Notification
         async def main():
             async with stdio_server() as (read, write):
                 await read.receive()
@@ -236,7 +236,7 @@ def test_serving_twice_at_once_is_an_error_and_again_later_is_not() -> None:
         import sys, trio
         from trio_mcp import SessionMessage, stdio_server
         from trio_mcp.errors import LocalProtocolError
-        from trio_mcp.protocol.messages import Notification
+        from trio_mcp.jsonrpc.messages import Notification
         async def main():
             for name in ("first", "again"):
                 async with stdio_server() as (read, write):
@@ -260,7 +260,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
         import os, sys, trio
         from tests.transports.support import cancelled_at_every_step, open_descriptors
         from trio_mcp import SessionMessage, stdio_server
-        from trio_mcp.protocol.messages import Notification
+        from trio_mcp.jsonrpc.messages import Notification
         def state():
             return [os.get_blocking(0), os.get_blocking(1), open_descriptors()]
         async def scenario():

@@ -95,7 +95,7 @@ def server() -> Any:
 LIMITED = """
     import trio
     from trio_mcp import ServerSession, stdio_server
-    from trio_mcp.protocol.server_negotiation import ServerIdentity
+    from trio_mcp.eras.server_negotiation import ServerIdentity
     async def answer(params, responder):
         return {"size": len(responder.params["text"])}
     async def main():

@@ -7,7 +7,7 @@ import argparse
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.run import serve
 from trio_mcp.cli.targets import target_of
-from trio_mcp.compose import ProxyServer
+from trio_mcp.proxy import ProxyServer
 from trio_mcp.server import Server
 
 __all__ = ["run"]

@@ -16,8 +16,8 @@ from trio_mcp._version import __version__
 from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client import Client
 from trio_mcp.client.targets import Target
-from trio_mcp.transports.http_parameters import HttpServerParameters
-from trio_mcp.transports.process import StdioServerParameters
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.stdio.process import StdioServerParameters
 from trio_mcp.types.progress import ProgressNotificationParams
 
 __all__ = ["demo", "run"]

@@ -14,8 +14,8 @@ import trio
 from trio_mcp.cli.arguments import value_of
 from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.text import clean, clean_line, paragraph
-from trio_mcp.protocol.forms import Form
-from trio_mcp.protocol.json_schema import SchemaError
+from trio_mcp.schema.forms import Form
+from trio_mcp.schema.validator import SchemaError
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
 
 __all__ = ["Dialogue", "has_terminal"]

@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.protocol.messages import (
+from trio_mcp.jsonrpc.messages import (
     ErrorData,
     ErrorResponse,
     Failure,
@@ -28,9 +28,9 @@ from trio_mcp.protocol.messages import (
     Response,
     SessionMessage,
 )
-from trio_mcp.transports.process import StdioServerParameters
-from trio_mcp.transports.stdio_client import stdio_client
-from trio_mcp.transports.stdio_server import stdio_server
+from trio_mcp.stdio.client import stdio_client
+from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["reload_process", "reload_stdio", "source_files", "until_signalled"]

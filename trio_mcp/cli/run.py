@@ -85,7 +85,7 @@ def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int
 def _address(given: dict[str, Any]) -> dict[str, Any]:
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
-        from trio_mcp.transports.http_runner import configured
+        from trio_mcp.http.runner.hypercorn import configured
 
         try:
             configured(**{"host": "127.0.0.1", "port": 0, **address})
@@ -111,7 +111,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         return
     import sqlite3
 
-    from trio_mcp.stores.sqlite_events import SqliteEventStore
+    from trio_mcp.http.server.legacy.stores.sqlite_events import SqliteEventStore
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
@@ -127,7 +127,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
     if not given:
         return {}
-    from trio_mcp.server.http.options import HttpOptions
+    from trio_mcp.http.server.options import HttpOptions
 
     settings = {LISTS.get(name, name): value for name, value in given.items()}
     if transport == "sse" and "path" in settings:

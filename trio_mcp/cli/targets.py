@@ -19,9 +19,9 @@ from trio_mcp.cli.exits import USAGE, Exit
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client import Client, load_config
 from trio_mcp.errors import ProcessExited
+from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
 from trio_mcp.session import SessionOptions, Timeouts
-from trio_mcp.transports.http_parameters import HttpKind, HttpServerParameters
-from trio_mcp.transports.process import StdioServerParameters
+from trio_mcp.stdio.process import StdioServerParameters
 from trio_mcp.types.logging import LoggingMessageNotificationParams
 
 __all__ = ["connected", "run_connected", "target_of"]

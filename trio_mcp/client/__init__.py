@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.client import Client
-from trio_mcp.client.config import load_config
+from trio_mcp.client.config.mcp_servers import load_config
 from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
-from trio_mcp.client.group import ClientGroup
-from trio_mcp.client.group_listing import Listed
-from trio_mcp.client.group_member import Reconnect, ServerStatus
+from trio_mcp.client.group.client_group import ClientGroup
+from trio_mcp.client.group.listing import Listed
+from trio_mcp.client.group.member import Reconnect, ServerStatus
 from trio_mcp.client.results import ToolResult
 from trio_mcp.client.subscriptions import Subscription
 

@@ -11,7 +11,7 @@ import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from trio_mcp.transports.http_parameters import HttpServerParameters
+from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["Flight", "ResponseCache"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from trio_mcp.client.answers.root_methods import RootMethods
 from trio_mcp.client.completion import CompletionMethods
 from trio_mcp.client.listen import ListenMethods
 from trio_mcp.client.logging import LoggingMethods
 from trio_mcp.client.prompts import PromptMethods
 from trio_mcp.client.resources import ResourceMethods
-from trio_mcp.client.root_methods import RootMethods
 from trio_mcp.client.tools import ToolMethods
 
 __all__ = ["Client"]

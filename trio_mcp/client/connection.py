@@ -10,23 +10,23 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.client.answers.elicitation import MODES as ELICITATION_MODES
+from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
+from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.answers.roots import Roots
+from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.callbacks import call_back
 from trio_mcp.client.capabilities import merged
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.elicitation import MODES as ELICITATION_MODES
-from trio_mcp.client.elicitation import ElicitationCallback, ElicitationMode
 from trio_mcp.client.extensions import known_result_types
-from trio_mcp.client.input_sources import InputSources
 from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.output_schemas import OutputSchemas
-from trio_mcp.client.roots import Roots
-from trio_mcp.client.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
+from trio_mcp.eras.client_negotiation import ServerDeclaration
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
-from trio_mcp.protocol.client_negotiation import ServerDeclaration
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.session.capabilities import declares
 from trio_mcp.session.convert import as_object, as_result, brief

@@ -8,7 +8,7 @@ import attrs
 from pydantic import ValidationError
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.convert import brief
 from trio_mcp.types.resources import ResourceUpdatedNotificationParams
 from trio_mcp.types.subscriptions import SubscriptionFilter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from trio_mcp.protocol.eras import RESULT_TYPES
+from trio_mcp.eras.era import RESULT_TYPES
 
 __all__ = ["known_result_types"]
 

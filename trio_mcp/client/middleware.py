@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from trio_mcp.protocol.messages import RequestId
+from trio_mcp.jsonrpc.messages import RequestId
 
 __all__ = ["Middleware", "OutgoingCall", "through"]
 

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.json_schema import SchemaError, SchemaValidator
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
 from trio_mcp.types.tools import Tool
 
 __all__ = ["OutputSchemas"]

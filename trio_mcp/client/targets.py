@@ -10,11 +10,11 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
-from trio_mcp.transports.http_parameters import HttpServerParameters
-from trio_mcp.transports.memory import memory_link_pair
-from trio_mcp.transports.process import StdioServerParameters
-from trio_mcp.transports.stdio_client import stdio_client
+from trio_mcp.memory import memory_link_pair
+from trio_mcp.stdio.client import stdio_client
+from trio_mcp.stdio.process import StdioServerParameters
 
 SERVER_GRACE = 2.0
 """Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
@@ -76,8 +76,8 @@ class HttpConnector:
 
     def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
         # Not every client needs it, and what it needs takes a moment to import.
-        from trio_mcp.transports.sse_client import sse_client
-        from trio_mcp.transports.streamable_http_client import streamable_http_client
+        from trio_mcp.http.client.legacy.sse_client import sse_client
+        from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
         return connect(self.parameters.url, headers=self.parameters.headers)
@@ -85,7 +85,7 @@ class HttpConnector:
     @property
     def is_legacy(self) -> bool:
         """Whether the server is known to speak the handshake era only."""
-        from trio_mcp.transports.http_origins import ORIGINS
+        from trio_mcp.http.client.origins import ORIGINS
 
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
+from trio_mcp.client.answers.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.client.results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trio_mcp.server.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
-from trio_mcp.server.caching import CacheHint
 from trio_mcp.server.context import Context
-from trio_mcp.server.custom_methods import NotificationContext
-from trio_mcp.server.logging import McpLogHandler
-from trio_mcp.server.providers import Depends
+from trio_mcp.server.features.caching import CacheHint
+from trio_mcp.server.features.custom_methods import NotificationContext
+from trio_mcp.server.features.logging import McpLogHandler
+from trio_mcp.server.functions.providers import Depends
+from trio_mcp.server.input.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.server import Server
 
 __all__ = [

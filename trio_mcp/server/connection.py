@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
-from trio_mcp.protocol.messages import Notification, RequestId, SessionMessage
-from trio_mcp.protocol.trace_context import CURRENT_TRACE, TraceContext
+from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
 from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.logging import CURRENT, wants_log
+from trio_mcp.server.features.logging import CURRENT, wants_log
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
+from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
 

@@ -9,21 +9,21 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.errors import McpError
-from trio_mcp.protocol.trace_context import TraceContext
-from trio_mcp.server.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
-from trio_mcp.server.logging import send_log
-from trio_mcp.server.rounds import connection_of, no_asking
+from trio_mcp.server.features.logging import send_log
+from trio_mcp.server.input.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
+from trio_mcp.server.input.rounds import connection_of, no_asking
 from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.convert import as_object
+from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 from trio_mcp.types.extensions import declared_extensions
 
 if TYPE_CHECKING:
-    from trio_mcp.protocol.messages import RequestId
-    from trio_mcp.protocol.server_negotiation import ClientDeclaration
-    from trio_mcp.server.rounds import Rounds
-    from trio_mcp.server.sampling import Messages
+    from trio_mcp.eras.server_negotiation import ClientDeclaration
+    from trio_mcp.jsonrpc.messages import RequestId
+    from trio_mcp.server.input.rounds import Rounds
+    from trio_mcp.server.input.sampling import Messages
     from trio_mcp.session.responder import Responder
     from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.logging import LoggingLevel
@@ -313,7 +313,7 @@ class Context(Generic[StateT]):
         Raises:
             TypeError, ValueError: An argument is not what it should be, or tool uses and results don't match.
         """
-        from trio_mcp.server.sampling import ask_model  # few servers ask models
+        from trio_mcp.server.input.sampling import ask_model  # few servers ask models
 
         return ask_model(
             self,

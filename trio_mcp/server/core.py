@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
-from trio_mcp.protocol.server_negotiation import ServerIdentity
-from trio_mcp.server.caching import CacheHints, checked_hints
 from trio_mcp.server.connection import Handler, Middleware, NotificationHandler
 from trio_mcp.server.context import Context
-from trio_mcp.server.pagination import Registry
-from trio_mcp.server.prompts import RegisteredPrompt
-from trio_mcp.server.providers import Provider, key_of, read_provider
-from trio_mcp.server.request_state import StateSealer
-from trio_mcp.server.resources import RegisteredResource
+from trio_mcp.server.features.caching import CacheHints, checked_hints
+from trio_mcp.server.features.pagination import Registry
+from trio_mcp.server.features.prompts import RegisteredPrompt
+from trio_mcp.server.features.resources import RegisteredResource
+from trio_mcp.server.features.tools import RegisteredTool
+from trio_mcp.server.functions.providers import Provider, key_of, read_provider
+from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.serving import Serving, serving
-from trio_mcp.server.tools import RegisteredTool
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.extensions import checked_extensions
@@ -32,8 +32,8 @@ from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:
     from trio_mcp.server.changes import Topic
-    from trio_mcp.server.completion import Completer
-    from trio_mcp.server.mounting import Mount
+    from trio_mcp.server.features.completion import Completer
+    from trio_mcp.server.features.mounting import Mount
 
 __all__ = ["Lifespan", "ServerCore"]
 
@@ -229,7 +229,7 @@ class ServerCore:
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
-        from trio_mcp.transports.stdio_server import stdio_server
+        from trio_mcp.stdio.server import stdio_server
 
         async with serving(self) as run:
             await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trio_mcp.server.http.methods import HttpMethods
-from trio_mcp.server.listening import ListeningMethods
-from trio_mcp.server.logging_methods import LoggingMethods
-from trio_mcp.server.mounting import MountingMethods
+from trio_mcp.server.features.listening import ListeningMethods
+from trio_mcp.server.features.logging_methods import LoggingMethods
+from trio_mcp.server.features.mounting import MountingMethods
+from trio_mcp.server.http_methods import HttpMethods
 
 __all__ = ["Server"]
 
@@ -56,6 +56,6 @@ class Server(HttpMethods, ListeningMethods, LoggingMethods, MountingMethods):
     @classmethod
     def from_client(cls, target: Any, **settings: Any) -> Server:
         """A server that offers all that another one does: see `ProxyServer`, whose arguments these are."""
-        from trio_mcp.compose import ProxyServer  # a floor above; only whoever asks for a proxy imports it
+        from trio_mcp.proxy import ProxyServer  # a floor above; only whoever asks for a proxy imports it
 
         return ProxyServer(target, **settings)

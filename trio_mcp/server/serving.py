@@ -16,7 +16,7 @@ from trio_mcp.server.connection import Connection
 if TYPE_CHECKING:
     from trio_mcp.link import Link
     from trio_mcp.server.core import ServerCore
-    from trio_mcp.server.parking import ParkedRounds
+    from trio_mcp.server.input.parking import ParkedRounds
 
 __all__ = ["Serving", "serving"]
 

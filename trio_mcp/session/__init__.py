@@ -1,7 +1,7 @@
 """Floor 3: nursery-scoped sessions over a pair of memory channels.
 
 A session runs a reader, one writer, and one task with one cancel scope per request of the peer's. Its in-flight state
-is the sans-IO `trio_mcp.protocol.peer.Peer`.
+is the sans-IO `trio_mcp.jsonrpc.peer.Peer`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp.protocol.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData
 
 __all__ = ["TIMED_OUT", "Call"]
 

@@ -13,14 +13,14 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.messages import ErrorData, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.session.call import TIMED_OUT, Call
 from trio_mcp.session.convert import another, brief
 from trio_mcp.session.options import RequestRecord, Timeouts
 from trio_mcp.types.progress import ProgressNotificationParams
 
 if TYPE_CHECKING:
-    from trio_mcp.protocol.events import OutgoingRequest
+    from trio_mcp.jsonrpc.events import OutgoingRequest
     from trio_mcp.session.core import SessionCore
 
 __all__ = ["UNLIMITED", "CallOptions", "ProgressCallback", "call"]

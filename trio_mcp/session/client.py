@@ -9,6 +9,14 @@ import attrs
 import trio
 
 from trio_mcp._version import __version__
+from trio_mcp.eras.client_negotiation import (
+    ServerDeclaration,
+    modern_choice,
+    read_discover_result,
+    read_initialize_result,
+    supported_by,
+)
+from trio_mcp.eras.era import ClientEra, LegacyEra, ModernClientEra
 from trio_mcp.errors import (
     CapabilityError,
     HttpError,
@@ -18,15 +26,7 @@ from trio_mcp.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
-from trio_mcp.protocol.client_negotiation import (
-    ServerDeclaration,
-    modern_choice,
-    read_discover_result,
-    read_initialize_result,
-    supported_by,
-)
-from trio_mcp.protocol.eras import ClientEra, LegacyEra, ModernClientEra
-from trio_mcp.protocol.messages import SessionMessage
+from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.session.base import BaseSession
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.session.capabilities import declares, is_spec_method

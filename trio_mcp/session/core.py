@@ -13,7 +13,7 @@ import trio
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
-from trio_mcp.protocol.events import (
+from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Event,
     Fault,
@@ -25,8 +25,8 @@ from trio_mcp.protocol.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.protocol.messages import ErrorData, Failure, Notification, RequestId, SessionMessage
-from trio_mcp.protocol.peer import Peer
+from trio_mcp.jsonrpc.messages import ErrorData, Failure, Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.call import TIMED_OUT
 from trio_mcp.session.convert import another
 from trio_mcp.session.deadlines import Deadlines

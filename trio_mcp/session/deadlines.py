@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trio_mcp.protocol.events import OutgoingRequest
+from trio_mcp.jsonrpc.events import OutgoingRequest
 
 __all__ = ["Deadlines"]
 

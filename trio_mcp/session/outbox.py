@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import trio
 
-from trio_mcp.protocol.events import IncomingRequest, OutgoingRequest
-from trio_mcp.protocol.messages import SessionMessage
+from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest
+from trio_mcp.jsonrpc.messages import SessionMessage
 
 __all__ = ["Outbox", "Owner"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp.protocol.messages import ErrorData, Notification, Request, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, RequestId, SessionMessage
 from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
-    from trio_mcp.protocol.events import IncomingRequest
-    from trio_mcp.protocol.server_negotiation import ClientDeclaration
+    from trio_mcp.eras.server_negotiation import ClientDeclaration
+    from trio_mcp.jsonrpc.events import IncomingRequest
     from trio_mcp.session.core import SessionCore
 
 __all__ = ["Responder"]

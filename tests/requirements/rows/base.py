@@ -9,7 +9,7 @@ import trio
 from tests.requirements.case import Case
 from tests.requirements.model import ALONE, LEGACY, MODERN, REFUSED, NotOverHttp, Topic, since
 from trio_mcp import Context, Server
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 
 CALL = "tools/call"

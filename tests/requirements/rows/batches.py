@@ -8,7 +8,7 @@ from tests.requirements.case import Case
 from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, REFUSED, Topic
 from trio_mcp import Server
-from trio_mcp.protocol.messages import Batch, ErrorResponse, Incoming, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Batch, ErrorResponse, Incoming, Notification, Request, Response
 from trio_mcp.types import error_codes
 
 WITH = ("2025-03-26",)

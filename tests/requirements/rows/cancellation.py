@@ -10,7 +10,7 @@ import trio
 from tests.requirements.case import Case
 from tests.requirements.model import LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Context, RequestTimeout, Server
-from trio_mcp.protocol.messages import Response
+from trio_mcp.jsonrpc.messages import Response
 
 
 def server() -> Server:

@@ -13,7 +13,7 @@ from tests.requirements.case import Case, Script
 from tests.requirements.model import LEGACY, MODERN, Topic, since
 from tests.session.harness import Wire
 from trio_mcp import McpError, NegotiationError, RemoteProtocolError, RequestTimeout, types
-from trio_mcp.protocol.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 
 topic = Topic("Messages, client")

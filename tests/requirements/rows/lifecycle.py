@@ -8,7 +8,7 @@ from tests.requirements.case import Case
 from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, ALONE, LEGACY, MODERN, REFUSED, Topic
 from trio_mcp import Context, Server
-from trio_mcp.protocol.messages import ErrorResponse, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 

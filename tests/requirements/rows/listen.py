@@ -8,7 +8,7 @@ from tests.requirements.case import Case
 from tests.requirements.hand import Hand
 from tests.requirements.model import ALONE, LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Server
-from trio_mcp.protocol.messages import ErrorResponse
+from trio_mcp.jsonrpc.messages import ErrorResponse
 from trio_mcp.types import error_codes, meta
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

@@ -8,7 +8,7 @@ from tests.requirements.case import Case
 from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, LEGACY, MODERN, Topic
 from trio_mcp import Context, Server
-from trio_mcp.protocol.messages import Response
+from trio_mcp.jsonrpc.messages import Response
 from trio_mcp.types import LoggingLevel, error_codes, meta
 
 LEVELS: tuple[Any, ...] = get_args(LoggingLevel)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.requirements.case import Case
 from tests.requirements.model import LEGACY, MODERN, Topic, since
 from trio_mcp import Server, types
-from trio_mcp.server.resources import ResourceNotFound
+from trio_mcp.server.features.resources import ResourceNotFound
 from trio_mcp.types import error_codes
 
 ICON = types.Icon(src="https://example.com/i.png", sizes=["any"], theme="dark")

@@ -8,7 +8,7 @@ from tests.requirements.case import Case
 from tests.requirements.model import Topic, since
 from tests.session.harness import Wire
 from trio_mcp import RemoteProtocolError
-from trio_mcp.protocol.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Notification, Response
 
 topic = Topic("Tools, client")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import trio
 
-from trio_mcp.protocol.sse import EventDecoder, ServerSentEvent
-from trio_mcp.server.http.app import HttpApp
+from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 
 ACCEPT = b"application/json, text/event-stream"
 

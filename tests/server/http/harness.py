@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sse import EventDecoder, ServerSentEvent
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 
 LATEST = "2025-11-25"
 ACCEPT = "application/json, text/event-stream"

@@ -18,8 +18,8 @@ from trio.testing import MockClock
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import ACCEPT, LATEST, Events, Made, Raw, request, served, session
 from trio_mcp import Server, types
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.stores import MemoryEventStore
+from trio_mcp.http.server.legacy.stores import MemoryEventStore
+from trio_mcp.http.server.options import HttpOptions
 
 PAGE = "https://app.example.com"
 OPEN = HttpOptions(cors=True, allowed_origins=[PAGE])

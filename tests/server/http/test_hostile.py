@@ -14,9 +14,9 @@ import trio.testing
 from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.server.http.session import HttpSession
-from trio_mcp.transports.http_connection import MAX_RECEIVED, HttpConnection
+from trio_mcp.http.runner.connection import MAX_RECEIVED, HttpConnection
+from trio_mcp.http.server.legacy.session import HttpSession
+from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
 
 MODERN = "2026-07-28"

@@ -22,8 +22,8 @@ from pydantic_core import to_json
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
 from trio_mcp import Context, types
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.transports.http2 import PIECE
+from trio_mcp.http.runner.http2 import PIECE
+from trio_mcp.http.server.options import HttpOptions
 
 LATEST = "2026-07-28"
 META = {types.meta.PROTOCOL_VERSION: LATEST, types.meta.CLIENT_CAPABILITIES: {}}

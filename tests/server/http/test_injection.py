@@ -19,8 +19,8 @@ from tests.injection import cancel_everywhere
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import LATEST, Made, request
 from trio_mcp import MemoryEventStore
-from trio_mcp.server.http.app import HttpApp
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.options import HttpOptions
 
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}

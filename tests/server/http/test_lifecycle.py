@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from tests.injection import cancel_everywhere
 from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, HttpOptions, MemoryEventStore, Server
-from trio_mcp.server.http.app import HttpApp
+from trio_mcp.http.server.app import HttpApp
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

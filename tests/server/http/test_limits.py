@@ -13,8 +13,8 @@ from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served, session
 from trio_mcp import SessionOptions, types
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.transports.http_runner import configured
+from trio_mcp.http.runner.hypercorn import configured
+from trio_mcp.http.server.options import HttpOptions
 
 MIB = 1024 * 1024
 

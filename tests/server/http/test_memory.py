@@ -17,7 +17,7 @@ from pydantic_core import to_json
 
 from tests.server.http.harness import LATEST, Made, request, served
 from trio_mcp import MemoryEventStore, Server
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")
 FIELDS = {"host": "localhost", "accept": "application/json, text/event-stream", "content-type": "application/json"}

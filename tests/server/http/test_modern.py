@@ -13,7 +13,7 @@ import trio
 from pydantic_core import from_json
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.sse import EventDecoder, ServerSentEvent
+from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.types import error_codes
 
 META: dict[str, Any] = {
@@ -156,7 +156,7 @@ async def test_a_method_that_is_not_served_is_404_with_its_code() -> None:
 
 async def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on() -> None:
     """Hostile input costs nobody else anything."""
-    from trio_mcp.server.http.options import HttpOptions
+    from trio_mcp.http.server.options import HttpOptions
 
     async with served(options=HttpOptions(max_message_size=1000)) as (_, client, _):
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}

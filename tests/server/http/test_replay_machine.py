@@ -18,9 +18,9 @@ from trio.testing import MockClock
 
 from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, Server
-from trio_mcp.server.http.app import HttpApp
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.stores import EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.legacy.stores import EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.options import HttpOptions
 
 
 class Call:

@@ -12,8 +12,8 @@ import trio
 
 from tests.server.http.harness import Events, Made, Raw, served, session
 from trio_mcp import Context
-from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.stores import MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.options import HttpOptions
 
 
 def kept(**limits: float) -> HttpOptions:

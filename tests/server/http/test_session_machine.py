@@ -13,8 +13,8 @@ from pydantic_core import from_json, to_json
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import LATEST, Made, request
 from trio_mcp import EventStore, MemoryEventStore
-from trio_mcp.server.http.app import HttpApp
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.app import HttpApp
+from trio_mcp.http.server.options import HttpOptions
 
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

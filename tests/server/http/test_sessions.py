@@ -9,7 +9,7 @@ import trio
 
 from tests.server.http.harness import LATEST, Events, Made, Raw, request, served, session
 from trio_mcp import types
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions
 
 SESSION_REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 

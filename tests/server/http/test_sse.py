@@ -15,7 +15,7 @@ from mcp.client.sse import sse_client
 from pydantic_core import from_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions
 
 BOTH = HttpOptions(sse_path="/sse")
 INITIALIZE = {

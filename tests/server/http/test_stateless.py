@@ -7,7 +7,7 @@ import trio
 
 from tests.server.http.harness import Events, Made, Raw, request, served
 from trio_mcp import types
-from trio_mcp.server.http.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions
 
 STATELESS = HttpOptions(stateless=True)
 

@@ -1,0 +1,1 @@
+"""What a client answers a server that asks."""

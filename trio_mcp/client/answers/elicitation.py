@@ -1,0 +1,139 @@
+"""Answering a server that asks the user something (`client/elicitation`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.schema.forms import Form
+from trio_mcp.schema.validator import SchemaError
+from trio_mcp.session.convert import as_object
+from trio_mcp.types._base import class_span, field_span
+from trio_mcp.types.capabilities import ElicitationCapability
+from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from trio_mcp.types.error_codes import INVALID_PARAMS
+
+__all__ = ["ElicitationCallback", "ElicitationMode", "ElicitationSource"]
+
+ElicitationMode = Literal["form", "url"]
+MODES: tuple[ElicitationMode, ...] = ("form", "url")
+ACTIONS = ("accept", "decline", "cancel")
+
+ElicitParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
+ElicitAnswer: TypeAlias = ElicitResult | Mapping[str, Any] | BaseModel | Literal["accept", "decline", "cancel"] | None
+# The parameter is Any so that a callback for one mode may say which one it takes.
+ElicitationCallback: TypeAlias = Callable[[Any], Awaitable[ElicitAnswer] | ElicitAnswer]
+
+
+class ElicitationSource:
+    """The user, behind the callback ``elicitation=`` of a `Client`.
+
+    Args:
+        callback: Gets the parameters of each request, gives the answer.
+        modes: Which kinds it takes.
+
+    Raises:
+        TypeError: The callback is not callable.
+        ValueError: There is no such mode, or none is given.
+    """
+
+    def __init__(self, callback: ElicitationCallback, modes: Collection[ElicitationMode] = MODES) -> None:
+        if not callable(callback):
+            raise TypeError(f"elicitation must be callable, got {type(callback).__name__}")
+        if isinstance(modes, str) or not modes or not set(modes) <= set(MODES):
+            raise ValueError(f"elicitation_modes must be one or both of {', '.join(MODES)}; got {modes!r}")
+        self._callback = callback
+        self._modes = tuple(mode for mode in MODES if mode in modes)
+
+    def capability(self, revision: str) -> dict[str, Any] | None:
+        """What is declared in a revision; None for nothing."""
+        if revision not in class_span(ElicitationCapability):
+            return None
+        named = [mode for mode in self._modes if revision in field_span(ElicitationCapability, mode).revisions]
+        # Where modes have no names yet, elicitation is forms.
+        return {mode: {} for mode in named} if named or "form" in self._modes else None
+
+    def prepare(self, params: ElicitParams, plain: dict[str, Any], revision: str) -> Callable[[], Awaitable[Any]]:
+        """Check a request; gives what asks the user.
+
+        Raises:
+            RemoteProtocolError: The server may not ask this.
+        """
+        mode: ElicitationMode = params.mode or "form"
+        declared = self.capability(revision)
+        if declared is None or mode not in (declared or ("form",)):
+            raise RemoteProtocolError(f"this client takes no elicitation by {mode}", INVALID_PARAMS)
+        if isinstance(params, ElicitRequestURLParams):
+            _check_url(params.url)
+            return functools.partial(self._ask, params, None)
+        try:
+            form = Form(plain["requestedSchema"])
+        except SchemaError as exc:
+            raise RemoteProtocolError(f"the requested schema can't be used: {exc}", INVALID_PARAMS) from None
+        return functools.partial(self._ask, params, form)
+
+    async def _ask(self, params: ElicitParams, form: Form | None) -> dict[str, Any]:
+        given = _result(await call_back(self._callback, params))
+        answer: dict[str, Any] = {"action": given.action}
+        if given.meta is not None:
+            answer["_meta"] = given.meta
+        if given.action != "accept":
+            return answer
+        content = _plain(given.content or {})
+        if form is not None:
+            answer["content"] = _checked(form, content)
+        elif content:
+            raise ValueError("what the user does on a page does not pass through the client: accept without a content")
+        return answer
+
+
+def _checked(form: Form, content: dict[str, Any]) -> dict[str, Any]:
+    filled = form.filled(content)
+    try:
+        problem = form.problem(filled)
+    except SchemaError as exc:
+        raise ValueError(f"the answer can't be checked against the requested schema: {exc}") from None
+    if problem is not None:
+        raise ValueError(f"the answer does not fit the requested schema: {problem}")
+    return filled
+
+
+def _result(given: object) -> ElicitResult:
+    if isinstance(given, ElicitResult):
+        return given
+    if given is None:
+        return ElicitResult(action="decline")
+    if isinstance(given, str) and given in ACTIONS:
+        return ElicitResult(action=given)  # type: ignore[arg-type]
+    if isinstance(given, (Mapping, BaseModel)):
+        return ElicitResult(action="accept", content=as_object(given, "the answer"))
+    raise TypeError(
+        "the elicitation callback must return an ElicitResult, the content as a mapping or a model, None to decline, "
+        f"or one of {', '.join(ACTIONS)}; got {type(given).__name__}"
+    )
+
+
+def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = to_jsonable_python(dict(content), by_alias=True)
+    except PydanticSerializationError as exc:
+        raise TypeError(f"the answer can't be turned into JSON: {exc}") from None
+    return plain
+
+
+def _check_url(url: str) -> None:
+    """Let through what a browser opens as a page, and nothing that runs or reads something (Safe URL Handling)."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        good = False
+    if not good or not url.isprintable() or " " in url:
+        raise RemoteProtocolError("an elicitation by url must have an http or https URL", INVALID_PARAMS)

@@ -1,0 +1,81 @@
+"""Answering a server that asks where it may work (`client/roots`)."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.types._base import field_span
+from trio_mcp.types.capabilities import RootsCapability
+from trio_mcp.types.roots import ListRootsRequestParams, ListRootsResult, Root
+
+__all__ = ["Roots", "RootsSource"]
+
+RootLike: TypeAlias = Root | PurePath | str
+RootList: TypeAlias = Iterable[RootLike]
+Roots: TypeAlias = RootList | Callable[[], Awaitable[RootList] | RootList]
+
+_ODD = re.compile(r"[\s\x00-\x1f\x7f]")
+
+
+class RootsSource:
+    """The roots of a `Client`: a list, or a callback that gives one.
+
+    Args:
+        roots: The list, or a sync or async function without parameters.
+
+    Raises:
+        TypeError, ValueError: A root is none.
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        self.set(roots)
+
+    def set(self, roots: Roots) -> None:
+        """Take others from now on. Raises as the constructor; then the old ones stay."""
+        self._roots = roots if callable(roots) else _as_roots(roots)
+
+    def capability(self, revision: str) -> dict[str, Any]:
+        """What is declared in a revision."""
+        return {"listChanged": True} if revision in field_span(RootsCapability, "list_changed").revisions else {}
+
+    def prepare(
+        self, params: ListRootsRequestParams | None, plain: dict[str, Any], revision: str
+    ) -> Callable[[], Awaitable[Any]]:
+        """Nothing in the request can be wrong; gives what gets the roots."""
+        return self._list
+
+    async def _list(self) -> dict[str, Any]:
+        roots = self._roots
+        known = _as_roots(await call_back(roots)) if callable(roots) else roots
+        return ListRootsResult(roots=known).to_wire()
+
+
+def _as_roots(given: object) -> list[Root]:
+    if isinstance(given, (str, PurePath, Root)) or not isinstance(given, Iterable):
+        raise TypeError(f"roots must be a list of Root, Path or file:// URI; got {type(given).__name__}")
+    return [_as_root(each) for each in given]
+
+
+def _as_root(given: object) -> Root:
+    if isinstance(given, PurePath):
+        # Relative to where this program runs, and without the dots in it: what the server is told is plain.
+        return Root(uri=Path(os.path.abspath(given)).as_uri())
+    root = Root(uri=given) if isinstance(given, str) else given
+    if not isinstance(root, Root):
+        raise TypeError(f"a root must be a Root, a Path or a file:// URI; got {type(given).__name__}")
+    uri = root.uri
+    if uri[:7].lower() != "file://":
+        raise ValueError(f"a root must be a file:// URI, got {uri!r}; pass a path as pathlib.Path({uri!r})")
+    try:
+        steps = unquote(urlsplit(uri).path).split("/")
+    except ValueError as exc:
+        raise ValueError(f"the root {uri!r} is no URI: {exc}") from None
+    if _ODD.search(uri) or ".." in steps:
+        raise ValueError(f"the root {uri!r} must have no '..', spaces or control characters in it")
+    return root

@@ -1,0 +1,129 @@
+"""Answering a server that asks the client's language model (`client/sampling`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Literal, TypeAlias
+
+from pydantic import ValidationError
+
+from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.session.convert import brief
+from trio_mcp.types._base import class_span, field_span
+from trio_mcp.types.capabilities import SamplingCapability
+from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
+from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.sampling import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
+
+__all__ = ["SamplingCallback", "SamplingFeature", "SamplingSource"]
+
+SamplingFeature = Literal["tools", "context"]
+FEATURES: tuple[SamplingFeature, ...] = ("tools", "context")
+
+UNNAMED_MODEL = "unknown"
+"""The model of an answer that is just a text."""
+
+SamplingAnswer: TypeAlias = CreateMessageResult | Mapping[str, Any] | str
+SamplingCallback: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[SamplingAnswer] | SamplingAnswer]
+
+
+class SamplingSource:
+    """The language model, behind the callback ``sampling=`` of a `Client`.
+
+    Args:
+        callback: Gets the parameters of each request, gives the message.
+        features: What it can do beyond plain messages.
+
+    Raises:
+        TypeError: The callback is not callable.
+        ValueError: There is no such feature.
+    """
+
+    def __init__(self, callback: SamplingCallback, features: Collection[SamplingFeature] = ()) -> None:
+        if not callable(callback):
+            raise TypeError(f"sampling must be callable, got {type(callback).__name__}")
+        if isinstance(features, str) or not set(features) <= set(FEATURES):
+            raise ValueError(f"sampling_features must be of {', '.join(FEATURES)}; got {features!r}")
+        self._callback = callback
+        self._features = tuple(feature for feature in FEATURES if feature in features)
+
+    def capability(self, revision: str) -> dict[str, Any]:
+        """What is declared in a revision."""
+        known = [name for name in self._features if revision in field_span(SamplingCapability, name).revisions]
+        return {name: {} for name in known}
+
+    def prepare(
+        self, params: CreateMessageRequestParams, plain: dict[str, Any], revision: str
+    ) -> Callable[[], Awaitable[Any]]:
+        """Check a request; gives what asks the model.
+
+        Raises:
+            RemoteProtocolError: The server may not ask this.
+        """
+        wants_tools = params.tools is not None or params.tool_choice is not None
+        if wants_tools and "tools" not in self.capability(revision):
+            raise RemoteProtocolError(
+                "the request has tools or toolChoice, but the client has not declared sampling.tools", INVALID_PARAMS
+            )
+        _check_balance(params.messages)
+        return functools.partial(self._ask, params, revision)
+
+    async def _ask(self, params: CreateMessageRequestParams, revision: str) -> dict[str, Any]:
+        result = _result(await call_back(self._callback, params))
+        blocks = result.content_as_list
+        if any(isinstance(block, ToolResultContent) for block in blocks):
+            raise ValueError("the sampling callback gave a tool_result, which only a server's message may have")
+        uses_tools = any(isinstance(block, ToolUseContent) for block in blocks)
+        if uses_tools and not params.tools:
+            raise ValueError("the sampling callback gave a tool_use, but the server has offered the model no tools")
+        if uses_tools and params.tool_choice is not None and params.tool_choice.mode == "none":
+            raise ValueError("the sampling callback gave a tool_use, but the server's toolChoice is 'none'")
+        wire = result.to_wire()
+        # Lists of blocks came with the use of tools.
+        if isinstance(result.content, list) and revision not in class_span(ToolUseContent):
+            if len(blocks) != 1:
+                raise ValueError(f"in revision {revision} the message must be one block, got {len(blocks)}")
+            wire["content"] = wire["content"][0]
+        return wire
+
+
+def _result(given: object) -> CreateMessageResult:
+    if isinstance(given, CreateMessageResult):
+        return given
+    if isinstance(given, str):
+        return CreateMessageResult(
+            role="assistant", content=TextContent(text=given), model=UNNAMED_MODEL, stop_reason="endTurn"
+        )
+    if isinstance(given, Mapping):
+        try:
+            return CreateMessageResult.from_wire(dict(given))
+        except ValidationError as exc:
+            raise ValueError(f"the sampling callback gave no valid CreateMessageResult: {brief(exc)}") from None
+    raise TypeError(f"the sampling callback must return a CreateMessageResult or a text, got {type(given).__name__}")
+
+
+def _check_balance(messages: list[SamplingMessage]) -> None:
+    """Every use of a tool is followed by its result, and by nothing else (section Message Content Constraints).
+
+    Raises:
+        RemoteProtocolError: It is not.
+    """
+    open_uses: list[str] = []
+    for message in messages:
+        blocks = message.content_as_list
+        results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
+        if results and len(results) != len(blocks):
+            raise _unbalanced("a message mixes tool results with other content")
+        if sorted(results) != sorted(open_uses):
+            raise _unbalanced("a tool result is missing" if open_uses else "a tool result belongs to no tool use")
+        open_uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
+        if (results and message.role != "user") or (open_uses and message.role != "assistant"):
+            raise _unbalanced("tools are used by the assistant, and their results come from the user")
+    if open_uses:
+        raise _unbalanced("a tool result is missing")
+
+
+def _unbalanced(what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the messages to sample from are out of order: {what}", INVALID_PARAMS)

@@ -1,0 +1,1 @@
+"""`mcpServers` files."""

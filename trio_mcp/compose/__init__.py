@@ -1,5 +1,0 @@
-"""Servers made of clients: what is a client on one side and a server on the other."""
-
-from trio_mcp.compose.proxy import ProxyServer
-
-__all__ = ["ProxyServer"]

@@ -1,0 +1,1 @@
+"""The two eras of the protocol, and how each side finds out which one is spoken. Sans-IO."""

@@ -1,0 +1,231 @@
+"""How a server learns, sans-IO, which revision a request speaks and what its client can do.
+
+One server serves both eras on one link: a request with modern ``_meta`` is served statelessly, ``initialize`` opens
+the legacy session (`basic/versioning`, section Backward Compatibility with Initialization-Based Versions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import attrs
+
+from trio_mcp.eras.era import LegacyEra, ModernServerEra, ServerEra
+from trio_mcp.errors import McpError
+from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.types import meta
+from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+from trio_mcp.types.logging import LoggingLevel
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
+
+__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation", "read_client_fields"]
+
+LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
+"""The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
+
+
+@attrs.frozen
+class ServerIdentity:
+    """What a server says of itself, as plain JSON data.
+
+    Attributes:
+        info: Its `Implementation`.
+        capabilities: Gives its `ServerCapabilities` for a revision.
+        instructions: Guidance for the model, or None.
+        revisions: The revisions it serves.
+        discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
+
+    Raises:
+        ValueError: It serves no revision that this library speaks.
+    """
+
+    info: dict[str, Any]
+    capabilities: Callable[[str], dict[str, Any]]
+    instructions: str | None = None
+    revisions: tuple[str, ...] = REVISIONS
+    discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
+
+    # What follows from the revisions, once for all links.
+    legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
+    modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
+
+    @legacy.default
+    def _legacy(self) -> tuple[str, ...]:
+        return tuple(revision for revision in LEGACY_REVISIONS if revision in self.revisions)
+
+    @modern.default
+    def _modern(self) -> dict[str, ModernServerEra]:
+        return {r: ModernServerEra(r, self.info) for r in MODERN_REVISIONS if r in self.revisions}
+
+    def __attrs_post_init__(self) -> None:
+        if not self.legacy and not self.modern:
+            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
+
+
+@attrs.define
+class ClientDeclaration:
+    """What the client of one request has declared: once in the handshake, or in the request itself.
+
+    Attributes:
+        era: The rules that the answer follows.
+        client_info: The client's `Implementation` as plain data; None if it did not say.
+        capabilities: The client's `ClientCapabilities` as plain data.
+        log_level: The lowest level of log messages that this request wants (modern era; None for none), or that the
+            session wants (legacy era; None if the client has not said).
+    """
+
+    era: ServerEra
+    client_info: dict[str, Any] | None
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+
+    @property
+    def revision(self) -> str:
+        return self.era.revision
+
+
+def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
+    """Read what a modern request's ``_meta`` says of its client, besides the revision.
+
+    Returns:
+        The client's `Implementation`, its `ClientCapabilities`, and the level of log messages that it wants.
+
+    Raises:
+        McpError: A field is missing or malformed.
+    """
+    capabilities = given.get(meta.CLIENT_CAPABILITIES)
+    if type(capabilities) is not dict:
+        # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
+        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object")
+    info = given.get(meta.CLIENT_INFO)
+    if info is not None and type(info) is not dict:
+        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
+    level = given.get(meta.LOG_LEVEL)
+    if level is not None and level not in LOG_LEVELS:
+        # `server/utilities/logging`, Error Handling
+        text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
+        raise McpError(INVALID_PARAMS, text)
+    return info, capabilities, level
+
+
+class ServerNegotiation:
+    """The state of one link's negotiation.
+
+    Args:
+        identity: What the server says of itself.
+
+    Attributes:
+        session: What the handshake declared; None while there was none.
+        declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
+        initialized: The client has confirmed the handshake with ``notifications/initialized``.
+        lasting: After the answer to a request the client can still be told things.
+    """
+
+    def __init__(self, identity: ServerIdentity) -> None:
+        self._identity = identity
+        self.session: ClientDeclaration | None = None
+        self.initialized = False
+        self.lasting = True
+        self.declared: dict[str, Any] = {}
+
+    def declaration(self, request: Request) -> ClientDeclaration:
+        """Say under which rules a request is served.
+
+        Raises:
+            McpError: It can't be served; the error is its answer.
+        """
+        given = request.params.get("_meta") if request.params else None
+        # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
+        # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        if self._identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
+            return self._modern_declaration(given)
+        if self.session is not None:
+            return self.session
+        if self._identity.modern:
+            raise McpError(
+                INVALID_PARAMS,
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method[:100]!r}",
+                {"supported": self._supported()},
+            )
+        raise McpError(INVALID_REQUEST, f"{request.method[:100]!r} came before the initialize request")
+
+    def _modern_declaration(self, given: dict[str, Any]) -> ClientDeclaration:
+        revision = given[meta.PROTOCOL_VERSION]
+        if type(revision) is not str:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
+        era = self._identity.modern.get(revision)
+        if era is None:
+            data = {"supported": self._supported(), "requested": revision}
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+        info, capabilities, level = read_client_fields(given)
+        return ClientDeclaration(era, info, capabilities, level)
+
+    def initialize(self, request: Request) -> dict[str, Any]:
+        """Answer the handshake and open the legacy session (`basic/lifecycle`, 2025-11-25).
+
+        Raises:
+            McpError: The handshake is refused.
+        """
+        params = request.params or {}
+        requested = params.get("protocolVersion")
+        if not self._identity.legacy:
+            # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
+            text = f"this server has no initialize handshake; it serves {', '.join(self._identity.modern)}"
+            if type(requested) is not str:
+                raise McpError(INVALID_PARAMS, text, {"supported": self._supported()})
+            data = {"supported": self._supported(), "requested": requested}
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+        if self.session is not None:
+            raise McpError(INVALID_REQUEST, "this session is initialized already")
+        info, capabilities = params.get("clientInfo"), params.get("capabilities")
+        if type(requested) is not str or type(info) is not dict or type(capabilities) is not dict:
+            raise McpError(
+                INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
+            )
+        revision = requested if requested in self._identity.legacy else self._identity.legacy[-1]
+        self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
+        declared = self._identity.capabilities(revision)
+        self.declared = declared if self.lasting else _without_promises(declared)
+        result: dict[str, Any] = {
+            "protocolVersion": revision,
+            "capabilities": self.declared,
+            "serverInfo": self._identity.info,
+        }
+        if self._identity.instructions is not None:
+            result["instructions"] = self._identity.instructions
+        return result
+
+    def discover(self, request: Request) -> dict[str, Any]:
+        """Answer ``server/discover`` (`server/discover`, 2026-07-28).
+
+        Raises:
+            McpError: The request is malformed, or this server has no modern revision.
+        """
+        if not self._identity.modern:
+            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        declaration = self.declaration(request)
+        if declaration is self.session:
+            raise McpError(METHOD_NOT_FOUND, f"'server/discover' is not a method of revision {declaration.revision}")
+        result: dict[str, Any] = {
+            "supportedVersions": self._supported(),
+            "capabilities": self._identity.capabilities(declaration.revision),
+            **self._identity.discover_hints,
+        }
+        if self._identity.instructions is not None:
+            result["instructions"] = self._identity.instructions
+        return declaration.era.finish_result(result)
+
+    def _supported(self) -> list[str]:
+        return [*reversed(self._identity.modern), *reversed(self._identity.legacy)]
+
+
+def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """The capabilities without those to tell of a change, which could never be told."""
+    offered: dict[str, Any] = {
+        name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities
+    }
+    for capability in offered.values():
+        capability.pop("listChanged", None)
+        capability.pop("subscribe", None)
+    return {**capabilities, **offered}

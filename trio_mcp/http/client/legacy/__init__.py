@@ -1,0 +1,1 @@
+"""What only the legacy era needs of an HTTP client."""

@@ -1,0 +1,270 @@
+"""HTTP exchanges of a client with one server, on httpx, or on httpx2, its fork with the same face.
+
+Nothing here knows MCP. What httpx raises becomes a `Disconnected`; a redirection within the origin is followed, any
+other is an answer like any other; a body is read within a limit, and a connection whose answer was read to its end is
+used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.http.client.parameters import HttpServerParameters
+from trio_mcp.http.client.senders import CONNECT_TIMEOUT, ClientSender, Fields, Sender, Sent, TransportSender
+from trio_mcp.http.headers import MAX_URL, Headers, shown
+
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire", "origin_of", "shown_url"]
+
+logger = logging.getLogger("trio_mcp")
+
+MAX_REDIRECTS: Final = 5
+
+_FOLLOWED: Final[dict[str, frozenset[int]]] = {
+    "GET": frozenset({301, 302, 303, 307, 308}),
+    # Those that keep the method and the body (RFC 9110, section 15.4).
+    "POST": frozenset({307, 308}),
+}
+# What they raise before anything has been sent, by name, as the two packages have classes of their own.
+_UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
+_UNPACKED: Final = ("Accept-Encoding", "identity")
+
+
+class Disconnected(TransportError):
+    """There is no connection, or it broke before the end of the answer.
+
+    Attributes:
+        sent: The request may have reached the server.
+    """
+
+    sent: bool = True
+
+    @classmethod
+    def by(cls, exc: Exception, target: str) -> Disconnected:
+        """What an exception of httpx means to an exchange."""
+        kind, text = type(exc).__name__, _text_of(exc)
+        error = cls(f"{target} failed: {f'{kind}: {text}' if text else kind}")
+        error.sent = kind not in _UNSENT
+        return error
+
+
+def _text_of(exc: BaseException) -> str:
+    """What an exception says, or what was behind it: httpx says nothing of a certificate itself."""
+    behind: BaseException | None = exc
+    while behind is not None and not str(behind):
+        behind = behind.__cause__ or behind.__context__
+    return str(behind or "")
+
+
+class TooLarge(Exception):
+    """A body is over the limit."""
+
+
+def shown_url(url: str) -> str:
+    """A URL for a message, without what may be secret: the query, a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def origin_of(url: str) -> str:
+    """The scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.hostname}:{port}"
+
+
+class HttpResponse:
+    """The head of an answer, and its body while it comes.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Its fields.
+        target: The HTTP method and URL, without secrets.
+    """
+
+    def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
+        response, take_back = sent
+        self.status: int = response.status_code
+        self.headers = Headers(response.headers.raw)
+        self.target = target
+        self._response = response
+        self._take_back = take_back
+        self._chunks: AsyncIterator[bytes] = aiter(response.stream)
+        self._failures = failures
+        self._ended = False
+
+    async def receive(self) -> bytes:
+        """The next part of the body; empty at its end.
+
+        Raises:
+            Disconnected: It broke off.
+        """
+        try:
+            while not (chunk := await anext(self._chunks)):
+                pass
+            return chunk
+        except StopAsyncIteration:
+            self._ended = True
+            return b""
+        except self._failures as exc:
+            raise Disconnected.by(exc, self.target) from None
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            TooLarge: It is longer than ``limit`` bytes.
+            Disconnected: It broke off.
+        """
+        found = bytearray()
+        while chunk := await self.receive():
+            found += chunk
+            if len(found) > limit:
+                raise TooLarge
+        return bytes(found)
+
+    async def beginning(self, limit: int, seconds: float) -> bytes:
+        """What there is of the body, up to ``limit`` bytes, after so many seconds at most."""
+        found = bytearray()
+        with trio.move_on_after(seconds), contextlib.suppress(Disconnected):
+            while len(found) < limit and (chunk := await self.receive()):
+                found += chunk
+        return bytes(found[:limit])
+
+    async def aclose(self) -> None:
+        """Close the connection, unless the body has been read to its end."""
+        try:
+            if not self._ended:
+                await self._unwind()
+            with contextlib.suppress(*self._failures):
+                await self._response.aclose()
+        finally:
+            await self._take_back()
+
+    async def _unwind(self) -> None:
+        """See to it that a body that was not read to its end leaves no generator behind.
+
+        httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
+        a cancellation unwinds all of them.
+        """
+        with trio.CancelScope() as scope:
+            scope.cancel("the answer is of no use any more")
+            with contextlib.suppress(*self._failures):
+                async for _ in self._chunks:
+                    pass
+
+
+class HttpWire:
+    """Makes exchanges with one origin.
+
+    Args:
+        sender: Sends the requests.
+        url: Where to, unless an exchange says otherwise.
+        headers: Sent with each request.
+    """
+
+    def __init__(self, sender: Sender, url: str, headers: Mapping[str, str]) -> None:
+        self._sender = sender
+        # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
+        own = [*headers.items(), _UNPACKED]
+        self._own = {name.lower(): (name, value) for name, value in own}
+        self.url = url
+        self.shown = shown_url(url)
+
+    @contextlib.asynccontextmanager
+    async def exchange(
+        self, method: str, headers: Mapping[str, str], content: bytes | None = None, *, url: str | None = None
+    ) -> AsyncIterator[HttpResponse]:
+        """Send a request and give the head of the answer.
+
+        When cancelled, or when the block is left before the body has ended, the connection is closed.
+
+        Raises:
+            Disconnected: There is no connection, or it broke, also in the block.
+            TransportError: A hook of the caller's client failed; or the answer can't be read.
+        """
+        url = self.url if url is None else url
+        given = {name.lower() for name in headers}
+        fields = [*(field for name, field in self._own.items() if name not in given), *headers.items()]
+        redirections = 0
+        while True:
+            response = await self._send(method, url, fields, content or b"")
+            try:
+                packed = response.headers.get("Content-Encoding") or "identity"
+                if packed.lower() != "identity":
+                    raise TransportError(
+                        f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                    )
+                elsewhere = _redirection(method, url, response) if redirections < MAX_REDIRECTS else None
+                if elsewhere is None:
+                    yield response
+                    return
+            finally:
+                await response.aclose()
+            url = elsewhere
+            redirections += 1
+
+    async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
+        target = f"{method} {self.shown if url == self.url else shown_url(url)}"
+        failures = self._sender.failures
+        try:
+            sent = await self._sender.send(method, url, fields, content)
+        except failures as exc:
+            raise Disconnected.by(exc, target) from None
+        except Exception as exc:  # of a hook of the caller's client, such as authentication
+            logger.error("%s failed", target, exc_info=exc)
+            raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
+        return HttpResponse(sent, target, failures)
+
+
+def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
+    """Where to go on; None where the answer is no redirection, or one that would take credentials elsewhere."""
+    if response.status not in _FOLLOWED.get(method, ()):
+        return None
+    location = response.headers.get("Location") or ""
+    if len(location) > MAX_URL:
+        return None
+    try:
+        target = urljoin(url, location)
+        return target if origin_of(target) == origin_of(url) and target != url else None
+    except ValueError:
+        return None
+
+
+@contextlib.asynccontextmanager
+async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: Any) -> AsyncIterator[HttpWire]:
+    """A wire on the client given, which stays open, or on one of its own.
+
+    Raises:
+        TypeError, ValueError: An argument is not what it should be.
+    """
+    parameters = HttpServerParameters(url, headers=headers or {})
+    if http_client is not None:
+        yield HttpWire(ClientSender(http_client), parameters.url, parameters.headers)
+    elif _has_proxy(parameters.url):
+        import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
+
+        from trio_mcp.http.client.cookies import BoundedCookies
+
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
+            yield HttpWire(ClientSender(client), parameters.url, parameters.headers)
+    else:
+        sender = TransportSender(parameters.url)
+        try:
+            yield HttpWire(sender, parameters.url, parameters.headers)
+        finally:
+            await sender.aclose()
+
+
+def _has_proxy(url: str) -> bool:
+    """Whether the environment, or the system, may want a proxy between here and a URL: then httpx sees to that."""
+    from urllib.request import getproxies
+
+    return not getproxies().keys().isdisjoint({urlsplit(url).scheme, "all"})

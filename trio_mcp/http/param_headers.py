@@ -1,0 +1,192 @@
+"""Arguments of a tool that are repeated as HTTP headers, ``Mcp-Param-*``: which, what they hold, whether they agree.
+
+2026-07-28 `basic/transports/streamable-http`, section Custom Headers from Tool Parameters.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import attrs
+
+from trio_mcp.http.headers import Headers, decode_value, encode_value, mismatch, shown
+from trio_mcp.jsonrpc.messages import ErrorData
+
+__all__ = ["ANNOTATION", "ParameterHeader", "check_parameter_headers", "parameter_headers", "parameter_values"]
+
+ANNOTATION: Final = "x-mcp-header"
+PREFIX: Final = "Mcp-Param-"
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TYPES = ("string", "integer", "boolean")
+_MAX_SAFE = 2**53 - 1
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+# Where JSON Schema keeps subschemas, except for `properties` (2020-12 core, section 10, and what older drafts had).
+_ONE = ("items", "contains", "additionalItems", "additionalProperties", "propertyNames", "not", "if", "then", "else")
+_ONE_MORE = ("unevaluatedItems", "unevaluatedProperties", "contentSchema")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_MAPS = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
+
+
+@attrs.frozen
+class ParameterHeader:
+    """One argument that is repeated as a header.
+
+    Attributes:
+        header: The header's name, ``Mcp-Param-`` included.
+        path: The property names that lead to the argument.
+    """
+
+    header: str
+    path: tuple[str, ...]
+
+    def value_in(self, arguments: Any) -> Any:
+        """The argument's value; None where there is none."""
+        for key in self.path:
+            if not isinstance(arguments, Mapping):
+                return None
+            arguments = arguments.get(key)
+        return arguments
+
+
+def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
+    """Find the arguments that a tool wants repeated as headers.
+
+    Raises:
+        ValueError: An annotation breaks a rule (section Schema Extension), which makes the tool invalid: a client over
+            HTTP leaves it out of its list. The message says which rule.
+    """
+    found: dict[str, ParameterHeader] = {}
+    # A list and not recursion: the schema is as deep as a peer likes. The path is None where it leads off `properties`.
+    pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
+    while pending:
+        path, schema = pending.pop()
+        if not isinstance(schema, dict):
+            continue
+        if ANNOTATION in schema:
+            if not path:
+                raise ValueError(f"{ANNOTATION} is only for what `properties` alone lead to, not {_place(schema)}")
+            parameter = _parameter(path, schema)
+            key = parameter.header.lower()
+            if key in found:
+                where = f"{shown('.'.join(found[key].path))} and {shown('.'.join(path))}"
+                raise ValueError(f"{ANNOTATION} {shown(schema[ANNOTATION])} is there twice, of {where}")
+            found[key] = parameter
+        for name, child in _mapping(schema, "properties"):
+            pending.append((None if path is None else (*path, name), child))
+        pending += [(None, schema.get(keyword)) for keyword in (*_ONE, *_ONE_MORE)]
+        pending += [(None, child) for keyword in _MAPS for _, child in _mapping(schema, keyword)]
+        for keyword in _LISTS:
+            children = schema.get(keyword)
+            pending += [(None, child) for child in children] if isinstance(children, list) else []
+    return tuple(found.values())
+
+
+def parameter_values(arguments: Any, parameters: Iterable[ParameterHeader]) -> dict[str, str]:
+    """The headers that repeat a call's arguments (section Client Behavior).
+
+    A value of a type that no header can hold is left out; the tool's own validation will refuse it.
+
+    Raises:
+        ValueError: An integer is beyond what these headers may carry, or a text holds a lone surrogate.
+    """
+    headers = {}
+    for parameter in parameters:
+        text = _text(parameter, parameter.value_in(arguments))
+        if text is not None:
+            headers[parameter.header] = encode_value(text)
+    return headers
+
+
+def check_parameter_headers(
+    headers: Headers, arguments: Any, parameters: Iterable[ParameterHeader]
+) -> ErrorData | None:
+    """Compare the headers of a call with its arguments (section Server Behavior for Custom Headers).
+
+    Returns:
+        The error to answer with, or None where they agree.
+    """
+    for parameter in parameters:
+        value, given = parameter.value_in(arguments), headers.get(parameter.header)
+        argument = f"the argument {shown('.'.join(parameter.path))}"
+        if given is None:
+            if isinstance(value, (str, int, float)):
+                return mismatch(f"the header {parameter.header} is missing, although {argument} has a value")
+            continue
+        if headers.count(parameter.header) > 1:
+            return mismatch(f"the header {parameter.header} is there more than once")
+        try:
+            decoded = decode_value(given)
+        except ValueError as exc:
+            return mismatch(f"the header {parameter.header} {exc}")
+        if value is None:
+            # Whoever routes by this header would act on a value that the call does not have.
+            return mismatch(f"the header {parameter.header} is there, but {argument} has no value")
+        if not _agree(decoded, value):
+            return mismatch(f"the header {parameter.header} says {shown(decoded)}, which is not {argument}")
+    return None
+
+
+def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader:
+    name, kind = schema[ANNOTATION], schema.get("type")
+    what = f"{ANNOTATION} of the property {shown('.'.join(path))}"
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{what} must be a string that is not empty")
+    if not _TOKEN.fullmatch(name):
+        raise ValueError(f"{what} must be an HTTP token (letters, digits and !#$%&'*+-.^_`|~), got {shown(name)}")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        got = shown(kind) if isinstance(kind, str) else "no single type"
+        raise ValueError(f"{what} is only for the types {', '.join(_TYPES)}, got {got}")
+    return ParameterHeader(PREFIX + name, path)
+
+
+def _place(schema: dict[str, Any]) -> str:
+    name = schema[ANNOTATION]
+    return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
+
+
+def _mapping(schema: dict[str, Any], keyword: str) -> Iterable[tuple[str, Any]]:
+    value = schema.get(keyword)
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _text(parameter: ParameterHeader, value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None  # no JSON either
+        if not value.is_integer():
+            return repr(value)
+        value = int(value)
+    if not isinstance(value, int):
+        return None
+    if abs(value) > _MAX_SAFE:
+        argument = shown(".".join(parameter.path))
+        raise ValueError(
+            f"the argument {argument} goes into the header {parameter.header}, which carries integers between "
+            f"-(2**53 - 1) and 2**53 - 1 only"
+        )
+    return str(value)
+
+
+def _agree(text: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return text == value
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if not isinstance(value, (int, float)):
+        return False
+    # By number, not by text: 42.0 and 42 are equal (section Server Validation).
+    if not _DECIMAL.fullmatch(text):
+        return isinstance(value, float) and text == repr(value)
+    if isinstance(value, float) and not value.is_integer():
+        return float(text) == value
+    return Decimal(text) == value  # exact, also beyond 2**53

@@ -1,0 +1,90 @@
+"""Which ``Host`` and ``Origin`` a server takes, against DNS rebinding.
+
+A web page whose name is made to point at this machine reaches a local server with the page's own name as host. So a
+server that is meant for this machine takes only names of it (2026-07-28 `basic/transports/streamable-http`, section
+Security & Endpoint).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from trio_mcp.http.headers import Headers, shown
+
+__all__ = ["LOOPBACK_HOSTS", "HostGuard"]
+
+LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+"""What a server takes that listens on this machine alone."""
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
+_ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
+
+
+class HostGuard:
+    """Decides by the ``Host`` and ``Origin`` of a request.
+
+    Args:
+        allowed_hosts: Names such as ``"example.com"``, any port of which is taken, or ``"example.com:8000"``. None
+            takes any host: for a server behind a proxy that checks, or one whose name nobody knows beforehand.
+        allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None takes those on the
+            allowed hosts, or where any host is allowed, those of the host that the request itself names.
+
+    Raises:
+        ValueError: An entry is not of that form.
+    """
+
+    def __init__(self, allowed_hosts: Iterable[str] | None, allowed_origins: Iterable[str] | None = None) -> None:
+        for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
+            if isinstance(given, str):
+                raise ValueError(f"{name} must be a list, got the string {given!r}")
+        self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
+        self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}
+
+    def check(self, headers: Headers) -> str | None:
+        """Say what is wrong with a request, and what to do about it; None where it may pass."""
+        host = headers.get("Host")
+        if self._hosts is not None and (host is None or not self._takes(host)):
+            seen = "without a Host" if host is None else f"for the host {shown(host)}"
+            return f"a request {seen} is not taken; if that is the name of this server, add it to allowed_hosts"
+        origin = headers.get("Origin")
+        if origin is not None and not self._takes_origin(origin.lower(), host):
+            return (
+                f"a request from the origin {shown(origin)} is not taken; if it is trusted, add it to allowed_origins"
+            )
+        return None
+
+    def _takes(self, host: str) -> bool:
+        assert self._hosts is not None
+        match = _HOST.fullmatch(host.lower())
+        return match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
+
+    def _takes_origin(self, origin: str, host: str | None) -> bool:
+        if self._origins is not None:
+            return "*" in self._origins or origin in self._origins
+        match = _ORIGIN.fullmatch(origin)
+        if match is None:  # "null": a file, a sandboxed frame
+            return False
+        if self._hosts is not None:
+            return self._takes(match["host"])
+        return host is not None and match["host"] == host.lower()
+
+
+def _entry(text: str) -> tuple[str, str]:
+    match = _HOST.fullmatch(text.lower())
+    if match is None:
+        raise ValueError(f"allowed_hosts has {text!r}, which is not a host or host:port")
+    return _key(match)
+
+
+def _key(match: re.Match[str]) -> tuple[str, str]:
+    port = match["port"] or ""
+    return match["name"], "" if port == "*" else port
+
+
+def _origin_entry(text: str) -> str:
+    origin = text.lower()
+    if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+        raise ValueError(f"allowed_origins has {text!r}, which is not an origin such as 'https://example.com', or '*'")
+    return origin

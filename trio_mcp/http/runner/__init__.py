@@ -1,0 +1,1 @@
+"""The HTTP server that runs the application: hypercorn on Trio, hardened."""

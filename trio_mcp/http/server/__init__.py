@@ -1,0 +1,1 @@
+"""HTTP from the server's side: the ASGI application."""

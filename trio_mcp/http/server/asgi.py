@@ -1,0 +1,212 @@
+"""One exchange of HTTP, as ASGI hands it over: the request with its body; the answer in one piece or as a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+import trio
+
+from trio_mcp.http.headers import EVENTS, JSON, Headers
+
+__all__ = [
+    "GONE",
+    "BodyTooLarge",
+    "ClientGone",
+    "Gone",
+    "HttpAnswer",
+    "HttpRequest",
+    "ReceiveCallable",
+    "Scope",
+    "SendCallable",
+]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+ReceiveCallable: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+SendCallable: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+Fields: TypeAlias = Iterable[tuple[str, str]]
+
+DRAINED = 1024 * 1024
+"""Bytes of an unwanted body that are still read: the system resets a connection that is closed with something unread,
+and the answer may be lost with it."""
+
+DRAIN_TIME = 1.0
+
+
+GONE = "trio_mcp.gone"
+"""The ASGI extension by which our own runner says at once that the client has left: a `Gone`."""
+
+
+class Gone:
+    """Tells whoever wants to know, without a task that waits for it."""
+
+    __slots__ = ("_callback", "_happened")
+
+    def __init__(self) -> None:
+        self._callback: Callable[[], object] | None = None
+        self._happened = False
+
+    def happened(self) -> None:
+        """The client has left, or the exchange is over."""
+        self._happened = True
+        if self._callback is not None:
+            self._callback()
+
+    def call(self, callback: Callable[[], object] | None) -> None:
+        """Have a function called when it happens, at once if it has; None for nobody."""
+        self._callback = callback
+        if callback is not None and self._happened:
+            callback()
+
+
+class BodyTooLarge(Exception):
+    """The body has more bytes than are taken."""
+
+
+class ClientGone(Exception):
+    """The client has left before its request was complete."""
+
+
+class HttpRequest:
+    """What the client sent.
+
+    Attributes:
+        scope: ASGI's.
+        method: In upper case.
+        root: Where the application is mounted; empty at the top.
+        path: Below that, without a slash at its end.
+        headers: Its fields.
+    """
+
+    def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.root: str
+        path: str = scope["path"]
+        root = self.root = scope.get("root_path", "").rstrip("/")
+        below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
+        self.path = below.rstrip("/") or "/"
+        self.headers = Headers(scope["headers"])
+        self._receive = receive
+        self._complete = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it came in on an address that only this machine can reach, a loopback one or a Unix socket's."""
+        server = self.scope.get("server")
+        if not server or server[1] is None:
+            return True
+        host = str(server[0]).removeprefix("::ffff:")  # IPv4 on a socket that takes both (RFC 4291, section 2.5.5.2)
+        return host == "::1" or host.startswith("127.")
+
+    async def body(self, limit: int) -> bytes:
+        """Read the body.
+
+        Raises:
+            BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
+            ClientGone: The client has left.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        while not self._complete:
+            chunk = await self._next()
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLarge
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read what is left of an unwanted body, within bounds."""
+        left = DRAINED
+        with trio.move_on_after(DRAIN_TIME):
+            while not self._complete and left > 0:
+                try:
+                    left -= len(await self._next())
+                except ClientGone:
+                    return
+
+    async def _next(self) -> bytes:
+        event = await self._receive()
+        if event["type"] != "http.request":
+            raise ClientGone
+        self._complete = not event.get("more_body", False)
+        body: bytes = event.get("body", b"")
+        return body
+
+    @property
+    def extension(self) -> Gone | None:
+        """What tells that the client has left, where the ASGI server is ours."""
+        found: Gone | None = self.scope.get("extensions", {}).get(GONE)
+        return found
+
+    async def gone(self) -> None:
+        """Wait until the client has left. For one task, after the body."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class HttpAnswer:
+    """What goes back: `whole`, or `start_events`, `send` and `finish`.
+
+    Args:
+        send: ASGI's.
+        fields: Header fields that every answer of this exchange carries.
+
+    Attributes:
+        fields: Those.
+        started: The head has been sent, or is on its way.
+        finished: Nothing more is sent.
+    """
+
+    def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
+        self._send = send
+        self.fields = list(fields)
+        self._sending = trio.Lock()
+        self._last_sent = -math.inf
+        self.started = False
+        self.finished = False
+
+    async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
+        """Answer in one piece. A body is JSON unless the fields say otherwise."""
+        self.started = self.finished = True
+        given = [*self.fields, *fields]
+        if status != 204:  # RFC 9110, section 8.6
+            given.append(("content-length", str(len(body))))
+        if body and not any(name.lower() == "content-type" for name, _ in given):
+            given.append(("content-type", JSON))
+        await self._start(status, given)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def start_events(self, fields: Fields = ()) -> None:
+        """Begin an event stream."""
+        self.started = True
+        # S, Receiving Messages: a proxy must not hold events back.
+        stream = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
+        await self._start(200, [*self.fields, *fields, *stream])
+
+    async def _start(self, status: int, fields: Fields) -> None:
+        encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the stream; after its end nothing is sent any more."""
+        async with self._sending:
+            if not self.finished:
+                self._last_sent = trio.current_time()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self) -> None:
+        """End the stream; again is a no-op."""
+        async with self._sending:
+            if self.started and not self.finished:
+                self.finished = True
+                await self._send({"type": "http.response.body", "body": b""})
+
+    async def keep_alive(self, interval: float, comment: bytes) -> None:
+        """Send a comment whenever nothing else was sent for ``interval`` seconds, until cancelled."""
+        while not self.finished:
+            await trio.sleep_until(max(self._last_sent, trio.current_time() - interval) + interval)
+            if trio.current_time() >= self._last_sent + interval:
+                await self.send(comment)

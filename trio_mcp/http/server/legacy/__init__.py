@@ -1,0 +1,1 @@
+"""What only the legacy era needs of an HTTP server: sessions, streams, HTTP+SSE, event stores."""

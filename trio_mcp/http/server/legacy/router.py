@@ -1,0 +1,264 @@
+"""Where each message of a session goes: on the stream of the request that it belongs to, or on the one for the rest.
+
+2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on one stream
+only. Routing never waits for a stream. It waits for the event store, which all streams share.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.http.server.legacy.stores.events import EventStore, StoredEvent
+from trio_mcp.http.server.legacy.streams import Stream
+from trio_mcp.jsonrpc.codec import encode_or_replace
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorResponse,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    SessionMessage,
+)
+
+if TYPE_CHECKING:
+    from trio_mcp.http.server.legacy.session import HttpSession
+
+__all__ = ["Router"]
+
+logger = logging.getLogger("trio_mcp")
+
+MAX_UNSTORED = 64
+"""Messages that wait for the event store before those who send wait."""
+
+
+class Router(trio.abc.SendChannel[SessionMessage]):
+    """The way out of a session.
+
+    Args:
+        store: Where messages are kept; None for nowhere.
+        key: What the session is called in there.
+
+    Attributes:
+        session: Whose way out it is.
+        streams: The streams that are open, by number.
+        rest: The one for what belongs to no request.
+    """
+
+    session: HttpSession
+
+    def __init__(self, store: EventStore | None, key: str) -> None:
+        self.store = store
+        self.key = key
+        self.rest = Stream(0, set(), stored=store is not None)
+        self.streams: dict[int, Stream] = {0: self.rest}
+        self._numbers = 0
+        self._by_request: dict[RequestId, Stream] = {}
+        self._asked: dict[RequestId, Stream] = {}
+        self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
+        self._storing = False
+        self._room: trio.lowlevel.ParkingLot | None = None
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> Stream:
+        """Open the stream of a POST."""
+        self._numbers += 1
+        stream = Stream(self._numbers, set(owed), may_stream, self.store is not None)
+        self.streams[stream.number] = stream
+        for request_id in stream.owed:
+            self._by_request[request_id] = stream
+        return stream
+
+    def of_request(self, request_id: RequestId | None) -> Stream | None:
+        """The stream of a request that has not been answered."""
+        return None if request_id is None else self._by_request.get(request_id)
+
+    def release(self, request_id: RequestId) -> None:
+        """A request gets no answer any more; its stream ends if it owes no other."""
+        stream = self._by_request.pop(request_id, None)
+        if stream is not None:
+            stream.owed.discard(request_id)
+            if not stream.owed:
+                self._close(stream)
+
+    def lose(self, stream: Stream, why: str) -> None:
+        """Nobody will ever read a stream: what was asked on it fails."""
+        if stream is not self.rest:
+            stream.lost = True
+        stream.drop()
+        for request_id in [asked for asked, where in self._asked.items() if where is stream]:
+            self._fail(request_id, why)
+
+    def detached(self, stream: Stream) -> None:
+        """A writer has left a stream; one that has ended is not needed any more."""
+        if stream.ended and stream.writer is None and stream is not self.rest:
+            self.streams.pop(stream.number, None)
+
+    def answered(self, request_id: RequestId | None) -> None:
+        """The client has answered what it was asked."""
+        if request_id is not None:
+            self._asked.pop(request_id, None)
+
+    def end(self) -> None:
+        """End every stream."""
+        for stream in self.streams.values():
+            stream.end()
+
+    def _close(self, stream: Stream) -> None:
+        if not stream.stored or stream.ready == stream.last:
+            self._over(stream)
+
+    def _over(self, stream: Stream) -> None:
+        stream.end()
+        if stream.stored or stream.writer is None:
+            self.streams.pop(stream.number, None)
+
+    def _fail(self, request_id: RequestId, why: str) -> None:
+        self._asked.pop(request_id, None)
+        self.session.feed(Failure(TransportError(why), request_id))
+
+    # --- the channel ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        return self._unstored is None or len(self._unstored) < MAX_UNSTORED
+
+    async def room(self) -> None:
+        """Wait until the event store has caught up."""
+        while not self.has_room:
+            if self._room is None:
+                self._room = trio.lowlevel.ParkingLot()
+            await self._room.park()
+
+    def send_nowait(self, value: SessionMessage) -> None:
+        """Route a message.
+
+        Raises:
+            trio.WouldBlock: The event store has to catch up first.
+        """
+        if not self.has_room:
+            raise trio.WouldBlock
+        self._route(value)
+
+    async def send(self, value: SessionMessage) -> None:
+        await trio.lowlevel.checkpoint()
+        await self.room()
+        self._route(value)
+
+    async def aclose(self) -> None:
+        pass
+
+    def _route(self, value: SessionMessage) -> None:
+        message = value.message
+        assert not isinstance(message, Failure)
+        data, problem = encode_or_replace(message)  # type: ignore[arg-type]
+        if problem is not None:
+            if data is None and isinstance(message, Request):
+                self._fail(message.id, f"{message.method!r} was not sent: {problem}")
+            else:
+                logger.error("%s was not sent: %s", type(message).__name__, problem)
+        if data is None:
+            return
+        stream = self._stream_of(message, value.related_request_id)  # type: ignore[arg-type]
+        if stream is not None:
+            self._put(stream, message, data)  # type: ignore[arg-type]
+
+    def _stream_of(self, message: Message, related: RequestId | None) -> Stream | None:
+        match message:
+            case Response() | ErrorResponse():
+                return self._settle([message.id])
+            case Batch():
+                return self._settle([item.id for item in message.items])  # type: ignore[union-attr]
+            case Request():
+                stream = self.of_request(related) or self.rest
+                if not stream.may_stream:
+                    stream = self.rest
+                self._asked[message.id] = stream
+                return stream
+        assert isinstance(message, Notification)
+        if message.method == "notifications/cancelled":  # goes where the question went
+            stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
+            return self.rest if stream.ended else stream
+        found = self.rest if related is None else self.of_request(related)
+        return found if found is not None and found.may_stream else None
+
+    def _settle(self, answered: Iterable[RequestId | None]) -> Stream | None:
+        stream: Stream | None = None
+        for request_id in answered:
+            if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
+                found.owed.discard(request_id)
+                stream = found
+        if stream is not None:  # a batch is answered as a whole; what its client has cancelled has no answer
+            for request_id in stream.owed:
+                self._by_request.pop(request_id, None)
+            stream.owed.clear()
+        return stream
+
+    def _put(self, stream: Stream, message: Message, data: bytes) -> None:
+        last = stream is not self.rest and not stream.owed
+        if stream.lost:
+            if isinstance(message, Request):
+                self._fail(message.id, f"{message.method!r} was not sent: the client has left the request")
+        elif self.store is not None:
+            stream.last += 1
+            if self._unstored is None:
+                self._unstored = deque()
+            self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
+            if not self._storing:
+                self._storing = True
+                self.session._spawn(self._store_all)
+        else:
+            stream.put(data)
+            if stream.overrun:
+                self._overrun(stream, message)
+        if last and (self.store is None or stream.lost):
+            self._over(stream)
+
+    def _overrun(self, stream: Stream, message: Message) -> None:
+        if stream.writer is None:
+            stream.unput()
+            logger.debug("nobody has the stream of a session open; %s is dropped", type(message).__name__)
+            if isinstance(message, Request):
+                self._fail(message.id, f"{message.method!r} was not sent: the client has no stream open")
+            return
+        logger.warning("a client does not read a stream of its session; the stream is closed")
+        stream.writer.leave()
+        stream.detach(stream.writer)
+        self.lose(stream, "the client does not read the stream that the request was sent on")
+        for request_id in tuple(stream.owed):
+            self.session.give_up(request_id, "the client does not read the answer")
+
+    # --- the store -----------------------------------------------------------------------------------------------
+
+    async def _store_all(self) -> None:
+        try:
+            await self.store_rest()
+        except Exception:
+            logger.exception("the event store failed; the session that it failed for is ended")
+            self.session.end("the event store failed")
+        finally:
+            self._storing = False
+
+    async def store_rest(self) -> None:
+        """Hand everything to the store that it has not got."""
+        while self._unstored:
+            assert self.store is not None
+            some = tuple(self._unstored)
+            await self.store.append(self.key, [event for _, event in some])
+            for stream, event in some:
+                self._unstored.popleft()
+                stream.advance(event.number)
+                if stream is not self.rest and not stream.owed and event.number == stream.last:
+                    self._over(stream)
+            if self._room is not None:
+                self._room.unpark_all()
+        self._unstored = None

@@ -1,0 +1,210 @@
+"""The sessions of an endpoint: opened by ``initialize``, found by id, ended by client, silence or server."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_mcp.http.headers import SESSION_ID
+from trio_mcp.http.rules.verdicts import Accept, Opening, refuse
+from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
+from trio_mcp.http.server.legacy.stores.events import EventsLost
+from trio_mcp.http.sse import encode_event
+from trio_mcp.jsonrpc.codec import encode_or_replace
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Response
+from trio_mcp.types.error_codes import OVERLOADED
+
+if TYPE_CHECKING:
+    from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+    from trio_mcp.http.server.options import HttpOptions
+    from trio_mcp.server.serving import Serving
+
+__all__ = ["Sessions"]
+
+logger = logging.getLogger("trio_mcp")
+
+
+class Sessions:
+    """Every session of one endpoint.
+
+    Args:
+        serving: The run of the server; it is the home of their tasks.
+        options: What the endpoint is like.
+    """
+
+    def __init__(self, serving: Serving, options: HttpOptions) -> None:
+        self._serving = serving
+        self._options = options
+        self._sessions: dict[str, HttpSession] = {}
+        self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
+        self._watching = False
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def revision(self, session_id: str) -> str | None:
+        """The revision of a session; None for one that is not there."""
+        session = self._sessions.get(session_id)
+        return None if session is None or session.closed else session.revision
+
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a POST of the handshake era."""
+        if self._options.stateless:
+            await self._post_alone(accepted, request, answer)
+        elif accepted.kind == "initialize":
+            await self._initialize(accepted, request, answer)
+        else:
+            assert accepted.session is not None
+            session = self._sessions[accepted.session]
+            self._idle.pop(session.id, None)
+            try:
+                await session.post(accepted, request, answer)
+            finally:
+                self._rest(session)
+
+    async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        session = HttpSession(self._serving, self._options, stateless=True)
+        if accepted.revision is not None:
+            session.presume(accepted.revision)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(session.host)
+            try:
+                await session.post(accepted, request, answer)
+            finally:
+                session.end("the request is answered")
+
+    async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        if len(self._sessions) >= self._options.max_sessions and not self._made_room():
+            refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
+            await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
+            return
+        session = HttpSession(self._serving, self._options)
+        self._sessions[session.id] = session
+        try:
+            await self._serving.nursery.start(session.host)
+            result = session.open(accepted.message, {"headers": request.headers})
+            data, problem = encode_or_replace(result)
+            if data is None or problem is not None:
+                raise ValueError(f"what the server says of itself is no JSON: {problem}")
+        except BaseException:
+            self._remove(session, "initialize was not answered")
+            raise
+        if isinstance(result, Response):
+            self._rest(session)
+        else:
+            self._remove(session, "initialize was refused")
+        await answer.whole(200, data, ((SESSION_ID, session.id),) if isinstance(result, Response) else ())
+
+    def _made_room(self) -> bool:
+        """End the oldest session whose client has said ``initialize`` and nothing since, as some that only look do."""
+        for session in map(self._sessions.__getitem__, self._idle):
+            if not session.initialized:
+                self._remove(session, "its client has not finished the handshake, and there are too many sessions")
+                return True
+        return False
+
+    async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a GET."""
+        assert opening.session is not None
+        session = self._sessions[opening.session]
+        self._idle.pop(session.id, None)
+        try:
+            if opening.last_event_id is None:
+                await session.open_stream(request, answer)
+            else:
+                await session.resume(opening.last_event_id, request, answer)
+        finally:
+            self._rest(session)
+
+    async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
+        """Serve a DELETE: the session ends, and what was stored of it goes."""
+        assert opening.session is not None
+        session = self._sessions[opening.session]
+        self._remove(session, "the client has ended the session", forget=True)
+        await session.over.wait()
+        await answer.whole(204)
+
+    async def replay_of_another_run(self, session_id: str, last_event_id: str, answer: HttpAnswer) -> bool:
+        """Give what a store that has outlived its session still has of a stream.
+
+        Returns:
+            Whether there was anything: else the client is to be told that the session is not known.
+        """
+        found, store = read_event_id(last_event_id), self._options.event_store
+        if found is None or store is None:
+            return False
+        stream, cursor = found
+        started = False
+        while True:
+            try:
+                events = await store.after(key_of(session_id), stream, cursor)
+            except EventsLost:
+                break
+            except Exception:
+                logger.exception("the event store failed")
+                break
+            if not events:
+                break
+            if not started:
+                await answer.start_events()
+            started = True
+            for event in events:
+                cursor = event.number
+                await answer.send(encode_event(event.data, event="message", id=event_id(stream, cursor)))
+        if started:
+            await answer.finish()
+        return started
+
+    def feed_broken_answer(self, message: Malformed, session_id: str | None) -> None:
+        """Let an answer that is none fail the call that it was for."""
+        session = None if session_id is None else self._sessions.get(session_id)
+        if session is not None and not message.expects_answer and message.id is not None:
+            session.feed(message)
+
+    def end_streams(self) -> None:
+        """End what would never end by itself."""
+        for session in self._sessions.values():
+            session.router.rest.end()
+
+    # --- the end of a session ------------------------------------------------------------------------------------
+
+    def _remove(self, session: HttpSession, why: str, *, forget: bool = False) -> None:
+        session.forgotten = session.forgotten or forget
+        self._sessions.pop(session.id, None)
+        self._idle.pop(session.id, None)
+        session.end(why)
+
+    def _rest(self, session: HttpSession) -> None:
+        """Let it expire from now on, unless another HTTP request of it is being served."""
+        if session.id not in self._sessions or session.exchanges:
+            return
+        if session.closed:
+            self._remove(session, "the session has ended")
+            return
+        self._idle[session.id] = trio.current_time()
+        if not self._watching:
+            self._watching = True
+            self._serving.nursery.start_soon(self._watch)
+
+    async def _watch(self) -> None:
+        """End sessions that nobody uses, as long as there are sessions."""
+        timeout = self._options.session_timeout
+        try:
+            while self._sessions:
+                now = trio.current_time()
+                first = next(iter(self._idle.items()), None)
+                if first is None or first[1] + timeout > now:
+                    # One that becomes idle meanwhile has at least as long.
+                    await trio.sleep_until((now if first is None else first[1]) + timeout)
+                    continue
+                session = self._sessions[first[0]]
+                if session.busy:
+                    self._idle[session.id] = now
+                    self._idle.move_to_end(session.id)
+                else:
+                    self._remove(session, f"nobody has used the session for {timeout:g} seconds", forget=True)
+        finally:
+            self._watching = False

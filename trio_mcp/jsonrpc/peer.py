@@ -1,0 +1,399 @@
+"""The bookkeeping of one side of a link: every request in flight, in both directions, is changed here and nowhere else.
+
+Sans-IO: a session feeds it what arrives (`Peer.receive`) and asks it what to send; it answers with events and messages.
+Its promises, which a state machine test drives in every interleaving:
+
+* a request of ours settles exactly once: by its answer, its error, its cancellation, or the close;
+* nothing is sent for a request of the peer's after the peer has cancelled it;
+* ids never clash, and after the close nothing is left in flight;
+* what the peer can make us hold is bounded, whatever it sends.
+
+Life of a request of ours:   open -> (sent) -> settled | cancelled
+Life of a request of theirs: queued -> running -> answered | cancelled, then `finished` frees its place
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.jsonrpc.events import (
+    BatchInProgress,
+    CancelRequested,
+    Event,
+    Fault,
+    IncomingRequest,
+    NotificationReceived,
+    OutgoingRequest,
+    ProgressReceived,
+    Reply,
+    RequestStarted,
+    Settled,
+)
+from trio_mcp.jsonrpc.lanes import LANES, Lane
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Incoming,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    is_request_id,
+    show_id,
+)
+from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
+from trio_mcp.types.versions import MODERN_REVISIONS
+
+__all__ = ["Peer"]
+
+BATCH_REVISION = "2025-03-26"
+
+
+class Peer:
+    """Everything in flight on one link.
+
+    Args:
+        max_running: How many of the peer's requests run at once; as many again in each of the `LANES`.
+        max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
+
+    Attributes:
+        revision: The revision of the session that was opened on this side; None before that, and on a server that
+            has no session because each request names its revision.
+        closed: Nothing goes in or out any more.
+        next_id: The id that the next request of ours gets.
+
+    Raises:
+        ValueError: A limit makes no sense.
+    """
+
+    def __init__(self, *, max_running: int = 128, max_queued: int = 1024) -> None:
+        if max_running < 1 or max_queued < 0:
+            raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
+        self.revision: str | None = None
+        self.closed = False
+        self._deaf = False
+        self._max_running = max_running
+        self._max_queued = max_queued
+        self.next_id = 1
+        self._outgoing: dict[RequestId, OutgoingRequest] = {}
+        self._incoming: dict[RequestId, IncomingRequest] = {}
+        self._queue: deque[IncomingRequest] = deque()
+        self._running = 0
+        self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
+
+    @property
+    def outgoing_count(self) -> int:
+        """How many requests of ours are unsettled."""
+        return len(self._outgoing)
+
+    @property
+    def incoming_count(self) -> int:
+        """How many of the peer's requests are running or queued, unanswered and not cancelled."""
+        return len(self._incoming)
+
+    @property
+    def running_count(self) -> int:
+        """How many handlers have been started and not yet been reported `finished`, those of `LANES` aside."""
+        return self._running
+
+    @property
+    def listening_count(self) -> int:
+        """The same for `LISTENING_METHODS`."""
+        return self._besides["listening"]
+
+    # --- our requests --------------------------------------------------------------------------------------------
+
+    def open_request(
+        self, method: str, params: dict[str, Any] | None, *, wants_progress: bool = False
+    ) -> OutgoingRequest:
+        """Take an id for a request of ours and enter it.
+
+        With ``wants_progress`` the id also goes into ``params["_meta"]["progressToken"]``; the caller's dicts are
+        not changed.
+
+        Raises:
+            SessionClosed: The peer is closed.
+        """
+        if self._deaf:
+            raise SessionClosed(f"{method!r} was not sent: the session is closed")
+        request_id = self.next_id
+        self.next_id += 1
+        if wants_progress:
+            params = {**(params or {})}
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
+        outgoing = OutgoingRequest(Request(request_id, method, params), wants_progress)
+        self._outgoing[request_id] = outgoing
+        return outgoing
+
+    def cancel(self, outgoing: OutgoingRequest, reason: str | None = None) -> Notification | None:
+        """Give up a request of ours.
+
+        Returns:
+            The notice to send: None if it is settled already, was never sent, or must not be cancelled
+            (``initialize``: `basic/utilities/cancellation`).
+        """
+        if outgoing.settled:
+            return None
+        self._settle(outgoing)
+        if not outgoing.sent or outgoing.request.method == "initialize":
+            return None
+        params: dict[str, Any] = {"requestId": outgoing.request.id}
+        if reason is not None:
+            params["reason"] = reason
+        return Notification("notifications/cancelled", params)
+
+    def fail(self, request_id: RequestId | None, error: Exception) -> tuple[Event, ...]:
+        """One request of ours, if it is one, gets no answer."""
+        outgoing = self._outgoing.get(request_id) if request_id is not None else None
+        if outgoing is None:
+            return ()
+        self._settle(outgoing)
+        return (Settled(outgoing, error),)
+
+    def _settle(self, outgoing: OutgoingRequest) -> None:
+        outgoing.settled = True
+        del self._outgoing[outgoing.request.id]
+
+    # --- the peer's requests -------------------------------------------------------------------------------------
+
+    def answer(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> Message | None:
+        """Give the answer to a request of the peer's.
+
+        Returns:
+            What to send: None if the peer has cancelled it meanwhile, or while other answers of its batch are missing.
+
+        Raises:
+            LocalProtocolError: It has been answered before.
+        """
+        if incoming.answered:
+            raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
+        if incoming.cancelled:
+            return None
+        incoming.answered = True
+        del self._incoming[incoming.request.id]
+        request_id = incoming.request.id
+        message: Response | ErrorResponse
+        message = ErrorResponse(request_id, outcome) if type(outcome) is ErrorData else Response(request_id, outcome)  # type: ignore[arg-type]
+        return message if incoming.batch is None else incoming.batch.close_one(message)
+
+    def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
+        """The handler's task has ended; its place is free. A request that it left unanswered is given up.
+
+        Returns:
+            The queued request that takes the place: run its handler now.
+        """
+        if not incoming.running:
+            return None
+        incoming.running = False
+        if not incoming.answered and not incoming.cancelled:
+            self._drop(incoming)
+        if incoming.lane is not None:
+            self._besides[incoming.lane] -= 1
+            return None
+        self._running -= 1
+        return self._start(self._queue.popleft()) if self._queue else None
+
+    def _start(self, incoming: IncomingRequest) -> IncomingRequest:
+        incoming.running = True
+        if incoming.lane is None:
+            self._running += 1
+        else:
+            self._besides[incoming.lane] += 1
+        return incoming
+
+    # --- what arrives --------------------------------------------------------------------------------------------
+
+    def receive(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> tuple[Event, ...]:
+        """Enter what arrived and say what follows from it. After the close nothing does."""
+        if self.closed:
+            return ()
+        match message:
+            case Request():
+                return self._receive_request(message, metadata, None)
+            case Response():
+                return self._receive_answer(message.id, message.result)
+            case Notification():
+                return self._receive_notification(message)
+            case ErrorResponse():
+                return self._receive_answer(message.id, message.error)
+            case Malformed():
+                return self._receive_malformed(message)
+            case Batch():
+                return self._receive_batch(message, metadata)
+            case _:
+                raise TypeError(f"expected a message, got {type(message).__name__}")
+
+    def _receive_request(
+        self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
+    ) -> tuple[Event, ...]:
+        if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
+            text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
+            return (Fault(RemoteProtocolError(text)),)
+        if request.id in self._incoming:
+            return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
+        incoming = IncomingRequest(request, metadata, batch=batch)
+        lane = LANES.get(request.method)
+        # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
+        if lane is not None and self._besides[lane] < self._max_running:
+            incoming.lane = lane
+        elif lane == "listening":
+            text = f"too many subscriptions: {self._max_running} are open; end one of them first"
+            return self._refuse(request, OVERLOADED, text, batch)
+        if incoming.lane is not None or self._running < self._max_running:
+            self._incoming[request.id] = self._start(incoming)
+            return (RequestStarted(incoming),)
+        if len(self._queue) < self._max_queued:
+            self._incoming[request.id] = incoming
+            self._queue.append(incoming)
+            return ()
+        text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
+        return self._refuse(request, OVERLOADED, text, batch)
+
+    def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
+        error = ErrorResponse(request.id, ErrorData(code, text))
+        answer: Message | None = error if batch is None else batch.close_one(error)
+        return () if answer is None else (Reply(answer),)
+
+    def _receive_answer(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> tuple[Event, ...]:
+        outgoing = self._outgoing.get(request_id) if request_id is not None else None
+        if outgoing is not None:
+            self._settle(outgoing)
+            return (Settled(outgoing, outcome),)
+        if request_id is None:
+            text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
+            return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
+        if self._was_ours(request_id):
+            return ()  # late or duplicate: the request was settled before, most likely by a cancellation
+        return (Fault(RemoteProtocolError(f"an answer to request {show_id(request_id)}, which was never made")),)
+
+    def _was_ours(self, request_id: RequestId) -> bool:
+        return type(request_id) is int and 0 < request_id < self.next_id
+
+    def _receive_notification(self, notification: Notification) -> tuple[Event, ...]:
+        if notification.method == "notifications/progress":
+            return self._receive_progress(notification.params or {})
+        if notification.method == "notifications/cancelled":
+            return self._receive_cancelled(notification.params or {})
+        return (NotificationReceived(notification),)
+
+    def _receive_progress(self, params: dict[str, Any]) -> tuple[Event, ...]:
+        token, progress = params.get("progressToken"), params.get("progress")
+        if not is_request_id(token) or type(progress) not in (int, float):
+            return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
+        outgoing = self._outgoing.get(token)
+        if outgoing is not None and outgoing.wants_progress:
+            return (ProgressReceived(outgoing, params),)
+        if outgoing is not None or not self._was_ours(token):
+            return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
+        return ()  # late: the request is settled
+
+    def _receive_cancelled(self, params: dict[str, Any]) -> tuple[Event, ...]:
+        request_id, reason = params.get("requestId"), params.get("reason")
+        if not is_request_id(request_id):
+            return ()
+        incoming = self._incoming.get(request_id)
+        # Unknown, finished and malformed cancellations are ignored (`cancellation`, section Error Handling).
+        if incoming is None or incoming.request.method == "initialize":
+            return self._receive_teardown(request_id, reason)
+        was_running = incoming.running
+        batch_answer = self._drop(incoming)
+        events: list[Event] = []
+        if was_running:
+            events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
+        else:
+            self._queue.remove(incoming)
+        if batch_answer is not None:
+            events.append(Reply(batch_answer))
+        return tuple(events)
+
+    def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
+        """The one request of ours that the other side may cancel (2026-07-28 `patterns/cancellation`)."""
+        outgoing = self._outgoing.get(request_id)
+        if outgoing is None or outgoing.request.method != "subscriptions/listen":
+            return ()
+        self._settle(outgoing)
+        why = f": {reason[:500]}" if isinstance(reason, str) else ""
+        return (Settled(outgoing, TransportError(f"the server ended the subscription{why}")),)
+
+    def _drop(self, incoming: IncomingRequest) -> Batch | None:
+        incoming.cancelled = True
+        del self._incoming[incoming.request.id]
+        return None if incoming.batch is None else incoming.batch.close_one(None)
+
+    def _receive_malformed(self, message: Malformed) -> tuple[Event, ...]:
+        too_large = message.limit is not None
+        error = MessageTooLarge(message.limit) if too_large else RemoteProtocolError(message.reason, message.code)  # type: ignore[arg-type]
+        if not message.expects_answer:
+            outgoing = self._outgoing.get(message.id) if message.id is not None else None
+            if outgoing is None:
+                return (Fault(error),)
+            self._settle(outgoing)
+            return (Settled(outgoing, error),)
+        return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
+
+    def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
+        # A modern client writes requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages); a
+        # server opens no modern session, so a modern revision here means that this is the client.
+        return (Fault(error),) if self.revision in MODERN_REVISIONS else (Fault(error), Reply(answer))
+
+    def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
+        if self.revision != BATCH_REVISION:
+            spoken = self.revision or "none yet"
+            text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
+            protest = self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
+            ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
+            return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)  # no other answer comes
+        # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
+        # spot don't complete it before all of it has been read.
+        answers = BatchInProgress(1)
+        events: list[Event] = []
+        for item in batch.items:
+            if isinstance(item, Request) and item.method == "initialize":
+                error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
+                answers.answers.append(ErrorResponse(item.id, error))
+            elif isinstance(item, Request):
+                answers.waiting += 1
+                events += self._receive_request(item, metadata, answers)
+            elif isinstance(item, Malformed) and item.expects_answer:
+                events.append(Fault(RemoteProtocolError(item.reason, item.code)))
+                answers.answers.append(ErrorResponse(item.id, ErrorData(item.code, item.reason)))
+            else:
+                events += self.receive(item)
+        if (complete := answers.close_one(None)) is not None:
+            events.append(Reply(complete))
+        return tuple(events)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def end_of_input(self) -> list[OutgoingRequest]:
+        """The peer will send nothing more, but may still read the answers to what it has asked.
+
+        Returns:
+            The requests of ours that will never be answered, to settle with an error.
+        """
+        self._deaf = True
+        outgoing = list(self._outgoing.values())
+        for request in outgoing:
+            self._settle(request)
+        return outgoing
+
+    def close(self) -> tuple[list[OutgoingRequest], list[IncomingRequest]]:
+        """Nothing goes in or out any more.
+
+        Returns:
+            The requests of ours to settle with an error, and the peer's running requests, whose scopes to cancel.
+        """
+        self.closed = True
+        outgoing = self.end_of_input()
+        incoming = list(self._incoming.values())
+        for received in incoming:
+            received.cancelled = True
+        self._incoming.clear()
+        self._queue.clear()
+        return outgoing, [received for received in incoming if received.running]

@@ -1,0 +1,69 @@
+"""Two links back to back, in one process: for tests, for servers embedded in their client, for benchmarks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import trio
+
+from trio_mcp.jsonrpc.codec import decode, encode_or_replace
+from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.link import Link
+from trio_mcp.stdio.lines import report_unsent
+
+__all__ = ["memory_link_pair"]
+
+BUFFER = 64
+
+
+@contextlib.asynccontextmanager
+async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link, Link]]:
+    """A connected pair of links.
+
+    Args:
+        encode: Turn every message into bytes and back, as a real transport does; otherwise the two sides share the
+            message objects, and must not change their content.
+
+    Yields:
+        The two ends; what one writes the other reads. Both are closed when the block ends, also when it is cancelled.
+    """
+    there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
+    here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
+    ends = Link(here_in, here), Link(there_in, there)
+    if encode:
+        ends = (
+            Link(here_in, _EncodedSendChannel(here, there)),
+            Link(there_in, _EncodedSendChannel(there, here)),
+        )
+    with here, here_in, there, there_in:
+        yield ends
+
+
+class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
+    """Sends what the other side would have received had the message travelled as bytes."""
+
+    def __init__(
+        self, channel: trio.MemorySendChannel[SessionMessage], back: trio.MemorySendChannel[SessionMessage]
+    ) -> None:
+        self._channel = channel
+        self._back = back  # the other side's sending half, which it alone closes
+
+    def send_nowait(self, value: SessionMessage) -> None:
+        """As `trio.MemorySendChannel.send_nowait`; what can't be encoded is left to `send`."""
+        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        if data is None or problem is not None:
+            raise trio.WouldBlock
+        self._channel.send_nowait(SessionMessage(decode(data)))
+
+    async def send(self, value: SessionMessage) -> None:
+        data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
+        if data is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._channel.send(SessionMessage(decode(data)))
+        if problem is not None:
+            await report_unsent(value, problem, self._back)
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()

@@ -1,0 +1,118 @@
+"""What an upstream server asks, handed on to the client whose request it is about, as plain data."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.errors import McpError
+from trio_mcp.server.context import Context
+from trio_mcp.server.input.asking import InputRequest
+from trio_mcp.server.revisions import wire_for
+from trio_mcp.session.convert import brief
+from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.methods import method_spec
+from trio_mcp.types.versions import LATEST_LEGACY, at_least
+
+if TYPE_CHECKING:
+    from trio_mcp.jsonrpc.messages import Notification
+    from trio_mcp.session.client import ClientSession
+    from trio_mcp.session.responder import Responder
+
+__all__ = ["ASKING", "HandedOn", "handed_on"]
+
+ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
+"""What a server may ask its client."""
+
+# What the client must have declared, and the first revision that has it: see `InputRequest`.
+_NEEDS = {
+    "form": ("elicitation.form", "2025-06-18"),
+    "url": ("elicitation.url", "2025-11-25"),
+    "sampling/createMessage": ("sampling", "2024-11-05"),
+    "tools": ("sampling.tools", "2025-11-25"),
+    "roots/list": ("roots", "2024-11-05"),
+}
+
+Answer = Callable[[str, Any], Awaitable[dict[str, Any]]]
+
+
+class HandedOn(InputSources):
+    """Declares all that a client can answer, and hands it on.
+
+    Args:
+        answer: ``async (method, params) -> answer`` for a server of the handshake era.
+        heard: Called with each notification where it arrives: what belongs to a call comes before its result.
+    """
+
+    def __init__(self, answer: Answer, heard: Callable[[Notification], None]) -> None:
+        def unused(params: object) -> None:
+            raise AssertionError("questions are handed on as they are")
+
+        super().__init__(
+            elicitation=unused,
+            elicitation_modes=("form", "url"),
+            sampling=unused,  # type: ignore[arg-type]  # it is declared, never called
+            sampling_features=("tools", "context"),
+            roots=(),
+        )
+        self._answer_with = answer
+        self._heard = heard
+
+    def attach(self, session: ClientSession) -> None:
+        """Answer the requests of a server of the handshake era, and hear what either kind says."""
+        assert isinstance(session, ConnectedSession)
+        session.on_arrival = self._heard
+
+        async def answer(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
+            return await self._answer_with(responder.method, params)
+
+        for method in ASKING:
+            session.add_request_handler(method, answer)
+
+
+def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> InputRequest[dict[str, Any]]:
+    """The question of an upstream server, for the client of a request.
+
+    Args:
+        context: The request's.
+        method: The method of the question.
+        params: Its parameters, as they came.
+        spoken: The revision in which they came.
+
+    Raises:
+        McpError: It is malformed: -32602.
+    """
+    spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
+    if spec is None:
+        raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, which nobody can answer")
+    plain = {} if params is None else params
+    try:
+        question: Any = spec.message.from_wire({"method": method, "params": plain})
+    except ValidationError as exc:
+        raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
+    plain = {name: value for name, value in plain.items() if name != "_meta"}
+    keys = [method]
+    identity = None
+    if method == "elicitation/create":
+        keys = ["url" if plain.get("mode") == "url" else "form"]
+        if keys == ["url"]:
+            identity = plain.get("elicitationId") or str(uuid.uuid4())
+    elif "tools" in plain or "toolChoice" in plain:
+        keys.append("tools")
+
+    def words(revision: str) -> dict[str, Any] | None:
+        if method == "roots/list":
+            return None
+        wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
+        wire.pop("_meta", None)
+        if identity is not None and at_least(LATEST_LEGACY, revision):
+            wire["elicitationId"] = identity
+        return wire
+
+    needs = tuple(_NEEDS[key] for key in keys)
+    return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity)

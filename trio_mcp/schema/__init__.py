@@ -1,0 +1,1 @@
+"""JSON Schema: validation within bounds, and the flat schemas of forms."""

@@ -1,0 +1,122 @@
+"""Forms of an elicitation: defaults for what an answer leaves out, and whether an answer fits (`client/elicitation`).
+
+A form is a flat JSON Schema, section Requested Schema. Other than in a tool's schema, ``format`` is part of what is
+asked: email, uri, date and date-time are checked here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
+
+__all__ = ["Form"]
+
+MAX_SHOWN_FIELDS = 10
+
+
+class Form:
+    """The form that a server asks to be filled in.
+
+    Args:
+        schema: The ``requestedSchema``, as plain data.
+
+    Raises:
+        SchemaError: It can't be used; the message says why.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = dict(schema)
+        fields = schema.get("properties")
+        if not isinstance(fields, Mapping):
+            raise SchemaError("a form has its fields in an object 'properties'")
+        self._fields: Mapping[str, Any] = fields
+        self._validator = SchemaValidator(self._schema)
+
+    def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """An answer, with the defaults of the fields that it leaves out.
+
+        A default that does not fit its own field is none.
+        """
+        defaults = {
+            name: field["default"]
+            for name, field in self._fields.items()
+            if name not in content and isinstance(field, Mapping) and _has_default(field)
+        }
+        return {**defaults, **content}
+
+    def problem(self, content: Mapping[str, Any]) -> str | None:
+        """What is wrong with an answer, in one line; None if it fits.
+
+        Raises:
+            SchemaError: Finding out would cost too much.
+        """
+        unknown = next((name for name in content if name not in self._fields), None)
+        if unknown is not None and not self._takes_more:
+            known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
+            return f"the form has no field {unknown!r}; its fields are {known}"
+        problem = self._validator.problem(dict(content))
+        if problem is not None:
+            return problem
+        for name, value in content.items():
+            wrong = _wrong_format(self._fields.get(name), value)
+            if wrong is not None:
+                return f"[{name!r}]: {wrong}"
+        return None
+
+    @property
+    def _takes_more(self) -> bool:
+        """Whether it asks, beyond what forms are meant to be, for fields that it does not name."""
+        return bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
+
+
+def _has_default(field: Mapping[str, Any]) -> bool:
+    if "default" not in field:
+        return False
+    try:
+        problem = SchemaValidator(dict(field)).problem(field["default"])
+    except SchemaError:
+        return False
+    return problem is None and _wrong_format(field, field["default"]) is None
+
+
+def _wrong_format(field: Any, value: Any) -> str | None:
+    if not isinstance(field, Mapping) or not isinstance(value, str):
+        return None
+    name = field.get("format")
+    fits = _FORMATS.get(name) if isinstance(name, str) else None
+    return None if fits is None or fits(value) else f"the text is no {name}"
+
+
+# Addresses as HTML takes them, and of any script (RFC 6531): no quoted local parts, no comments.
+_EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f<>(),;:\\\"\[\]]{1,64}@[^\s@.<>(),;:\\\"\[\]]+(?:\.[^\s@.<>(),;:\\\"\[\]]+)*")
+# RFC 3986, appendix A: a scheme, and then only characters that a URI may have
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# RFC 3339, section 5.6
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])")
+
+
+def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_date_time(text: str) -> bool:
+    return _is_date(text[:10]) and text[10:11] in ("T", "t", " ") and _TIME.fullmatch(text[11:]) is not None
+
+
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "email": lambda text: len(text) <= 320 and _EMAIL.fullmatch(text) is not None,
+    "uri": lambda text: _URI.fullmatch(text) is not None,
+    "date": _is_date,
+    "date-time": _is_date_time,
+}

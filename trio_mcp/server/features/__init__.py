@@ -1,0 +1,1 @@
+"""What a server offers; each feature can be read alone."""

@@ -1,0 +1,1 @@
+"""What a user's function becomes: its signature, schemas, arguments, output and dependencies."""

@@ -1,1 +1,0 @@
-"""Serving MCP over HTTP: the ASGI application of a server, in both eras."""

@@ -1,0 +1,1 @@
+"""Asking the client for input, in both eras."""

@@ -1,0 +1,264 @@
+"""Forms: a flat pydantic model as the schema of an elicitation (`client/elicitation`), an answer as such a model."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import attrs
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+
+from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, json_schema_of
+from trio_mcp.server.revisions import wire_for
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.elicitation_schema import (
+    BooleanSchema,
+    EnumOption,
+    LegacyTitledEnumSchema,
+    NumberSchema,
+    StringSchema,
+    TitledItems,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    UntitledItems,
+    UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+)
+from trio_mcp.types.versions import at_least
+
+__all__ = ["Form", "NoSuchField", "form_of"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_FORMATS = frozenset({"email", "uri", "date", "date-time"})
+_SEVERAL_SINCE = "2025-11-25"  # also: choices with titles of their own
+_TITLES = "x-titles"  # ours alone, it never leaves
+_FLAT = "a form has strings, numbers, booleans and choices of strings only (client/elicitation, Requested Schema)"
+
+
+class NoSuchField(ValueError):
+    """The revision has no field of this kind."""
+
+
+@attrs.frozen
+class _Field:
+    """One field: how it is told, by what JSON Schema says of its type."""
+
+    kind: str
+    common: dict[str, Any]  # title, description, default
+    limits: dict[str, Any]
+    options: dict[str, str | None]  # the values to choose from, and their titles
+    enum_names: bool = False  # titles in the old form, for clients that know no other
+
+    def model_for(self, revision: str) -> WireModel:
+        """The field as a model of the wire.
+
+        Raises:
+            NoSuchField: The revision has none of this kind.
+        """
+        newer = at_least(revision, _SEVERAL_SINCE)
+        titled = any(title is not None for title in self.options.values())
+        options = [EnumOption(const=value, title=title or value) for value, title in self.options.items()]
+        values = list(self.options)
+        if self.kind == "array":
+            if not newer:
+                raise NoSuchField("is a choice of several")
+            if titled:
+                return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
+            return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
+        if self.options and (self.enum_names or not newer):
+            names = [option.title for option in options] if titled else None
+            return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)
+        if titled:
+            return TitledSingleSelectEnumSchema(one_of=options, **self.common)
+        if self.options:
+            return UntitledSingleSelectEnumSchema(enum=values, **self.common)
+        if self.kind == "string":
+            return StringSchema(**self.limits, **self.common)
+        if self.kind == "boolean":
+            return BooleanSchema(**self.common)
+        return NumberSchema(type=self.kind, **self.limits, **self.common)  # type: ignore[arg-type]
+
+
+@attrs.frozen(eq=False)
+class Form(Generic[ModelT]):
+    """The form of a model."""
+
+    model: type[ModelT]
+    _fields: dict[str, _Field]
+    _required: tuple[str, ...]
+    _nullable: frozenset[str]  # those that the model wants, but would take a null for
+    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
+
+    def schema_for(self, revision: str) -> dict[str, Any]:
+        """The ``requestedSchema``, in the words of a revision.
+
+        Raises:
+            NoSuchField: The revision has no field of a kind that the form needs.
+        """
+        wire = self._wire.get(revision)
+        if wire is None:
+            properties = {}
+            for name, field in self._fields.items():
+                try:
+                    properties[name] = wire_for(field.model_for(revision), revision)
+                except NoSuchField as exc:
+                    raise NoSuchField(f"the field {name!r} {exc}, which revision {revision} has no form for") from None
+            wire = self._wire[revision] = {"type": "object", "properties": properties}
+            if self._required:
+                wire["required"] = list(self._required)
+        return wire
+
+    def read(self, content: Mapping[str, Any]) -> ModelT:
+        """Make a model of what the user has filled in.
+
+        Raises:
+            pydantic.ValidationError: It does not fit.
+        """
+        data = {**dict.fromkeys(self._nullable), **content}
+        try:
+            return self.model.model_validate(data)
+        except ValidationError:
+            # Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only.
+            return self.model.model_validate_json(to_json(data))
+
+
+def form_of(model: type[ModelT]) -> Form[ModelT]:
+    """The form of a model.
+
+    Raises:
+        TypeError: It is no pydantic model, or not flat; the message names the field.
+    """
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise TypeError(f"a form is described by a pydantic model, a class of fields; got {model!r}")
+    return _form_of(model)
+
+
+@functools.lru_cache(maxsize=512)
+def _form_of(model: type[ModelT]) -> Form[ModelT]:
+    what = f"the form {model.__name__}"
+    schema, _ = json_schema_of(adapter_for(model, what), "validation", what, _FormSchema())
+    definitions = schema.get("$defs", {})
+    if "$ref" in schema:  # it contains itself
+        schema = _resolved(schema, definitions)
+    fields: dict[str, _Field] = {}
+    nullable = set()
+    required = list(schema.get("required", ()))
+    for name, part in schema.get("properties", {}).items():
+        part, may_be_null = _without_null(part, definitions)
+        if may_be_null and name in required:
+            required.remove(name)  # an answer has no null: such a field is left out
+            nullable.add(name)
+        fields[name] = _field(part, definitions, f"{what}: the field {name!r}")
+    return Form(model, fields, tuple(required), frozenset(nullable))
+
+
+def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A schema with what it refers to; what it says itself prevails, and the referred's title is that of a class."""
+    reference = part.get("$ref")
+    if not isinstance(reference, str):
+        return part
+    name = reference.removeprefix("#/$defs/")
+    definition = {key: value for key, value in definitions.get(name, {}).items() if key != "title"}
+    return {**definition, **{key: value for key, value in part.items() if key != "$ref"}}
+
+
+def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    part = _resolved(part, definitions)
+    alternatives = part.get("anyOf")
+    if alternatives is None or {"type": "null"} not in alternatives:
+        return part, False
+    rest = [each for each in alternatives if each != {"type": "null"}]
+    own = {key: value for key, value in part.items() if key != "anyOf"}
+    if len(rest) > 1:
+        return {**own, "anyOf": rest}, True
+    return {**_resolved(rest[0], definitions), **own}, True
+
+
+def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _Field:
+    options = _options(part, definitions, subject)
+    kind = "string" if options else part.get("type")
+    limits: dict[str, Any] = {}
+    if kind == "array":
+        items = part.get("items")
+        options = _options(_resolved(items, definitions), definitions, subject) if items else {}
+        if not options:
+            raise TypeError(f"{subject} is a list of something else than choices; {_FLAT}")
+        limits = _some(part, min_items="minItems", max_items="maxItems")
+    elif kind in ("integer", "number"):
+        limits = _number_limits(part, kind)
+    elif kind == "string":
+        if part.get("format") == "password" or part.get("writeOnly"):
+            raise TypeError(f"{subject} is a secret, which a form must not ask for; use ctx.elicit_url")
+        limits = {} if options else _some(part, min_length="minLength", max_length="maxLength", format="format")
+        if limits.get("format", "email") not in _FORMATS:
+            del limits["format"]  # the model still checks it
+    elif kind != "boolean":
+        shown = kind if isinstance(kind, str) else "a union" if "anyOf" in part else "of any type"
+        raise TypeError(f"{subject} is {shown}; {_FLAT}")
+    common = _some(part, title="title", description="description")
+    if part.get("default") is not None:
+        common["default"] = part["default"]
+    return _Field(kind, common, limits, options, enum_names="enumNames" in part)
+
+
+def _some(part: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {name: part[wire] for name, wire in names.items() if part.get(wire) is not None}
+
+
+def _number_limits(part: dict[str, Any], kind: str) -> dict[str, Any]:
+    limits = _some(part, minimum="minimum", maximum="maximum")
+    # Forms know no exclusive bounds. Of floats the bound itself passes here, and the model refuses it.
+    for name, exclusive, step in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
+        bound = part.get(exclusive)
+        if bound is not None:
+            inner = (math.floor(bound) + 1 if step > 0 else math.ceil(bound) - 1) if kind == "integer" else bound
+            limits[name] = (max if step > 0 else min)(inner, limits.get(name, inner))
+    return limits
+
+
+def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> dict[str, str | None]:
+    """The strings to choose from, each with its title or None; empty for what is no choice."""
+    parts = part.get("anyOf") or part.get("oneOf")
+    if parts is None:
+        values = part["enum"] if "enum" in part else [part["const"]] if "const" in part else []
+        names = part.get("enumNames")
+        if names is not None and len(names) != len(values):
+            raise TypeError(f"{subject} has {len(values)} choices, but {len(names)} enumNames")
+        named = part.get(_TITLES, {}) if names is None else dict(zip(values, names, strict=True))
+        found: dict[Any, str | None] = {value: named.get(value) for value in values if isinstance(value, str)}
+        if len(found) < len(values):
+            raise TypeError(f"{subject} is a choice of something else than strings; {_FLAT}")
+        return found
+    found = {}
+    for each in parts:
+        each = _resolved(each, definitions)
+        inner = _options(each, definitions, subject)
+        if not inner:
+            raise TypeError(f"{subject} is a union; {_FLAT}")
+        title = each.get("title") if len(inner) == 1 else None
+        found.update({value: title or own for value, own in inner.items()})
+    return found
+
+
+class _FormSchema(JsonSchema):
+    """With the titles of what an enumeration offers: the names of its members, where they say more than the values."""
+
+    def enum_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().enum_schema(schema)
+        names = {member.value: member.name for member in schema["members"] if isinstance(member.value, str)}
+        if any(_plain(name) != _plain(value) for value, name in names.items()):
+            found[_TITLES] = {value: _readable(name) for value, name in names.items()}
+        return found
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
+
+
+def _readable(name: str) -> str:
+    words = name.replace("_", " ").strip() or name
+    return words.capitalize() if name.isupper() or name.islower() else words

@@ -1,0 +1,121 @@
+"""A question to the client's model (`client/sampling`): its messages, in the words of each revision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trio_mcp.server.input.asking import InputRequest
+from trio_mcp.server.revisions import downgraded_block, wire_for
+from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
+from trio_mcp.types.sampling import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ModelPreferences,
+    SamplingMessage,
+    ToolChoice,
+)
+from trio_mcp.types.tools import Tool
+from trio_mcp.types.versions import at_least
+
+if TYPE_CHECKING:
+    from trio_mcp.server.context import Context
+
+__all__ = ["Messages", "ask_model"]
+
+Messages: TypeAlias = str | SamplingMessage | Sequence[str | SamplingMessage]
+
+_LISTS_SINCE = "2025-11-25"  # messages of several blocks, and tools
+
+
+def ask_model(
+    context: Context[Any],
+    messages: Messages,
+    *,
+    tools: Iterable[Tool | Mapping[str, Any]] | None,
+    tool_choice: str | ToolChoice | None,
+    model_preferences: ModelPreferences | Mapping[str, Any] | None,
+    key: str | None,
+    timeout: float | None,
+    **details: Any,
+) -> InputRequest[CreateMessageResult]:
+    """See `Context.sample`."""
+    if isinstance(messages, (str, SamplingMessage)):
+        messages = [messages]
+    given = [_message(each) for each in messages]
+    if not given:
+        raise ValueError("sample needs a message")
+    _check_balance(given)
+    if isinstance(tool_choice, str):
+        tool_choice = ToolChoice(mode=tool_choice)  # type: ignore[arg-type]
+    if isinstance(model_preferences, Mapping):
+        model_preferences = ModelPreferences(**model_preferences)
+    params = CreateMessageRequestParams(
+        messages=given,
+        tools=None if tools is None else [Tool(**each) if isinstance(each, Mapping) else each for each in tools],
+        tool_choice=tool_choice,
+        model_preferences=model_preferences,
+        **details,
+    )
+    needs = [("sampling", "2024-11-05")]
+    if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
+        needs.append(("sampling.tools", _LISTS_SINCE))
+    if params.include_context not in (None, "none") and at_least(context.protocol_version, _LISTS_SINCE):
+        needs.append(("sampling.context", _LISTS_SINCE))  # a SHOULD NOT; before, the capability said nothing of it
+
+    def wire(revision: str) -> dict[str, Any]:
+        plain = wire_for(params, revision)
+        plain["messages"] = [part for each in plain["messages"] for part in _worded(each, revision)]
+        return plain
+
+    return InputRequest(
+        context, "sampling/createMessage", tuple(needs), wire, CreateMessageResult.from_wire, key, timeout
+    )
+
+
+def _message(message: str | SamplingMessage) -> SamplingMessage:
+    if isinstance(message, str):
+        return SamplingMessage(role="user", content=TextContent(text=message))
+    if isinstance(message, CreateMessageResult):  # the model's answer, as part of what follows
+        return SamplingMessage(role=message.role, content=message.content)
+    if isinstance(message, SamplingMessage):
+        return message
+    raise TypeError(f"a message must be a string or a types.SamplingMessage, got {type(message).__name__}")
+
+
+def _uses_tools(message: SamplingMessage) -> bool:
+    return any(isinstance(block, (ToolUseContent, ToolResultContent)) for block in message.content_as_list)
+
+
+def _check_balance(messages: list[SamplingMessage]) -> None:
+    """Every use of a tool has its result in the next message, which has nothing else (`client/sampling`).
+
+    Raises:
+        ValueError: Not so.
+    """
+    used: set[str] = set()
+    for number, message in enumerate(messages):
+        blocks = message.content_as_list
+        results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
+        if results and (message.role != "user" or len(results) < len(blocks)):
+            raise ValueError(f"messages[{number}]: tool results must be a user message with nothing else in it")
+        if set(results) != used or len(results) != len(used):
+            raise ValueError(
+                f"messages[{number}]: each use of a tool in the message before needs its result here, and nothing "
+                f"else has one; there are uses {sorted(used)} and results {sorted(results)}"
+            )
+        uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
+        if uses and message.role != "assistant":
+            raise ValueError(f"messages[{number}]: only the assistant uses tools")
+        used = set(uses)
+    if used:
+        raise ValueError(f"the last message uses tools, and their results are missing: {sorted(used)}")
+
+
+def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
+    """A message as a revision has it: of one block only, before messages could have several."""
+    content = message["content"]
+    if at_least(revision, _LISTS_SINCE):
+        return [message]
+    blocks = content if isinstance(content, list) else [content]
+    return [{**message, "content": downgraded_block(block, revision)} for block in blocks]

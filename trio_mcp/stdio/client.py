@@ -1,0 +1,130 @@
+"""The client's end of stdio: a server as a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import AsyncIterator
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import ProcessExited, TransportError
+from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.link import Link
+from trio_mcp.stdio.lines import BUFFER, hand_on, read_lines, write_lines
+from trio_mcp.stdio.parameters import StdioServerParameters
+from trio_mcp.stdio.process import ChildProcess, start_process
+from trio_mcp.stdio.stderr import StderrCopier
+
+__all__ = ["StdioServerParameters", "stdio_client"]
+
+EXIT_MOMENT = 0.5
+"""Seconds between the end of one of the child's streams and its exit that still count as one event."""
+
+
+@contextlib.asynccontextmanager
+async def stdio_client(
+    params: StdioServerParameters, *, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+) -> AsyncIterator[Link]:
+    """Start a server as a child process and connect to its standard streams.
+
+    When the block ends, the server's standard input is closed; it has ``shutdown_grace`` seconds to exit, then its
+    whole process group gets SIGTERM, and after as many seconds SIGKILL. When cancelled, that happens at once. Nothing
+    that the server started and left in its group survives the server.
+
+    Args:
+        params: What to start, and how.
+        max_message_size: The longest line taken from the server, in bytes; a longer one is skipped.
+
+    Raises:
+        TypeError: ``params`` is something else.
+        TransportError: The process can't be started.
+    """
+    if not isinstance(params, StdioServerParameters):
+        raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
+    connection = _Connection(params, LineDecoder(max_message_size), await start_process(params))
+    with connection.inbound, connection.outbound:
+        async with background_nursery(connection.end) as nursery:
+            for task in connection.tasks:
+                nursery.start_soon(task)
+            yield connection.link
+
+
+class _Connection:
+    """The tasks between a child's standard streams and the channels of a link."""
+
+    def __init__(self, params: StdioServerParameters, decoder: LineDecoder, child: ChildProcess) -> None:
+        self._params = params
+        self._decoder = decoder
+        self._child = child
+        self._stderr = StderrCopier(child.stderr, params.stderr)
+        self.inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, self.outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.link = Link(read, write)
+        self._read, self._write = read, write
+        self._output_ended = trio.Event()
+        self._something_ended = trio.Event()
+        self.tasks = (
+            self._read_output,
+            self._write_input,
+            self._stderr.read,
+            self._stderr.deliver,
+            self._reap,
+            self._tell_of_the_end,
+        )
+
+    async def end(self) -> None:
+        """Take the child down while the tasks still run: it may have more to say than fits into a pipe."""
+        self._read.close()
+        # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
+        self._write.close()
+        await self._child.end(self._params.shutdown_grace)
+        with trio.move_on_after(EXIT_MOMENT):
+            await self._stderr.ended.wait()
+
+    async def _read_output(self) -> None:
+        async with self._child.stdout as stdout:
+            try:
+                await read_lines(stdout, self._decoder, self.inbound)
+                while await stdout.receive_some(65536):
+                    pass  # nobody listens any more, but a server that can't write could not exit
+            except trio.BrokenResourceError:
+                pass  # as good as its end
+        self._output_ended.set()
+        self._something_ended.set()
+
+    async def _write_input(self) -> None:
+        async with self._child.stdin as stdin:
+            try:
+                await write_lines(self.outbound, stdin, self.inbound)
+            except trio.BrokenResourceError:
+                self.outbound.close()
+                self._something_ended.set()  # a server that takes no more requests is as good as gone
+
+    async def _reap(self) -> None:
+        await self._child.wait()
+        self._something_ended.set()
+        # What an exited server leaves behind is of no use to anybody; later its group's number may be another's.
+        await self._child.end(self._params.shutdown_grace)
+
+    async def _tell_of_the_end(self) -> None:
+        """Tell the session of the loss, with its cause, after everything that the server has sent before."""
+        await self._something_ended.wait()
+        with trio.move_on_after(EXIT_MOMENT):
+            await self._child.wait()
+        if self._child.returncode is not None:
+            await self._output_ended.wait()
+            with trio.move_on_after(EXIT_MOMENT):  # a slow callback for standard error
+                await self._stderr.ended.wait()
+        await hand_on(self.inbound, Failure(self._cause()))
+        self.inbound.close()
+
+    def _cause(self) -> TransportError:
+        command = shlex.join([self._params.command, *self._params.args])
+        tail = "\n".join(self._stderr.tail)
+        if self._child.returncode is None and not self._output_ended.is_set():
+            said = f"; its standard error ends with:\n{tail}" if tail else ""
+            return TransportError(f"the server process {command!r} closed its standard input{said}")
+        return ProcessExited(command, self._child.returncode, tail)

@@ -1,0 +1,201 @@
+"""A child process that leads a process group, from its start to the end of the last of its group."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import trio
+
+from trio_mcp.errors import TransportError
+from trio_mcp.stdio.descriptors import PipeReader
+from trio_mcp.stdio.parameters import StdioServerParameters, default_environment
+
+__all__ = ["ChildOutput", "ChildProcess", "StdioServerParameters", "start_process"]
+
+logger = logging.getLogger("trio_mcp")
+
+TERM_MOMENT = 0.2
+"""Seconds between SIGTERM and SIGKILL on a cancelled way out."""
+
+KILL_MOMENT = 3.0
+"""Seconds that a killed process is waited for. It goes at once, unless it is somebody else's or stuck in the kernel."""
+
+LAST_WORDS = 1024 * 1024
+"""Bytes read from a pipe after the process has exited: no more than this can have been waiting in it."""
+
+
+async def start_process(params: StdioServerParameters) -> ChildProcess:
+    """Start the process, leader of a new group, with pipes for all three standard streams.
+
+    A cancellation takes effect before the start or not at all, so no process is ever lost.
+
+    Raises:
+        TransportError: It can't be started; the message says why, and what to look at.
+    """
+    environment = default_environment() | dict(params.env)
+    try:
+        process = await trio.lowlevel.open_process(
+            [params.command, *params.args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=params.cwd,
+            process_group=0,
+        )
+    except (OSError, ValueError) as exc:
+        reason = _reason(exc, params, environment.get("PATH"))
+        raise TransportError(f"can't start {params.command!r}: {reason}") from exc
+    return ChildProcess(process)
+
+
+def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
+    """What the system's error means, which has only one number for many causes."""
+    command, cwd = params.command, params.cwd
+    if cwd is not None and not Path(cwd).is_dir():
+        return f"cwd={str(cwd)!r} {'is not a directory' if Path(cwd).exists() else 'does not exist'}"
+    file = Path(cwd or ".", command)
+    if isinstance(exc, FileNotFoundError):
+        if file.exists() if "/" in command else shutil.which(command, path=path):
+            return "the interpreter that its first line (#!) names does not exist"
+        if "/" in command:
+            return "no such file"
+        return "no such command in PATH; check the spelling, or give its full path"
+    if isinstance(exc, PermissionError) and "/" in command:
+        if file.is_dir():
+            return "it is a directory"
+        if file.exists() and not os.access(file, os.X_OK):
+            return "it is not executable"
+    return str(exc)
+
+
+class ChildProcess:
+    """A running child and its process group.
+
+    Attributes:
+        returncode: The exit status, negative for a signal; None until `wait` has returned somewhere.
+    """
+
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdin is not None
+        assert isinstance(process.stdout, trio.lowlevel.FdStream)
+        assert isinstance(process.stderr, trio.lowlevel.FdStream)
+        self.stdin: trio.abc.SendStream = process.stdin
+        self.stdout = ChildOutput(PipeReader(process.stdout))
+        self.stderr = ChildOutput(PipeReader(process.stderr))
+        self.pid = process.pid
+        self.returncode: int | None = None
+        self._process = process
+        self._group_gone = False
+        self._terminated = False
+
+    async def wait(self) -> int:
+        """Wait for the exit of the process, whatever becomes of the rest of its group."""
+        returncode = await self._process.wait()
+        if self.returncode is None:
+            self.returncode = returncode
+            # In the very step in which it was reaped: later its number may belong to somebody else's group.
+            self._signal_group(0)
+            self.stdout.end()
+            self.stderr.end()
+        return returncode
+
+    async def end(self, grace: float) -> None:
+        """Wait for the process to exit, then see to it that it has, with all of its group.
+
+        Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM and SIGKILL come
+        at once, a moment apart. In no case does it take longer than that and `KILL_MOMENT`.
+        """
+        try:
+            with trio.move_on_after(grace):
+                await self.wait()
+            if self._terminate():
+                with trio.move_on_after(grace):
+                    await self._wait_for_group()
+        except BaseException:
+            self._terminate()
+            with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
+                await self._wait_for_group()
+            raise
+        finally:
+            if self._signal_group(signal.SIGKILL):
+                with trio.move_on_after(KILL_MOMENT, shield=True):
+                    await self.wait()
+                if self.returncode is None:
+                    logger.error("process %d could not be ended", self.pid)
+
+    async def _wait_for_group(self) -> None:
+        await self.wait()
+        self._reap_adopted()
+        while self._signal_group(0):
+            await trio.sleep(0.01)  # orphans are not ours to wait for, so this is the only way to know
+            self._reap_adopted()
+
+    def _reap_adopted(self) -> None:
+        """Orphans of the group are ours after all if we are the container's first process, or a subreaper."""
+        try:
+            while not self._group_gone and os.waitpid(-self.pid, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            pass
+
+    def _terminate(self) -> bool:
+        if not self._terminated:
+            self._terminated = True
+            return self._signal_group(signal.SIGTERM)
+        return not self._group_gone
+
+    def _signal_group(self, number: int) -> bool:
+        """Send a signal to the group, if it still exists; say whether it did."""
+        if self._group_gone:
+            return False
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            if self.returncode is None:  # the process has moved to another group
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
+                return True
+            self._group_gone = True
+            return False
+        except PermissionError:
+            pass  # it has become somebody else's; on macOS also if there are but zombies
+        return True
+
+
+class ChildOutput(trio.abc.ReceiveStream):
+    """What a child writes, which ends with the child, though its descendants may hold the pipe open for ever."""
+
+    def __init__(self, stream: PipeReader) -> None:
+        self._stream = stream
+        self._waiting = trio.CancelScope()
+        self._ended = False
+        self._left = LAST_WORDS
+
+    def end(self) -> None:
+        """The child has exited: all that it wrote is in the pipe by now."""
+        self._ended = True
+        self._waiting.cancel()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if not self._ended:
+            with trio.CancelScope() as self._waiting:
+                return await self._stream.receive_some(max_bytes)
+        await trio.lowlevel.checkpoint()
+        if self._left <= 0:
+            return b""
+        try:
+            data = self._stream.receive_nowait(max_bytes)
+        except trio.WouldBlock:
+            return b""
+        self._left -= len(data)
+        return data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

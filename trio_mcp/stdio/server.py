@@ -1,0 +1,143 @@
+"""The server's end of stdio: messages on standard input and output, everything else kept away from them.
+
+`basic/transports/stdio`: a server must not write anything to its stdout that is not a message. So the wire moves to
+private descriptors, and what prints or runs in this process finds standard error where standard output was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
+from trio_mcp.jsonrpc.messages import Failure, SessionMessage
+from trio_mcp.link import Link
+from trio_mcp.stdio.lines import BUFFER, hand_on, read_lines, write_lines
+from trio_mcp.stdio.standard_streams import private_streams
+
+__all__ = ["stdio_server"]
+
+logger = logging.getLogger("trio_mcp")
+
+CLOSE_GRACE = 1.0
+"""Seconds that the client may take for each `PIECE` of the last messages: one that does not read must not keep the
+process alive, one that reads slowly gets them all."""
+
+PIECE = 64 * 1024
+
+
+@contextlib.asynccontextmanager
+async def stdio_server(
+    *, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE, exit_grace: float | None = None
+) -> AsyncIterator[Link]:
+    """Serve the process's standard input and output.
+
+    Inside the block ``print`` and child processes write to standard error, and read nothing from standard input.
+    Where standard error is the same pipe, socket or file as standard output, what they write is dropped: it must not
+    get between the messages. When cancelled, the block ends at once, also while nothing arrives.
+
+    Args:
+        max_message_size: The longest line taken from the client, in bytes; a longer one is refused, and skipped.
+        exit_grace: Seconds after the end of the link within which the block must have been left, or the process ends
+            with status 1 there and then: code that can't be cancelled must not outlive the client for ever. None sets
+            no such limit. For the main program of a process; nothing else gets a chance to clean up.
+
+    Raises:
+        LocalProtocolError: This process serves its standard streams already.
+        TransportError: Standard input or output is closed.
+    """
+    decoder = LineDecoder(max_message_size)
+    with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
+        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        reading = trio.CancelScope()
+        written = trio.Event()
+        closing = trio.CancelScope()
+
+        async def reader() -> None:
+            try:
+                with reading:
+                    await read_lines(stdin, decoder, inbound)
+                    inbound.close()
+                    deserted()
+            except trio.BrokenResourceError as exc:
+                await lose(f"standard input is broken: {exc.__cause__ or exc}")
+
+        async def writer() -> None:
+            try:
+                await write_lines(outbound, _Pieces(stdout, closing), inbound)
+            except trio.BrokenResourceError as exc:
+                outbound.close()
+                reading.cancel("nobody reads the answers")
+                await lose(f"the client has closed its end: {exc.__cause__ or exc}")
+            written.set()
+
+        async def lose(reason: str) -> None:
+            await hand_on(inbound, Failure(TransportError(reason)))
+            inbound.close()
+            deserted()
+
+        async def close() -> None:
+            write.close()
+            closing.deadline = trio.current_time() + CLOSE_GRACE
+            with closing:
+                await written.wait()
+
+        with inbound, outbound, read, write:
+            async with background_nursery(close) as nursery:
+                nursery.start_soon(writer)
+                nursery.start_soon(reader)
+                yield Link(read, write)
+
+
+class _Pieces(trio.abc.SendStream):
+    """Writes piece by piece, and moves a deadline with each: as long as there is progress it does not pass."""
+
+    def __init__(self, stream: trio.abc.SendStream, limited: trio.CancelScope) -> None:
+        self._stream = stream
+        self._limited = limited
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with memoryview(data) as view:
+            for start in range(0, len(view), PIECE):
+                with view[start : start + PIECE] as piece:
+                    await self._stream.send_all(piece)
+                self._limited.deadline = trio.current_time() + CLOSE_GRACE
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@contextlib.contextmanager
+def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
+    """Gives what starts the time within which the block must be left; a thread keeps it, whatever holds the loop up."""
+
+    def give_up() -> None:
+        logger.error(
+            "the client has gone, and what it asked for still runs after %g seconds: ending the process", grace
+        )
+        os._exit(1)
+
+    timers: list[threading.Timer] = []
+
+    def start() -> None:
+        if grace is not None and not timers:
+            timers.append(threading.Timer(grace, give_up))
+            timers[0].daemon = True
+            timers[0].start()
+
+    try:
+        yield start
+    finally:
+        for timer in timers:
+            timer.cancel()
