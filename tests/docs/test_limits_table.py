@@ -39,9 +39,10 @@ def default(function: Callable[..., Any], argument: str) -> Any:
     return inspect.signature(function).parameters[argument].default
 
 
-def constant(name: str) -> Any:
-    """A constant of the package, whichever module it lives in."""
+def constant(name: str, room: str = "trio_mcp.") -> Any:
+    """A constant of the package, whichever module it lives in; the room where its name says too little."""
     every = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
+    every = [each for each in every if each.startswith(room)]
     (value,) = {vars(module)[name] for module in map(importlib.import_module, every) if name in vars(module)}
     return value
 
@@ -117,7 +118,7 @@ STATED = {
     "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS"),
     "results that a ResponseCache keeps": default(ResponseCache, "max_entries"),
     "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
-    "pages of a list that an iter_… method walks": constant("MAX_PAGES"),
+    "pages of a list that an iter_… method walks": constant("MAX_PAGES", "trio_mcp.client"),
     "shortened names of a server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
     "characters of a URI times characters of a server's templates that it is matched against": constant(
         "MAX_MATCH_WORK"
@@ -126,11 +127,11 @@ STATED = {
     "rounds of input in one call": default(ClientConnection, "max_input_rounds"),
     "tools of a page that a server gives": default(Server, "page_size"),
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
-    "characters of a URI of a resource": constant("MAX_URI"),
+    "characters of a URI of a resource": constant("MAX_URI", "trio_mcp.uri_templates"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
     "steps that one validation may take": constant("MAX_WORK"),
     "bytes of a line of a child's standard error": constant("LONGEST_LINE"),
-    "lines of a child's standard error kept for error messages": constant("TAIL"),
+    "lines of a child's standard error kept for error messages": constant("TAIL", "trio_mcp.stdio"),
     "cookies that a client over HTTP keeps": constant("MAX_COOKIES"),
     "characters of a cookie": constant("MAX_COOKIE"),
     "characters of a URL that a server sends a client to": constant("MAX_URL"),
