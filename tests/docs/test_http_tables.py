@@ -76,22 +76,20 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
 BOUNDS = {
     "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
-    "connections kept for further requests": constant("MAX_KEPT_ALIVE", "transports"),
-    "seconds for which they are kept": constant("KEPT_ALIVE", "transports"),
+    "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
+    "seconds for which they are kept": constant("KEPT_ALIVE"),
     "notifications and answers on their way at once": http_link.MAX_POSTS,
     "seconds for the server to take a notification or an answer": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
-    "bytes of the body of an error that are read": constant("MAX_ERROR_BODY", "protocol"),
-    "redirections of one request": constant("MAX_REDIRECTS", "transports"),
+    "bytes of the body of an error that are read": constant("MAX_ERROR_BODY"),
+    "redirections of one request": constant("MAX_REDIRECTS"),
     "seconds to connect, and for the server to take what is written, with no `http_client` of your own": constant(
-        "CONNECT_TIMEOUT", "transports"
+        "CONNECT_TIMEOUT"
     ),
-    "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT", "transports"),
-    "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT", "transports"),
-    "seconds for a stream to end after its answer; then its connection is not used again": constant(
-        "DRAIN_TIMEOUT", "transports"
-    ),
-    "seconds for what is on its way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT", "transports"),
+    "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
+    "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
+    "seconds for a stream to end after its answer; then its connection is not used again": constant("DRAIN_TIMEOUT"),
+    "seconds for what is on its way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
 }
 
 
