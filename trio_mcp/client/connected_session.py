@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
+from trio_mcp.convert import another
 from trio_mcp.eras.era import RESULT_TYPES, ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -16,7 +17,6 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.session.calling import UNLIMITED, call
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.convert import another
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.logging import LoggingLevel
 

@@ -16,10 +16,10 @@ from trio_mcp.client.listing import validated
 from trio_mcp.client.middleware import OutgoingCall, through
 from trio_mcp.client.resource_watches import MAX_URIS, ResourceWatches
 from trio_mcp.client.subscriptions import Subscription
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import CapabilityError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit
-from trio_mcp.session.capabilities import declares
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 

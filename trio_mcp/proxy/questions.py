@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from trio_mcp.client.answers.input_sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
+from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.asking import InputRequest
 from trio_mcp.server.revisions import wire_for
-from trio_mcp.session.convert import brief
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LATEST_LEGACY, at_least

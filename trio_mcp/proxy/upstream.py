@@ -11,13 +11,13 @@ import trio
 
 from trio_mcp.client.client import Client
 from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
 from trio_mcp.proxy.questions import HandedOn, handed_on
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.logging import SEVERITY, wants_log
 from trio_mcp.server.input.rounds import RoundEnded, connection_of
-from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:

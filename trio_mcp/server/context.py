@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
+from trio_mcp.convert import as_object
+from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import McpError
 from trio_mcp.server.features.logging import send_log
 from trio_mcp.server.input.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
 from trio_mcp.server.input.rounds import connection_of, no_asking
-from trio_mcp.session.capabilities import declares, is_spec_method
-from trio_mcp.session.convert import as_object
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY

@@ -9,10 +9,10 @@ from typing import Any, TypeVar, overload
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp.convert import another, as_object, as_result, brief
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit, ProgressCallback, call
-from trio_mcp.session.convert import another, as_object, as_result, brief
 from trio_mcp.session.core import SessionCore
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder

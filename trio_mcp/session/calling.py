@@ -12,10 +12,10 @@ import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp.convert import another, brief
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.session.call import TIMED_OUT, Call
-from trio_mcp.session.convert import another, brief
 from trio_mcp.session.options import RequestRecord, Timeouts
 from trio_mcp.types.progress import ProgressNotificationParams
 

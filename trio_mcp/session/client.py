@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from trio_mcp._version import __version__
+from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.client_negotiation import (
     ServerDeclaration,
     modern_choice,
@@ -29,7 +30,6 @@ from trio_mcp.errors import (
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.session.base import BaseSession
 from trio_mcp.session.calling import USE_SESSION, Limit
-from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.methods import method_spec

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.convert import another
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
@@ -28,7 +29,6 @@ from trio_mcp.jsonrpc.events import (
 from trio_mcp.jsonrpc.messages import ErrorData, Failure, Notification, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.call import TIMED_OUT
-from trio_mcp.session.convert import another
 from trio_mcp.session.deadlines import Deadlines
 from trio_mcp.session.options import RequestRecord, SessionOptions
 from trio_mcp.session.outbox import Outbox

@@ -7,11 +7,11 @@ from typing import Any
 
 import trio
 
+from trio_mcp.eras.capabilities import declares, is_spec_method, requests_of_clients
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification, SessionMessage
 from trio_mcp.session.base import BaseSession
-from trio_mcp.session.capabilities import declares, is_spec_method, requests_of_clients
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.responder import Responder
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND

@@ -13,9 +13,9 @@ import trio
 
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.listing import validated
+from trio_mcp.convert import as_object
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
-from trio_mcp.session.convert import as_object
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode, ElicitationSource
 from trio_mcp.client.answers.roots import Roots, RootsSource
 from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, SamplingSource
+from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
-from trio_mcp.session.convert import brief
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 

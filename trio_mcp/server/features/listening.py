@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import (
     PROMPTS_CHANGED,
@@ -20,7 +21,6 @@ from trio_mcp.server.changes import (
 )
 from trio_mcp.server.connection import Connection, Handler
 from trio_mcp.server.core import ServerCore
-from trio_mcp.session.capabilities import declares
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec

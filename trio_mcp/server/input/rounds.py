@@ -16,10 +16,10 @@ import trio
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.server.input.asking import InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.input.request_state import Answer, Question, RequestState, StateRefused, digest_of
-from trio_mcp.session.convert import brief
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 if TYPE_CHECKING:
