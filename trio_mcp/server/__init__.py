@@ -9,16 +9,19 @@ from trio_mcp.server.custom_methods import NotificationContext
 from trio_mcp.server.logging import McpLogHandler
 from trio_mcp.server.providers import Depends
 from trio_mcp.server.server import Server
+from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 
 __all__ = [
     "CacheHint",
     "Context",
     "Depends",
     "Elicited",
+    "HttpStatistics",
     "InputRequest",
     "InputRequired",
     "McpLogHandler",
     "NotificationContext",
     "Server",
+    "ServerStatistics",
     "UrlElicitationRequired",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from trio_mcp.link import Link
 from trio_mcp.session.base import BaseSession
 from trio_mcp.session.client import ClientSession
+from trio_mcp.session.core import SessionStatistics
 from trio_mcp.session.options import RequestRecord, SessionOptions, Timeouts
 from trio_mcp.session.responder import Responder
 from trio_mcp.session.server import ServerSession
@@ -21,5 +22,6 @@ __all__ = [
     "Responder",
     "ServerSession",
     "SessionOptions",
+    "SessionStatistics",
     "Timeouts",
 ]

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import attrs
 import trio
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
@@ -34,7 +35,7 @@ from trio_mcp.session.options import RequestRecord, SessionOptions
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.responder import Responder
 
-__all__ = ["SessionCore"]
+__all__ = ["SessionCore", "SessionStatistics"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -44,6 +45,35 @@ READ_BURST = 64
 
 def _time_out(request: OutgoingRequest) -> None:
     request.waiter.settle(TIMED_OUT)
+
+
+@attrs.frozen
+class SessionStatistics:
+    """What a session is doing.
+
+    Attributes:
+        outgoing: Requests of ours that wait for their answer.
+        incoming: Requests of the peer's that are neither answered nor cancelled, running or queued.
+        running: Handlers that run, those that listen aside.
+        queued: Requests of the peer's that wait until fewer handlers run.
+        listening: Requests ``subscriptions/listen`` of the peer's that are open.
+        bulk_waiting: Messages that wait for the link.
+        control_waiting: Messages that wait for the link and overtake those: cancellations, answers given on the spot.
+        flushed: Whether the link has taken everything, so that nothing waits and nothing is being written.
+        notices_waiting: Notifications and faults that wait for their handler.
+        closed: Whether no call can be made any more.
+    """
+
+    outgoing: int
+    incoming: int
+    running: int
+    queued: int
+    listening: int
+    bulk_waiting: int
+    control_waiting: int
+    flushed: bool
+    notices_waiting: int
+    closed: bool
 
 
 class SessionCore(EnteredOnce):
@@ -156,6 +186,23 @@ class SessionCore(EnteredOnce):
     def close_cause(self) -> Exception | None:
         """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
         return None if self._lost is None else another(self._lost)
+
+    def statistics(self) -> SessionStatistics:
+        """What the session is doing now. Cheap: it only looks at counters."""
+        peer, outbox = self._peer, self._outbox
+        bulk, control = outbox.waiting
+        return SessionStatistics(
+            outgoing=peer.outgoing_count,
+            incoming=peer.incoming_count,
+            running=peer.running_count,
+            queued=peer.queued_count,
+            listening=peer.listening_count,
+            bulk_waiting=bulk,
+            control_waiting=control,
+            flushed=outbox.idle,
+            notices_waiting=len(self._notices),
+            closed=self.closed,
+        )
 
     def _settle_everything(self, error: Exception) -> None:
         if self._lost is None:

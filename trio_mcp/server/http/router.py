@@ -67,6 +67,16 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._storing = False
         self._room: trio.lowlevel.ParkingLot | None = None
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests have a stream that owes them an answer."""
+        return len(self._by_request)
+
+    @property
+    def unstored(self) -> int:
+        """How many messages wait for the event store."""
+        return 0 if self._unstored is None else len(self._unstored)
+
     # --- streams -------------------------------------------------------------------------------------------------
 
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> Stream:
