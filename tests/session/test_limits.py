@@ -16,6 +16,11 @@ from trio_mcp.session import Responder
 from trio_mcp.types.error_codes import OVERLOADED
 
 
+def messages_waiting(session: BaseSession) -> int:
+    statistics = session.statistics()
+    return statistics.bulk_waiting + statistics.control_waiting
+
+
 async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused() -> None:
     running, most, release = 0, 0, trio.Event()
 
@@ -28,10 +33,12 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         return {}
 
     options = SessionOptions(max_running_requests=3, max_queued_requests=4)
-    async with server_on_wire(answer, options=options) as (_, wire):
+    async with server_on_wire(answer, options=options) as (server, wire):
         for number in range(10):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
+        statistics = server.statistics()
+        assert (statistics.running, statistics.queued, statistics.incoming) == (3, 4, 7)
         refused = wire.received_nowait()
         assert [m.id for m in refused if isinstance(m, ErrorResponse)] == [7, 8, 9]
         assert all(isinstance(m, ErrorResponse) and m.error.code == OVERLOADED for m in refused)
@@ -147,7 +154,7 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
         finally:
             tracemalloc.stop()
         assert after - before < 1_000_000, (before, after)
-        assert len(server._outbox) < 3000
+        assert messages_waiting(server) < 3000
         # The other client of the same process is served as ever.
         await other.send(Request(1, "tools/call", {"name": "x"}))
         assert isinstance(await other.receive(), Response)
@@ -158,7 +165,7 @@ async def test_garbage_from_a_peer_that_never_reads_is_bounded_too() -> None:
         for _ in range(5_000):
             await wire.send(Malformed(-32700, "garbage"))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server._outbox) < 3000
+        assert messages_waiting(server) < 3000
 
 
 async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
