@@ -218,7 +218,7 @@ class ServerCore:
         the thread of the event loop.
         """
         runs = tuple(self._servings)
-        topics = [topic for run in runs for topic in run.changes.topics]
+        topics = {topic for run in runs for topic in run.changes.topics}
         connections = [connection for run in runs for connection in run.connections]
         sessions = [connection.statistics() for connection in connections]
         return ServerStatistics(
