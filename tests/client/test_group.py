@@ -289,7 +289,7 @@ async def test_a_hostile_template_costs_bounded_work() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_resources, "UriTemplate", Counting)
-        assert not group_resources._has_template("x:" + "y/" * 400, templates)
+        assert not group_resources.has_template("x:" + "y/" * 400, templates)
     assert 0 < matched <= group_resources.MAX_MATCH_WORK
 
 
