@@ -140,7 +140,7 @@ async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
 
 
 async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_just_before() -> None:
-    """Both happen before the caller's next step; which of them is first is left to Trio, so this is done a few times."""
+    """Both happen before the caller's next step. Which is first is up to Trio, so this is done a few times."""
 
     async def cancel(scope: trio.CancelScope) -> None:
         scope.cancel()

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 
+import h11
 import pytest
 import trio
 import trio.testing
@@ -15,7 +16,7 @@ from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served
 from trio_mcp.server.http.options import HttpOptions
-from trio_mcp.transports.http_connection import MAX_RECEIVED, HttpConnection
+from trio_mcp.transports.http_connection import MAX_RECEIVED
 from trio_mcp.types import meta
 
 MODERN = "2026-07-28"
@@ -83,20 +84,23 @@ async def test_a_closed_connection_takes_nothing_from_the_next_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system gives its descriptor to the next connection at once."""
-    close, next_one, peer = HttpConnection._close, *socket.socketpair()
+    close, next_one, peer = trio.SocketStream.aclose, *socket.socketpair()
     reused: set[int] = set()
+    port = 0
 
-    async def close_and_reuse(self: HttpConnection) -> None:
-        descriptor = self.stream.socket.fileno()  # type: ignore[attr-defined]
+    async def close_and_reuse(self: trio.SocketStream) -> None:
+        descriptor = self.socket.fileno()
+        is_of_server = descriptor >= 0 and self.socket.getsockname()[1] == port
         await close(self)
-        if descriptor >= 0:
+        if is_of_server:
             reused.add(os.dup2(next_one.fileno(), descriptor))
 
     with next_one, peer:
         peer.send(b"a secret")
         async with witness(caplog) as (_, _, address):
             with monkeypatch.context() as patched:
-                patched.setattr(HttpConnection, "_close", close_and_reuse)
+                port = address[1]
+                patched.setattr(trio.SocketStream, "aclose", close_and_reuse)
                 bad = b"GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: +1\r\n\r\n"
                 assert (await said(address, bad)).startswith(b"HTTP/1.1 400")
                 await trio.testing.wait_all_tasks_blocked()
@@ -217,10 +221,10 @@ async def test_a_fault_inside_the_http_server_ends_one_connection(
     async with witness(caplog) as (_, _, address):
         with monkeypatch.context() as patched:
 
-            async def fail(self: HttpConnection) -> None:
+            def fail(self: h11.Connection, data: bytes) -> None:
                 raise RuntimeError("a bug")
 
-            patched.setattr(HttpConnection, "_read_data", fail)
+            patched.setattr(h11.Connection, "receive_data", fail)
             assert await said(address, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n") == b""
     assert "an HTTP connection failed: RuntimeError: a bug" in caplog.text
 
