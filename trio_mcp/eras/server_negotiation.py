@@ -12,6 +12,7 @@ from typing import Any, get_args
 import attrs
 
 from trio_mcp.eras.era import LegacyEra, ModernServerEra, ServerEra
+from trio_mcp.eras.rules import Rules
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
@@ -83,6 +84,11 @@ class ClientDeclaration:
     @property
     def revision(self) -> str:
         return self.era.revision
+
+    @property
+    def rules(self) -> Rules:
+        """What differs by revision, of the one that is spoken."""
+        return self.era.rules
 
 
 def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:

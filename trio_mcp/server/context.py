@@ -20,6 +20,7 @@ from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 from trio_mcp.types.extensions import declared_extensions
 
 if TYPE_CHECKING:
+    from trio_mcp.eras.rules import Rules
     from trio_mcp.eras.server_negotiation import ClientDeclaration
     from trio_mcp.jsonrpc.messages import RequestId
     from trio_mcp.server.input.rounds import Rounds
@@ -93,6 +94,11 @@ class Context(Generic[StateT]):
     def protocol_version(self) -> str:
         """The revision that the request speaks."""
         return self._client.revision
+
+    @property
+    def rules(self) -> Rules:
+        """What differs by revision, of the one that the request speaks."""
+        return self._client.rules
 
     @property
     def client_info(self) -> Implementation | None:

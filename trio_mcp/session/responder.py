@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, RequestId, SessionMessage
-from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.eras.server_negotiation import ClientDeclaration
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from trio_mcp.session.core import SessionCore
 
 __all__ = ["Responder"]
-
-MESSAGES_SINCE = "2025-03-26"
-"""Before that, progress had no ``message``."""
 
 
 class Responder:
@@ -142,7 +138,7 @@ class Responder:
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None and (self.client is None or at_least(self.client.revision, MESSAGES_SINCE)):
+        if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
         await self._room()
         if self._incoming.open and progress > self._reported:

@@ -111,7 +111,7 @@ _NAMES: Final = {
     "meta_objects": (
         "MetaObject NotificationMetaObject RequestMetaObject ResultMetaObject SubscriptionsListenResultMetaObject"
     ),
-    "methods": "MethodSpec Sender method_spec methods_of",
+    "methods": "Lane MethodFacts MethodSpec Sender facts_of method_spec methods_of",
     "progress": "ProgressNotification ProgressNotificationParams",
     "prompts": (
         "GetPromptRequest GetPromptRequestParams GetPromptResult ListPromptsRequest ListPromptsResult Prompt "

@@ -15,10 +15,13 @@ from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISION
 if TYPE_CHECKING:
     from trio_mcp.types._base import WireModel
 
-__all__ = ["MethodSpec", "Sender", "method_spec", "methods_of"]
+__all__ = ["Lane", "MethodFacts", "MethodSpec", "Sender", "facts_of", "method_spec", "methods_of"]
 
 Sender = Literal["client", "server"]
 """Which end sends a message."""
+
+Lane = Literal["priority", "listening"]
+"""Where requests run besides the limit for all others, each lane with a limit of its own, just as large."""
 
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
@@ -338,6 +341,52 @@ _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
     revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if revision in row.revisions}
     for revision in REVISIONS
 }
+
+
+class MethodFacts(NamedTuple):
+    """What is true of a method in every revision that has it.
+
+    Attributes:
+        lane: ``"priority"``: it is answered on the spot, since a full house must neither fail a liveness check nor keep
+            a handshake out. ``"listening"``: it stays open for as long as the peer likes; in the places of calls it
+            would starve them. It does not queue, since a place could be free never.
+        repeatable: It changes nothing, so it may be sent again when nobody knows whether it arrived.
+        opening: A client may send it before a revision is agreed on.
+        handshake: It opens the session: nobody cancels it, and no batch contains it.
+    """
+
+    lane: Lane | None = None
+    repeatable: bool = False
+    opening: bool = False
+    handshake: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it is meant to last: answered with a stream, which either side ends, and no reason for an alert."""
+        return self.lane == "listening"
+
+
+_ORDINARY: Final = MethodFacts()
+_READS: Final = MethodFacts(repeatable=True)
+_FACTS: Final[dict[str, MethodFacts]] = {
+    "initialize": MethodFacts("priority", opening=True, handshake=True),
+    "notifications/initialized": MethodFacts(opening=True),
+    "ping": MethodFacts("priority", repeatable=True, opening=True),
+    "server/discover": MethodFacts("priority", repeatable=True, opening=True),
+    "subscriptions/listen": MethodFacts("listening", repeatable=True),
+    "completion/complete": _READS,
+    "prompts/get": _READS,
+    "prompts/list": _READS,
+    "resources/list": _READS,
+    "resources/read": _READS,
+    "resources/templates/list": _READS,
+    "tools/list": _READS,
+}
+
+
+def facts_of(method: str) -> MethodFacts:
+    """Return what is true of a method in every revision; of one that is unknown, nothing is."""
+    return _FACTS.get(method, _ORDINARY)
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:
