@@ -9,7 +9,7 @@ from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.listing import request_meta, validated
 from trio_mcp.client.prompts import strings
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 
 __all__ = ["CompletionMethods"]

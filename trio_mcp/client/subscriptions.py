@@ -13,10 +13,10 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp.client.events import LIST_CHANGES, UPDATED, ChangeEvent, ResourceUpdated, events_of, read_change
+from trio_mcp.convert import another, brief
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
-from trio_mcp.session.convert import another, brief
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams
 
