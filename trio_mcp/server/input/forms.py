@@ -15,7 +15,7 @@ from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, json_schema_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.elicitation_schema import (
+from trio_mcp.types.elicitation import (
     BooleanSchema,
     EnumOption,
     LegacyTitledEnumSchema,
