@@ -22,7 +22,7 @@ from tests.client.listening import MODERN, notice
 from tests.client.listening import listening as heard_by_one
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
-from tests.session.harness import INITIALIZE_RESULT, Wire
+from tests.peer import Peer
 from tests.transports.http_peer import Asked, peer
 from trio_mcp import (
     BaseSession,
@@ -256,7 +256,7 @@ async def giving_input() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert reasons == [REASON]
             assert [request.method for request in asked] == [method]
-            assert wire.received_nowait() == []
+            assert wire.arrived() == []
 
 
 @row("Client.set_roots")
@@ -268,17 +268,17 @@ async def setting_roots() -> None:
         async def target() -> AsyncIterator[Link]:
             yield ours
 
-        wire = Wire(theirs)
+        wire = Peer(theirs)
 
         async def shake_hands() -> None:
-            await wire.send(Response((await wire.request()).id, INITIALIZE_RESULT))
-            assert isinstance(await wire.receive(), Notification)
+            await wire.greet()
+            await wire.expect(Notification)
 
         nursery.start_soon(shake_hands)
         async with Client(target, mode="legacy", roots=[], options=options) as client:
             await fill(client.session)
             await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
-            sent = [message for message in wire.received_nowait() if isinstance(message, Notification)]
+            sent = [message for message in wire.arrived() if isinstance(message, Notification)]
             assert "notifications/roots/list_changed" not in [message.method for message in sent]
             assert client._inputs.roots is not None
             assert await client._inputs.roots.prepare(None, {}, "2025-11-25")() == {"roots": [{"uri": "file:///new"}]}

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, SessionOptions, memory_link_pair
 from trio_mcp.protocol.messages import ErrorResponse, Malformed, Notification, Request, Response
 from trio_mcp.session import Responder
@@ -32,7 +33,7 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         for number in range(10):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
-        refused = wire.received_nowait()
+        refused = wire.arrived()
         assert [m.id for m in refused if isinstance(m, ErrorResponse)] == [7, 8, 9]
         assert all(isinstance(m, ErrorResponse) and m.error.code == OVERLOADED for m in refused)
         assert "3 are running and 4 are waiting" in refused[0].error.message  # type: ignore[union-attr]
@@ -171,7 +172,7 @@ async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: py
             got.append(notification.method)
 
     async with memory_link_pair() as (ours, theirs):
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         async with Slow(*ours, options=SessionOptions(max_pending_notifications=10)):
             for number in range(100):
                 await wire.send(Notification(f"acme/{number}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 import uuid
@@ -169,3 +170,25 @@ async def use(params: StdioServerParameters) -> None:
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             await ready(read)
+
+
+# --- servers: processes that `tests.peer` talks to -----------------------------------------------------------------
+
+NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
+
+# Without the session layer: every message goes back as it came.
+ECHO = """
+    import trio
+    from trio_mcp import stdio_server
+    async def main():
+        async with stdio_server() as (read, write):
+            async for item in read:
+                await write.send(item)
+    trio.run(main)
+"""
+
+
+def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:
+    """As ``printf ... | server``: everything in one go, then the end of the input."""
+    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
+    return subprocess.run(command, input=sent, capture_output=True, timeout=DEADLINE, env=environment, check=False)
