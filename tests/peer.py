@@ -41,6 +41,7 @@ __all__ = [
     "ME",
     "Peer",
     "ProcessPeer",
+    "Replies",
     "call",
     "client_peer",
     "ndjson",
