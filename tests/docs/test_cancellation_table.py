@@ -22,8 +22,8 @@ from tests.client.listening import MODERN, notice
 from tests.client.listening import listening as heard_by_one
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
+from tests.http_peer import Asked, peer
 from tests.peer import Peer
-from tests.transports.http_peer import Asked, peer
 from trio_mcp import (
     BaseSession,
     Client,

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import attrs
 import trio
 
+from tests.http_peer import Asked, peer
 from tests.peer import Peer
-from tests.transports.http_peer import Asked, peer
 from trio_mcp import Link, SessionMessage
 from trio_mcp._nursery import background_nursery
 from trio_mcp.protocol.codec import encode, parse

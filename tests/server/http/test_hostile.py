@@ -13,7 +13,8 @@ import trio
 import trio.testing
 from pydantic_core import to_json
 
-from tests.server.http.harness import Events, Made, Raw, request, served
+from tests.http_peer import Events, Raw, request
+from tests.server.http.harness import Made, served
 from trio_mcp.server.http.options import HttpOptions
 from trio_mcp.server.http.session import HttpSession
 from trio_mcp.transports.http_connection import MAX_RECEIVED, HttpConnection
