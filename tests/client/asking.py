@@ -16,10 +16,13 @@ TOOLS: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
 
 
 @contextlib.asynccontextmanager
-async def asking(revision: str = "2025-11-25", **arguments: Any) -> AsyncIterator[tuple[Client, Peer]]:
+async def asking(
+    revision: str = "2025-11-25", *, capabilities: Any = None, **arguments: Any
+) -> AsyncIterator[tuple[Client, Peer]]:
     """A client of a legacy server that asks it things."""
     answers = {"acme/echo": lambda params: params}
-    async with scripted(answers, revision=revision, capabilities=TOOLS, **arguments) as (client, _, peer):
+    settings = {"capabilities": TOOLS, "client_capabilities": capabilities, **arguments}
+    async with scripted(answers, revision=revision, **settings) as (client, _, peer):
         yield client, peer
 
 

@@ -40,7 +40,7 @@ from trio_mcp import (
     stdio_client,
     streamable_http_client,
 )
-from trio_mcp.protocol.messages import Notification, Request, Response, SessionMessage
+from trio_mcp.protocol.messages import Notification, Request, SessionMessage
 
 REASON = "enough of it"
 HANG = 30  # seconds; only a net, nothing here waits that long
@@ -210,14 +210,9 @@ async def client_requests() -> None:
 
         @nursery.start_soon
         async def shake_hands() -> None:
-            asked = await next_message(theirs)
-            result = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "x", "version": "1"},
-            }
-            await theirs.write.send(SessionMessage(Response(asked.id, result)))
-            assert (await next_message(theirs)).method == "notifications/initialized"
+            peer = Peer(theirs, capabilities={"tools": {}})
+            await peer.greet()
+            assert (await peer.expect(Notification)).method == "notifications/initialized"
 
         async with Client(target, mode="legacy") as client:
             await trio.testing.wait_all_tasks_blocked()
@@ -381,7 +376,7 @@ async def responder_without_room() -> AsyncIterator[tuple[Responder, Link]]:
     limits = SessionOptions(max_outgoing_messages=1)
     async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
         session.taken, taken = trio.open_memory_channel[Responder](0)
-        await theirs.write.send(SessionMessage(Request(1, "x", {"_meta": {"progressToken": 5}})))
+        await Peer(theirs).request("x", progressToken=5)
         responder = await taken.receive()
         await fill(session)
         yield responder, theirs
@@ -424,10 +419,10 @@ async def async_handler() -> None:
                 raise
 
     async with memory_link_pair() as (ours, theirs), Session(*ours):
-        await theirs.write.send(SessionMessage(Request(1, "x")))
+        peer = Peer(theirs)
+        request = await peer.request("x")
         await trio.testing.wait_all_tasks_blocked()
-        cancelled = Notification("notifications/cancelled", {"requestId": 1, "reason": REASON})
-        await theirs.write.send(SessionMessage(cancelled))
+        await peer.cancel(request, reason=REASON)
         await ended.wait()
         assert reasons == [REASON]
         assert await methods_sent(theirs) == []
@@ -493,21 +488,7 @@ async def serving() -> None:
             raise
 
     async with memory_link_pair() as (ours, theirs):
-        await theirs.write.send(
-            SessionMessage(
-                Request(
-                    1,
-                    "tools/call",
-                    {
-                        "name": "wait",
-                        "_meta": {
-                            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                            "io.modelcontextprotocol/clientCapabilities": {},
-                        },
-                    },
-                )
-            )
-        )
+        await Peer(theirs, MODERN).request("tools/call", {"name": "wait"})
         await cancel_while_blocked(lambda: server.serve(ours))
         assert cancelled.is_set()
         with pytest.raises(trio.EndOfChannel):
