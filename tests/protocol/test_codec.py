@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import batches, json_texts, messages
+from tests.strategies import batches, json_texts, messages
 from trio_mcp.protocol.codec import MAX_BATCH, decode, encode, encode_or_replace, parse
 from trio_mcp.protocol.messages import (
     Batch,

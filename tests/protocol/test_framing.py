@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import json_texts, messages
+from tests.strategies import json_texts, messages
 from trio_mcp.protocol.codec import decode, encode
 from trio_mcp.protocol.framing import LineDecoder
 from trio_mcp.protocol.messages import Malformed, Notification, Request

@@ -26,7 +26,7 @@ from tests.protocol.http_requests import (
     modern,
     post,
 )
-from tests.protocol.strategies import messages
+from tests.strategies import messages
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.protocol.codec import encode
 from trio_mcp.protocol.http_client import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import messages
+from tests.strategies import messages
 from trio_mcp.protocol.codec import decode, encode
 from trio_mcp.protocol.messages import Malformed, Notification
 from trio_mcp.protocol.sse import (
