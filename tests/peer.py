@@ -168,7 +168,7 @@ class Peer:
             await self.notify("notifications/initialized")
 
     async def request(
-        self, method: str, params: dict[str, Any] | None = None, request_id: Any = None, **more: Any
+        self, method: str, params: dict[str, Any] | None = None, request_id: RequestId | None = None, **more: Any
     ) -> RequestId:
         """Send a request; ``more`` goes into its ``_meta``, beside the era's fields. Gives its id."""
         if request_id is None:
@@ -260,22 +260,21 @@ class Peer:
         if isinstance(reply, ErrorData):
             await self.send(ErrorResponse(request.id, reply))
         elif reply is not None:
-            await self.send(Response(request.id, dict(reply)))
+            await self.send(Response(request.id, reply))
 
     async def greet(self) -> Request:
         """Be a server, and answer what opens the connection; give that request."""
         self.opening = await self.expect(Request)
         if self.revision in LEGACY_REVISIONS:
-            result = {"protocolVersion": self.revision, "capabilities": self.capabilities, "serverInfo": ME}
+            result: dict[str, Any] = {"protocolVersion": self.revision, "serverInfo": ME}
         else:
             result = {
                 "resultType": "complete",
                 "supportedVersions": [self.revision],
-                "capabilities": self.capabilities,
                 "ttlMs": 0,
                 "cacheScope": "private",
             }
-        await self.respond(self.opening, result)
+        await self.respond(self.opening, {**result, "capabilities": self.capabilities})
         return self.opening
 
     async def serve(self) -> None:
