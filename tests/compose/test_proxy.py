@@ -218,7 +218,7 @@ async def test_changes_pass(above: str, below: str) -> None:
                 server.add_tool(lambda: 0, name="new")
                 assert await anext(events) == ToolsListChanged()
             await trio.testing.wait_all_tasks_blocked(0.01)
-            (run,) = server._servings
+            (run,) = server.settings.runs
             assert not [topic for topic in run.changes._listeners if topic[1] is not None]  # nobody listens any more
 
 
@@ -332,9 +332,8 @@ async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) ->
     proxy = ProxyServer(server)
 
     async with memory_link_pair() as one, memory_link_pair() as two, trio.open_nursery() as nursery:
-        from trio_mcp.server.serving import serving
 
-        async with serving(proxy) as run:
+        async with proxy.open_run() as run:
             nursery.start_soon(run.serve_link, one[1])
             nursery.start_soon(run.serve_link, two[1])
             import contextlib

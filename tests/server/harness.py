@@ -36,7 +36,7 @@ def tool_of(function: Callable[..., Any], **details: Any) -> types.Tool:
     """The definition that a function gets, its schemas checked against the metaschema of 2020-12."""
     server = Server("test")
     server.add_tool(function, **{"name": "tool", **details})
-    found = server._tools.get("tool")
+    found = server._tools.registry.get("tool")
     assert found is not None
     definition = found.definition
     for schema in filter(None, (definition.input_schema, definition.output_schema)):

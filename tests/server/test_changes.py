@@ -76,7 +76,7 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         await settled(first)
         assert sorted(seen) == ["a", "a", "b"]
     server.add_tool(one)
-    assert not server._servings
+    assert not server.settings.runs
 
 
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
@@ -195,7 +195,7 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
 
     async def main() -> None:
         async with client_of(server, LEGACY):
-            kept.extend(run.changes for run in server._servings)
+            kept.extend(run.changes for run in server.settings.runs)
             (kept_of_run,) = kept
             kept_of_run.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 

@@ -165,7 +165,7 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
                 server.notify_resource_updated(f"y://{turn}/{uri}")  # nobody listens
             news = await reading.news()
             assert Counter(uri for _, _, uri in news) == Counter(uris), "once each, at once"
-        for run in server._servings:
+        for run in server.settings.runs:
             assert not run.changes._changed
             assert set(run.changes._listeners) == {(RESOURCE_UPDATED, uri) for uri in uris}
             for connection in run.connections:

@@ -94,10 +94,10 @@ async def test_what_is_there_throughout_is_listed_once_and_in_order(
                 break
             for action, number in changes[step] if step < len(changes) else ():
                 name = f"tool{number}"
-                if action in ("remove", "replace") and name in server._tools:
+                if action in ("remove", "replace") and name in server._tools.registry:
                     server.remove_tool(name)
                     removed.add(name)
-                if action in ("add", "replace") and name not in server._tools:
+                if action in ("add", "replace") and name not in server._tools.registry:
                     server.add_tool(lambda: None, name=name)
     steady = [name for name in names if name not in removed]
     assert [name for name in listed if name in steady] == steady

@@ -140,7 +140,7 @@ def test_the_decorator_leaves_the_function_as_it_is() -> None:
         return "detailed"
 
     assert (plain(), detailed()) == ("plain", "detailed")
-    assert [prompt.name for _, prompt in server._prompts.numbered()] == ["plain", "other"]
+    assert [prompt.name for prompt in server._prompts.registry] == ["plain", "other"]
 
 
 def test_what_is_refused_at_registration() -> None:
@@ -171,7 +171,7 @@ def test_what_is_refused_at_registration() -> None:
         server.add_prompt(review)
     with pytest.raises(KeyError, match="there is no prompt named 'opaque'"):
         server.remove_prompt("opaque")
-    assert len(server._prompts) == 1
+    assert len(server._prompts.registry) == 1
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------

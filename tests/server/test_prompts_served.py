@@ -52,7 +52,7 @@ async def test_without_the_capability_there_are_no_such_methods(revision: str) -
     async def ask(context: Context, call_next: Callable[[], Any]) -> dict[str, Any]:
         for method in ("prompts/list", "prompts/get"):
             with pytest.raises(McpError) as caught:
-                await server._methods[method](server, context)
+                await server.dispatch.methods[method](context)
             refused.append(caught.value)
         return dict(await call_next())
 
@@ -118,7 +118,7 @@ async def test_what_a_middleware_changes_the_next_client_does_not_see() -> None:
     async with client_of(server) as client:
         assert await names(client) == ["HELLO"]
         assert await names(client) == ["HELLO"]
-    assert server._prompts.get("hello") is not None
+    assert server._prompts.registry.get("hello") is not None
 
 
 # --- failures ------------------------------------------------------------------------------------------------------

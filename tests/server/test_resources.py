@@ -281,7 +281,7 @@ async def test_middleware_surrounds_reading() -> None:
         for _ in range(2):
             assert (await client.request("resources/list"))["resources"] == [{"uri": "x://z", "name": "z"}]
     assert seen[:2] == [("resources/read", "config://app"), ("resources/list", None)]
-    assert server._resources.get("config://app").for_revision(MODERN)["uri"] == "config://app"  # type: ignore[union-attr]
+    assert server._resources.registry.get("config://app").for_revision(MODERN)["uri"] == "config://app"  # type: ignore[union-attr]
 
 
 # --- capabilities --------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> 
     async with client_of(server, LEGACY, on_message=seen.append) as client:
         for uri in ("x://a", "x://t/b"):
             await subscribe(client, uri)
-        (run,) = server._servings
+        (run,) = server.settings.runs
         (connection,) = run.connections
         for uri in ("x://a", "x://t/b"):
             server.notify_resource_updated(uri)

@@ -258,7 +258,7 @@ async def test_types_that_are_local_to_a_function() -> None:
     server = Server("test")
     outer(server)
     for name in ("plain", "detailed"):
-        tool = server._tools.get(name)
+        tool = server._tools.registry.get(name)
         assert tool is not None
         assert set(tool.definition.input_schema["$defs"]) == {"Inner", "Innermost"}
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from trio_mcp.eras.server_negotiation import LOG_LEVELS
+from trio_mcp.eras.server_negotiation import LOG_LEVELS, ClientDeclaration
+from trio_mcp.session.context import RequestContext
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
-
-if TYPE_CHECKING:
-    from trio_mcp.eras.server_negotiation import ClientDeclaration
-    from trio_mcp.server.context import Context
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
@@ -27,7 +24,7 @@ MAX_PENDING_RECORDS = 1000
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 
-CURRENT: ContextVar[tuple[Context[Any], trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
+CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
 """The context of the request, whose request may change (`parking`), and the run of Trio that serves
 it: in the task of the request, so in its child tasks and threads."""
 
@@ -44,7 +41,7 @@ def severity_of(level: object) -> int:
     return severity
 
 
-async def send_log(context: Context[Any], level: str, data: Any, logger: str | None) -> None:
+async def send_log(context: RequestContext, level: str, data: Any, logger: str | None) -> None:
     """Send a log message that belongs to a request. See `Context.log`."""
     severity = severity_of(level)
     if logger is not None and not isinstance(logger, str):
@@ -122,7 +119,7 @@ class McpLogHandler(logging.Handler):
         finally:
             self._emitting = False
 
-    def _send(self, context: Context[Any], token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
+    def _send(self, context: RequestContext, token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
         try:
             here = trio.lowlevel.current_trio_token() is token
         except RuntimeError:
@@ -137,11 +134,11 @@ class McpLogHandler(logging.Handler):
         else:
             self._drop()
 
-    def _hand_over_soon(self, context: Context[Any], params: dict[str, Any]) -> None:
+    def _hand_over_soon(self, context: RequestContext, params: dict[str, Any]) -> None:
         self._room.release()
         self._hand_over(context, params)
 
-    def _hand_over(self, context: Context[Any], params: dict[str, Any]) -> None:
+    def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
         if not taken and not context.incoming.answered and not context.cancel_scope.cancel_called:
             self._drop()

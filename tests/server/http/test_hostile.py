@@ -197,7 +197,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_handler_goes_on_or
         body = to_json(request("tools/call", params, 5))
         async with await trio.open_tcp_stream(*address) as stream:
             await stream.send_all(HEAD % (raw.session.encode(), len(body)) + b"\r\n" + body)
-            (run,) = made.server._servings
+            (run,) = made.server.settings.runs
             (connection,) = run.connections
             assert isinstance(connection, HttpSession)
             while (stalled := connection.router.of_request(5)) is None or not stalled.lost:  # noqa: ASYNC110

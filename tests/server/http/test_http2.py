@@ -114,7 +114,7 @@ async def connected(
                 client = Http2Client(stream, window)
                 await client.flush()
                 yield made, client
-            (run,) = made.server._servings
+            (run,) = made.server.settings.runs
             while run.connections:  # noqa: ASYNC110 - whatever it was, nothing is left of it
                 await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
@@ -131,7 +131,7 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
             assert await client.reset(stream_id) == ErrorCodes.CANCEL
             assert client.statuses[stream_id] == "200"
         await trio.testing.wait_all_tasks_blocked()
-        (run,) = made.server._servings
+        (run,) = made.server.settings.runs
         assert not run.connections
 
 

@@ -220,7 +220,7 @@ async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end
                 nursery.cancel_scope.cancel()
 
     async def check() -> None:
-        assert not made.server._servings
+        assert not made.server.settings.runs
         assert trio.lowlevel.current_statistics().tasks_living == tasks
         assert len(os.listdir("/proc/self/fd")) == files
 

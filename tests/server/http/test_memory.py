@@ -116,7 +116,7 @@ class Yard:
 
     async def settled(self) -> tuple[int, Counter[str]]:
         """The tasks that live, and the objects of what serves, by type."""
-        (run,) = self.made.server._servings
+        (run,) = self.made.server.settings.runs
         while len(run.connections) > 1 or any(each._peer.running_count for each in run.connections):  # noqa: ASYNC110
             await trio.sleep(0.01)
         await trio.testing.wait_all_tasks_blocked(0.05)

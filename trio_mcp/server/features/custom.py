@@ -98,9 +98,7 @@ class CustomFeature:
         own = _CustomMethod(self._settings, what, call, params, result, extension)
         self.registry.add(RegisteredMethod(name, own.handle))
 
-    def add_notification(
-        self, name: str, function: Callable[..., Awaitable[object]], params: Model | None
-    ) -> None:
+    def add_notification(self, name: str, function: Callable[..., Awaitable[object]], params: Model | None) -> None:
         """See `Server.add_notification`."""
         what = f"notification {_checked_name(name, function)!r}"
         if not is_async(function):

@@ -1,7 +1,8 @@
-"""What every feature of a server has in common: what it knows of the server, and how a request reaches its handler."""
+"""What the features of a server have in common."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,16 +11,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import attrs
 
 from trio_mcp.errors import McpError
-from trio_mcp.server.changes import Changes
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import single
+from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
-__all__ = ["Dispatch", "Feature", "Handler", "Middleware", "Mounted", "RegisteredMethod", "Settings", "check_details"]
+__all__ = ["Feature", "Handler", "Member", "Middleware", "Mounted", "RegisteredMethod", "Settings", "check_details"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -39,6 +40,20 @@ class Feature(Protocol):
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared of it to a client of a revision."""
+        ...
+
+
+class Member(Protocol):
+    """One of the servers of a run: the one that runs, or one that is mounted in it."""
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings."""
+        ...
+
+    @property
+    def lifespan(self) -> Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None:
+        """Gives the context manager that surrounds each run; None if there is none."""
         ...
 
 
@@ -71,7 +86,7 @@ class Settings:
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: What surrounds every request that has a handler.
         extensions: The extensions that it declares, with their settings.
-        fan_outs: Who tells the clients of each of its runs of changes; also of runs of those in which it is mounted.
+        runs: Its runs, also those of the servers in which it is mounted.
     """
 
     info: Implementation
@@ -81,12 +96,12 @@ class Settings:
     expose_errors: bool
     middleware: tuple[Middleware, ...]
     extensions: Mapping[str, Mapping[str, Any]]
-    fan_outs: set[Changes] = attrs.field(factory=set, init=False)
+    runs: set[Run] = attrs.field(factory=set, init=False)
 
     def announce(self, method: str, uri: str | None = None) -> None:
         """Tell all clients of a change, soon. Returns at once, from any thread."""
-        for changes in tuple(self.fan_outs):
-            changes.announce(method, uri)
+        for run in tuple(self.runs):
+            run.changes.announce(method, uri)
 
     def describe_failure(self, text: str, exc: Exception, ours: type[Exception]) -> str:
         """What a client is told of an unexpected exception, which goes to the log.
@@ -139,44 +154,6 @@ class RegisteredMethod:
 
     name: str
     handle: Handler
-
-
-class Dispatch:
-    """The way of a request to its handler, through the middleware.
-
-    Args:
-        middleware: The first is the outermost.
-
-    Attributes:
-        methods: The handler of each method.
-    """
-
-    def __init__(self, middleware: tuple[Middleware, ...]) -> None:
-        self.methods: dict[str, Handler] = {}
-        self._middleware = middleware
-
-    def added(self, own: RegisteredMethod) -> None:
-        """Hear of a method that the protocol does not define: it follows a registry of them."""
-        self.methods[own.name] = own.handle
-
-    def removed(self, own: RegisteredMethod) -> None:
-        """Hear that such a method is gone."""
-        del self.methods[own.name]
-
-    async def answer(self, context: Context[Any]) -> dict[str, Any]:
-        """Call the handler of a request's method, which there must be."""
-        handler = self.methods[context.method]
-        if not self._middleware:
-            return await handler(context)
-        result = await self._through(0, handler, context)
-        if type(result) is not dict:
-            raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
-        return result
-
-    def _through(self, index: int, handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
-        if index == len(self._middleware):
-            return handler(context)
-        return self._middleware[index](context, lambda: self._through(index + 1, handler, context))
 
 
 def check_details(details: Iterable[str], known: type, function: str) -> None:

@@ -18,7 +18,8 @@ from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CH
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
-from trio_mcp.server.features.feature import Dispatch, RegisteredMethod, Settings
+from trio_mcp.server.features.dispatch import Dispatch
+from trio_mcp.server.features.feature import RegisteredMethod, Settings
 from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
@@ -62,27 +63,21 @@ class Mounts:
 
     def __init__(self, own: Mountable) -> None:
         self.own = own
-        self._mounts: list[_Mount] = []
+        self.mounts: list[_Mount] = []
 
     def family(self) -> list[Mountable]:
         """The server and all that are mounted in it, each once; the nearest first."""
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
         while waiting:
-            for mount in waiting.pop(0)._mounts:
-                if mount.mounts not in found:
-                    found[mount.mounts] = None
-                    waiting.append(mount.mounts)
+            for mount in waiting.pop(0).mounts:
+                if mount.other not in found:
+                    found[mount.other] = None
+                    waiting.append(mount.other)
         return [mounts.own for mounts in found]
 
-    def mount(self, other: Mounts, prefix: str | None, *, running: bool) -> None:
-        """See `Server.mount`.
-
-        Args:
-            other: Those of the other server.
-            prefix: As there.
-            running: Whether this server runs.
-        """
+    def add(self, other: Mounts, prefix: str | None) -> None:
+        """See `Server.mount`."""
         own, theirs = self.own, other.own
         what = f"{theirs.settings.info.name!r} can't be mounted in {own.settings.info.name!r}"
         if prefix is not None and (not isinstance(prefix, str) or not PREFIX.fullmatch(prefix)):
@@ -90,7 +85,7 @@ class Mounts:
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
-        if any(mount.mounts is other for mount in self._mounts):
+        if any(mount.other is other for mount in self.mounts):
             raise ValueError(f"{what}: it is mounted there already")
         family = other.family()
         if own in family:
@@ -101,7 +96,7 @@ class Mounts:
                     f"{what}: it has the extension {extension!r}, which {own.settings.info.name!r} does not declare "
                     f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
                 )
-        if running and any(each.lifespan is not None for each in family):
+        if own.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
             )
@@ -112,10 +107,10 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        self._mounts.append(mount)
+        self.mounts.append(mount)
         own.completion.mount(theirs.completion)
         for each in family:
-            each.settings.fan_outs |= own.settings.fan_outs
+            each.settings.runs |= own.settings.runs
         for method, count in (
             (TOOLS_CHANGED, len(theirs.tools.registry)),
             (PROMPTS_CHANGED, len(theirs.prompts.registry)),
@@ -126,7 +121,7 @@ class Mounts:
 
     def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
         """Copy what there is, and from now on what is added; refused with a ValueError."""
-        own, theirs = self.own, mount.mounts.own
+        own, theirs = self.own, mount.other.own
 
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
             mirror = _Mirror(copies, own.settings.info.name, copy)
@@ -145,7 +140,7 @@ class Mounts:
 class _Mount:
     """A server in another one, and its prefix of names."""
 
-    mounts: Mounts
+    other: Mounts
     prefix: str | None
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
@@ -174,7 +169,7 @@ class _Mount:
             context: The request's.
             changed: Parameters that the mounted server knows by another value.
         """
-        theirs = self.mounts.own
+        theirs = self.other.own
         state = context.connection.states.get(theirs.settings)
         return await theirs.dispatch.answer(context.of_same_request(state, context.params | changed))
 
@@ -190,7 +185,7 @@ class _Mounted:
         return await self.mount.pass_on(context, **changed)
 
     def can_complete(self) -> bool:
-        return self.mount.mounts.own.completion.can_complete()
+        return self.mount.other.own.completion.can_complete()
 
 
 class _Mirror(Generic[ItemT]):

@@ -16,7 +16,7 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.feature import Mounted, Settings, check_details
+from trio_mcp.server.features.feature import Handler, Mounted, Settings, check_details
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.functions.hints import bare
@@ -130,7 +130,7 @@ class ResourceFeature:
     def __init__(self, settings: Settings) -> None:
         self.registry: Registry[RegisteredResource] = Registry("resource")
         self.templates: Registry[RegisteredResource] = Registry("resource template")
-        self.methods = {
+        self.methods: dict[str, Handler] = {
             "resources/list": functools.partial(self._list, self.registry, "resources"),
             "resources/templates/list": functools.partial(self._list, self.templates, "resourceTemplates"),
             "resources/read": self._read,

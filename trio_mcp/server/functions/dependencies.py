@@ -185,9 +185,7 @@ class Overrides:
         self._entries: list[tuple[object, Provider]] = []
 
     @contextlib.contextmanager
-    def stand_in(
-        self, provider: Callable[..., Any], other: Callable[..., Any], context_type: type
-    ) -> Iterator[None]:
+    def stand_in(self, provider: Callable[..., Any], other: Callable[..., Any], context_type: type) -> Iterator[None]:
         """Have another provider stand in for one: see `Server.override`."""
         entry = (_key_of(provider), _read(other, context_type, "override", {}, ()))
         self._entries.append(entry)

@@ -214,7 +214,9 @@ def read_function(
         else:
             fields[name] = _field(Any if annotation is _EMPTY else annotation, parameter.default, described.get(name))
     if len(contexts) > 1:
-        raise TypeError(f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough")
+        raise TypeError(
+            f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
+        )
     adapter, schema, as_json = _contract(fields, extra, what)
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from trio_mcp.server.input.asking import InputRequest
+from trio_mcp.server.input.questions import Asker, InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import (
@@ -18,9 +18,6 @@ from trio_mcp.types.sampling import (
 from trio_mcp.types.tools import Tool
 from trio_mcp.types.versions import at_least
 
-if TYPE_CHECKING:
-    from trio_mcp.server.context import Context
-
 __all__ = ["Messages", "ask_model"]
 
 Messages: TypeAlias = str | SamplingMessage | Sequence[str | SamplingMessage]
@@ -29,7 +26,7 @@ _LISTS_SINCE = "2025-11-25"  # messages of several blocks, and tools
 
 
 def ask_model(
-    context: Context[Any],
+    context: Asker,
     messages: Messages,
     *,
     tools: Iterable[Tool | Mapping[str, Any]] | None,
