@@ -307,7 +307,8 @@ class Dependencies:
         values: list[Any] = [None] * len(plan.steps)
 
         def ready() -> Any:
-            return function(*arguments, **named, **{name: values[number] for name, number in plan.parameters.items()})
+            provided = {name: values[number] for name, number in plan.parameters.items()}
+            return function(*arguments, **{**named, **provided})
 
         async with contextlib.AsyncExitStack() as stack:
             for number in plan.in_loop:
