@@ -76,7 +76,7 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         await settled(first)
         assert sorted(seen) == ["a", "a", "b"]
     server.add_tool(one)
-    assert not server.settings.runs
+    assert server.statistics().runs == 0
 
 
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
@@ -194,10 +194,9 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        async with client_of(server, LEGACY):
-            kept.extend(run.changes for run in server.settings.runs)
-            (kept_of_run,) = kept
-            kept_of_run.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
+        async with server.open_run() as run:
+            kept.append(run.changes)
+            run.changes.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 
     trio.run(main)
     (changes,) = kept

@@ -14,6 +14,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.questions import handed_on
@@ -33,13 +34,11 @@ from trio_mcp.server.input.rounds import Asked
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["ProxyServer"]
 
 _INPUTS = ("elicitation", "sampling", "roots")
 
-_SINCE = {"completions": "2025-03-26"}
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
@@ -69,11 +68,11 @@ class ProxyFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared of it to a client of a revision."""
-        declared = self.upstream_capabilities
+        declared, rules = self.upstream_capabilities, rules_of(revision)
         return {
             name: copy.deepcopy(declared[name])
             for name in _MIRRORED
-            if isinstance(declared.get(name), dict) and at_least(revision, _SINCE.get(name, revision))
+            if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
         }
 
     async def _pass(self, context: Context[Any]) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class ProxyFeature:
         for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
             spoken = upstream.client.protocol_version
-            if result.get("resultType") != INPUT_REQUIRED or at_least(LATEST_LEGACY, spoken):
+            if result.get("resultType") != INPUT_REQUIRED or not rules_of(spoken).input_in_results:
                 return self._in_words_of_client(context, result, spoken)
             try:
                 questions, token = read_input_required(context.method, result)
@@ -147,9 +146,7 @@ class ProxyFeature:
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
-            level = _log_level(context)
-            if level is None and at_least(LATEST_LEGACY, context.protocol_version):
-                level = "info"
+            level = _log_level(context) or context.rules.default_log_level
             if level is not None and "logging" in self.upstream_capabilities:
                 given[meta.LOG_LEVEL] = level
         if given:

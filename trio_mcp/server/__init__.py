@@ -9,16 +9,19 @@ from trio_mcp.server.functions.dependencies import Depends
 from trio_mcp.server.input.questions import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.log_messages import McpLogHandler
 from trio_mcp.server.server import Server
+from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 
 __all__ = [
     "CacheHint",
     "Context",
     "Depends",
     "Elicited",
+    "HttpStatistics",
     "InputRequest",
     "InputRequired",
     "McpLogHandler",
     "NotificationContext",
     "Server",
+    "ServerStatistics",
     "UrlElicitationRequired",
 ]

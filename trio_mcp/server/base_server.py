@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
@@ -28,9 +29,9 @@ from trio_mcp.server.functions.sync_threads import SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputRun, InputSettings
 from trio_mcp.server.run import Run
+from trio_mcp.server.statistics import ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
-from trio_mcp.types.extensions import checked_extensions
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
@@ -211,6 +212,38 @@ class BaseServer:
         for run in tuple(self.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
+
+    def counts(self) -> dict[str, int]:
+        """How many things of each kind it offers, by the names in `ServerStatistics`."""
+        return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
+
+    def statistics(self) -> ServerStatistics:
+        """What the server offers and what it is doing now.
+
+        It looks at every session and every topic once: cheap enough for each second, not for each request. Call it in
+        the thread of the event loop.
+        """
+        runs = tuple(self.settings.runs)
+        topics = {topic for run in runs for topic in run.changes.topics}
+        connections = [connection for run in runs for connection in run.connections]
+        sessions = [connection.statistics() for connection in connections]
+        return ServerStatistics(
+            **self.counts(),
+            runs=len(runs),
+            sessions=len(sessions),
+            incoming=sum(each.incoming for each in sessions),
+            running=sum(each.running for each in sessions),
+            queued=sum(each.queued for each in sessions),
+            outgoing=sum(each.outgoing for each in sessions),
+            parked=sum(len(run.input.parked) for run in runs),
+            listening=sum(each.listening for each in sessions),
+            topics=len(topics),
+            watched_resources=sum(uri is not None for _, uri in topics),
+            changes_waiting=sum(len(run.changes.waiting) for run in runs)
+            + sum(connection.changes_waiting for connection in connections),
+            messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
+            http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
+        )
 
     # --- serving -------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.eras.server_negotiation import LOG_LEVELS, ClientDeclaration
 from trio_mcp.session.context import RequestContext
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
-
-DEFAULT_LEVEL = "info"
-"""What a legacy client gets that has not set a level: the server may decide (`logging/setLevel`, every revision)."""
 
 MAX_PENDING_RECORDS = 1000
 """Records of one handler that other threads have emitted and the event loop has not taken yet."""
@@ -60,12 +56,8 @@ async def send_log(context: RequestContext, level: str, data: Any, logger: str |
 def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
     """Whether a client wants log messages of a severity."""
     assert client is not None
-    level = client.log_level
-    if level is None:
-        if not at_least(LATEST_LEGACY, client.revision):
-            return False  # MUST NOT (2026-07-28 `server/utilities/logging`, Per-request log level)
-        level = DEFAULT_LEVEL
-    return severity >= SEVERITY[level]
+    level = client.log_level or client.rules.default_log_level
+    return level is not None and severity >= SEVERITY[level]
 
 
 def _params(level: str, data: Any, logger: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Served
 from trio_mcp.server.input.rounds import InputRun
+from trio_mcp.server.statistics import HttpStatistics
 
 __all__ = ["Run"]
 
@@ -31,6 +32,7 @@ class Run:
         changes: Tells them what has changed.
         input: What those share who ask a client for input.
         connections: The clients that are connected.
+        endpoints: What tells of each HTTP endpoint that serves the run.
     """
 
     served: Served
@@ -39,6 +41,7 @@ class Run:
     changes: Changes
     input: InputRun
     connections: set[Connection] = attrs.field(factory=set, init=False)
+    endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.

@@ -108,6 +108,15 @@ class Server(BaseServer):
         found = self._tools.registry.get(tool)
         return None if found is None else found.definition.input_schema
 
+    def counts(self) -> dict[str, int]:
+        return {
+            "tools": len(self._tools.registry),
+            "resources": len(self._resources.registry),
+            "resource_templates": len(self._resources.templates),
+            "prompts": len(self._prompts.registry),
+            "completions": len(self._completion),
+        }
+
     # --- tools ---------------------------------------------------------------------------------------------------
 
     @overload

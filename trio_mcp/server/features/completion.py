@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Mounted, Settings
@@ -15,16 +16,12 @@ from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import at_least
 from trio_mcp.uri_templates import UriTemplate
 
 __all__ = ["CompletionFeature"]
 
 MAX_VALUES = 100
 """Suggestions in one answer (`server/utilities/completion`, Completion Results)."""
-
-CAPABILITY_SINCE = "2025-03-26"
-CONTEXT_SINCE = "2025-06-18"
 
 
 @attrs.frozen
@@ -57,7 +54,7 @@ class CompletionFeature:
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared of it to a client of a revision."""
-        return {"completions": {}} if at_least(revision, CAPABILITY_SINCE) and self.can_complete() else {}
+        return {"completions": {}} if rules_of(revision).completions_capability and self.can_complete() else {}
 
     def can_complete(self) -> bool:
         """Whether there is anything that completes, here or in what is mounted."""
@@ -115,7 +112,7 @@ class CompletionFeature:
         if not self.can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)
-        settled = _settled(context.params) if at_least(context.protocol_version, CONTEXT_SINCE) else {}
+        settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(kind, name, argument)
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}

@@ -20,7 +20,6 @@ from trio_mcp.server.functions.function import read_handler
 from trio_mcp.server.functions.hints import is_async
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
 
@@ -132,7 +131,7 @@ class _CustomMethod:
 
     async def handle(self, context: Context[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
-            if at_least(LATEST_LEGACY, context.protocol_version):
+            if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
                     f"unknown method {context.method!r}: the client has not declared the extension {self.extension!r}",

@@ -18,7 +18,6 @@ from trio_mcp.server.functions.function import single
 from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["Feature", "Handler", "Member", "Middleware", "Mounted", "RegisteredMethod", "Settings", "check_details"]
 
@@ -134,7 +133,7 @@ class Settings:
         result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
-        return result if at_least(LATEST_LEGACY, revision) else result | self.cache_hints[context.method]
+        return result | self.cache_hints[context.method] if context.rules.cache_hints else result
 
 
 class Listed(Named, Protocol):

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 import attrs
 from pydantic_core import to_jsonable_python
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
@@ -25,7 +26,7 @@ from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
-from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND_LEGACY
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.resources import (
@@ -36,7 +37,6 @@ from trio_mcp.types.resources import (
     ResourceTemplate,
     TextResourceContents,
 )
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 from trio_mcp.uri_templates import MAX_URI, UriTemplate, check_uri
 
 __all__ = ["RegisteredResource", "ResourceDetails", "ResourceFeature", "ResourceNotFound", "read_uri", "safe_join"]
@@ -194,7 +194,7 @@ class ResourceFeature:
             if isinstance(exc, ResourceNotFound):
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
-        if at_least(LATEST_LEGACY, revision):
+        if not context.rules.cache_hints:
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
         return hints | result
@@ -242,8 +242,7 @@ def read_uri(context: Context[Any]) -> str:
 
 def _not_found(uri: str, revision: str) -> McpError:
     """`server/resources`, section Error Handling: the code was another one until 2026-07-28."""
-    code = RESOURCE_NOT_FOUND_LEGACY if at_least(LATEST_LEGACY, revision) else INVALID_PARAMS
-    return McpError(code, "Resource not found", {"uri": uri[:MAX_URI]})
+    return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
 
 
 def _make_resource(

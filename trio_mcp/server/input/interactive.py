@@ -16,7 +16,6 @@ from trio_mcp.server.input.questions import InputRequired, UrlElicitationRequire
 from trio_mcp.server.input.request_state import RequestState
 from trio_mcp.server.input.rounds import AskingContext, HandshakeRounds, ReplayedRounds, Rounds, earlier_rounds
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["run_interactive", "without_questions"]
 
@@ -33,7 +32,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
         What it returned, or `Asked`.
     """
     call = bind()  # refuses bad arguments before anything else
-    if at_least(LATEST_LEGACY, context.protocol_version):
+    if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
     earlier: RequestState | None = None
