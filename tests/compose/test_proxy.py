@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -267,8 +268,6 @@ class Losable:
         self.scope = trio.CancelScope()
 
     def __call__(self) -> Any:
-        import contextlib
-
         @contextlib.asynccontextmanager
         async def connect() -> Any:
             self.runs += 1
@@ -329,23 +328,25 @@ async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) ->
     asked: list[Any] = []
     proxy = ProxyServer(server)
 
-    async with memory_link_pair() as one, memory_link_pair() as two, trio.open_nursery() as nursery:
-        async with proxy.open_run() as run:
-            nursery.start_soon(run.serve_link, one[1])
-            nursery.start_soon(run.serve_link, two[1])
-            import contextlib
-
-            first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, elicitation=asked.append)
-            second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, elicitation=asked.append)
-            async with first, second:
-                nursery.start_soon(first.call_tool, "wait")
-                with trio.fail_after(5):
-                    await waiting.wait()
-                    result: Any = None
-                    with contextlib.suppress(McpError):
-                        result = await second.call_tool("who")
-                    assert result is None or result.is_error
-                    go_on.set()
+    async with (
+        memory_link_pair() as one,
+        memory_link_pair() as two,
+        trio.open_nursery() as nursery,
+        proxy.open_run() as run,
+    ):
+        nursery.start_soon(run.serve_link, one[1])
+        nursery.start_soon(run.serve_link, two[1])
+        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, elicitation=asked.append)
+        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, elicitation=asked.append)
+        async with first, second:
+            nursery.start_soon(first.call_tool, "wait")
+            with trio.fail_after(5):
+                await waiting.wait()
+                result: Any = None
+                with contextlib.suppress(McpError):
+                    result = await second.call_tool("who")
+                assert result is None or result.is_error
+                go_on.set()
             nursery.cancel_scope.cancel()
     assert asked == []
 

@@ -61,7 +61,7 @@ class Asked:
     result: dict[str, Any]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class InputSettings:
     """What a server has decided about asking; see `Server` for each."""
 
