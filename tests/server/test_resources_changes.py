@@ -110,7 +110,7 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
     async with hand_client(server, LEGACY) as client:
         uris = [f"x://t/{number}" for number in range(500)]  # more than the link and the session's queue hold
         for uri in uris:
-            assert await client.once("resources/subscribe", {"uri": uri}) == {}
+            assert await client.ask("resources/subscribe", {"uri": uri}) == {}
         for uri in uris:
             server.notify_resource_updated(uri)
         await settle()
