@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, TypeAlias
@@ -11,9 +10,10 @@ import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp._checks import check_seconds
 from trio_mcp.http.client.parameters import HttpServerParameters
 
-__all__ = ["Flight", "ResponseCache"]
+__all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000
 OVERHEAD = 500
@@ -48,6 +48,21 @@ class Flight:
     spoiled: bool = False
 
 
+@attrs.frozen
+class CacheStatistics:
+    """What a cache holds.
+
+    Attributes:
+        entries: Results that it keeps.
+        bytes: What they count for in ``max_bytes``.
+        pending: Requests that are on their way, whose results it may keep.
+    """
+
+    entries: int
+    bytes: int
+    pending: int
+
+
 class ResponseCache:
     """Keeps those results of **one** server that may be kept: ``Client(..., cache=ResponseCache())``.
 
@@ -67,10 +82,7 @@ class ResponseCache:
         for name, count in (("max_entries", max_entries), ("max_bytes", max_bytes)):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
-        if isinstance(stale_if_error, bool) or not isinstance(stale_if_error, (int, float)):
-            raise TypeError(f"stale_if_error must be a number of seconds, got {stale_if_error!r}")
-        if not 0 <= stale_if_error < math.inf:
-            raise ValueError(f"stale_if_error must be at least 0 seconds and finite, got {stale_if_error!r}")
+        check_seconds("stale_if_error", stale_if_error, zero=True, finite=True)
         self._max_entries, self._max_bytes, self._grace = max_entries, max_bytes, stale_if_error
         self._entries: OrderedDict[tuple[Hashable, Question], _Entry] = OrderedDict()
         self._bytes = 0
@@ -80,6 +92,10 @@ class ResponseCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def statistics(self) -> CacheStatistics:
+        """What the cache holds now. Cheap: it only looks at counters."""
+        return CacheStatistics(len(self._entries), self._bytes, len(self._flights))
 
     def clear(self) -> None:
         """Forget everything, also the answers that are on their way."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import RemoteProtocolError
@@ -25,6 +25,7 @@ from trio_mcp.server.features.tools import RegisteredTool
 from trio_mcp.server.functions.providers import Provider, key_of, read_provider
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.serving import Serving, serving
+from trio_mcp.server.statistics import ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons
@@ -83,14 +84,8 @@ class ServerCore:
             ("max_input_rounds", max_input_rounds),
             ("max_parked", max_parked),
         ):
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise TypeError(f"{argument} must be an integer, got {count!r}")
-            if count < 1:
-                raise ValueError(f"{argument} must be at least 1, got {count}")
-        if isinstance(request_state_ttl, bool) or not isinstance(request_state_ttl, (int, float)):
-            raise TypeError(f"request_state_ttl must be a number of seconds, got {request_state_ttl!r}")
-        if not 0 < request_state_ttl < math.inf:
-            raise ValueError(f"request_state_ttl must be more than 0 seconds and finite, got {request_state_ttl!r}")
+            check_count(argument, count)
+        check_seconds("request_state_ttl", request_state_ttl, finite=True)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
         if inspect.isasyncgenfunction(lifespan):
@@ -209,6 +204,38 @@ class ServerCore:
         for each in tuple(self._servings):
             for connection in tuple(each.connections):
                 connection.complete_elicitation(elicitation_id)
+
+    def statistics(self) -> ServerStatistics:
+        """What the server offers and what it is doing now.
+
+        It looks at every session and every topic once: cheap enough for each second, not for each request. Call it in
+        the thread of the event loop.
+        """
+        runs = tuple(self._servings)
+        topics = {topic for run in runs for topic in run.changes.topics}
+        connections = [connection for run in runs for connection in run.connections]
+        sessions = [connection.statistics() for connection in connections]
+        return ServerStatistics(
+            tools=len(self._tools),
+            resources=len(self._resources),
+            resource_templates=len(self._resource_templates),
+            prompts=len(self._prompts),
+            completions=len(self._completers),
+            runs=len(runs),
+            sessions=len(sessions),
+            incoming=sum(each.incoming for each in sessions),
+            running=sum(each.running for each in sessions),
+            queued=sum(each.queued for each in sessions),
+            outgoing=sum(each.outgoing for each in sessions),
+            parked=sum(len(run.parked) for run in runs),
+            listening=sum(each.listening for each in sessions),
+            topics=len(topics),
+            watched_resources=sum(uri is not None for _, uri in topics),
+            changes_waiting=sum(len(run.changes.waiting) for run in runs)
+            + sum(connection.changes_waiting for connection in connections),
+            messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
+            http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
+        )
 
     # --- serving -------------------------------------------------------------------------------------------------
 

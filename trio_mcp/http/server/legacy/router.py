@@ -73,6 +73,16 @@ class Router:
         self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests have a stream that owes them an answer."""
+        return len(self._by_request)
+
+    @property
+    def unstored(self) -> int:
+        """How many messages wait for the event store."""
+        return 0 if self._unstored is None else len(self._unstored)
+
     # --- streams -------------------------------------------------------------------------------------------------
 
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> Stream:
@@ -161,8 +171,17 @@ class Router:
         self._route(message)
         return True
 
-    async def flush(self) -> None:
+    @property
+    def waiting(self) -> tuple[int, int]:
         """Everything is routed when it is put."""
+        return 0, 0
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+    async def flush(self) -> None:
+        pass
 
     def give_up(self) -> None:
         self._ended = True

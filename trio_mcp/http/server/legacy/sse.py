@@ -80,6 +80,9 @@ class SseSessions:
         self._options = options
         self._sessions: dict[str, _SseSession] = {}
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Serve the stream of a new session, and with it the session."""
         if len(self._sessions) >= self._options.max_sessions:
