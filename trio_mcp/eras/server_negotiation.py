@@ -159,7 +159,7 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     Raises:
         McpError: -32601.
     """
-    if method not in requests_of_clients(client.revision) and is_spec_method(method):
+    if method not in requests_of_clients(client.era.revision) and is_spec_method(method):
         text = f"{method!r} is not a method of revision {client.revision} that a client may call"
         raise McpError(METHOD_NOT_FOUND, text)
 
@@ -206,7 +206,8 @@ class ServerNegotiation:
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
-        check_method(client, method)
+        if method not in requests_of_clients(client.era.revision):
+            check_method(client, method)
         return client
 
     def initialize(self, request: Request) -> dict[str, Any]:

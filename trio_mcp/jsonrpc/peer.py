@@ -67,6 +67,8 @@ class Peer:
             has no session because each request names its revision.
         closed: Nothing goes in or out any more.
         next_id: The id that the next request of ours gets.
+        running_count: How many handlers have been started and not yet been reported `finished`, those of a `Lane`
+            aside.
 
     Raises:
         ValueError: A limit makes no sense.
@@ -84,7 +86,7 @@ class Peer:
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
-        self._running = 0
+        self.running_count = 0
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
@@ -103,13 +105,8 @@ class Peer:
         return len(self._queue)
 
     @property
-    def running_count(self) -> int:
-        """How many handlers have been started and not yet been reported `finished`, those of a `Lane` aside."""
-        return self._running
-
-    @property
     def listening_count(self) -> int:
-        """The same for those that listen."""
+        """How many of those that listen there are."""
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
@@ -205,13 +202,13 @@ class Peer:
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
-        self._running -= 1
+        self.running_count -= 1
         return self._start(self._queue.popleft()) if self._queue else None
 
     def _start(self, incoming: IncomingRequest) -> IncomingRequest:
         incoming.running = True
         if incoming.lane is None:
-            self._running += 1
+            self.running_count += 1
         else:
             self._besides[incoming.lane] += 1
         return incoming
@@ -254,14 +251,16 @@ class Peer:
         elif lane == "listening":
             text = f"too many subscriptions: {self._max_running} are open; end one of them first"
             return self._refuse(request, OVERLOADED, text, batch)
-        if incoming.lane is not None or self._running < self._max_running:
+        if incoming.lane is not None or self.running_count < self._max_running:
             self._incoming[request.id] = self._start(incoming)
             return (RequestStarted(incoming),)
         if len(self._queue) < self._max_queued:
             self._incoming[request.id] = incoming
             self._queue.append(incoming)
             return ()
-        text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
+        text = (
+            f"too many requests: {self.running_count} are running and {len(self._queue)} are waiting; try again later"
+        )
         return self._refuse(request, OVERLOADED, text, batch)
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
