@@ -27,12 +27,15 @@ class LegacyEra:
 
     Attributes:
         revision: The revision that the handshake has settled.
+        rules: What differs by revision, of that one.
     """
 
     revision: str
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -74,8 +77,10 @@ class ModernClientEra:
         }
         return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
@@ -111,8 +116,10 @@ class ModernServerEra:
     revision: str
     server_info: dict[str, Any]
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the legacy session (`basic/versioning`, section Backward Compatibility with Init
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, get_args
 
 import attrs
@@ -37,21 +38,16 @@ class ClientDeclaration:
         capabilities: The client's `ClientCapabilities` as plain data.
         log_level: The lowest level of log messages that this request wants (modern era; None for none), or that the
             session wants (legacy era; None if the client has not said).
+        revision: The revision that is spoken.
+        rules: What differs by revision, of that one.
     """
 
     era: ServerEra
     client_info: dict[str, Any] | None
     capabilities: dict[str, Any]
     log_level: str | None = None
-
-    @property
-    def revision(self) -> str:
-        return self.era.revision
-
-    @property
-    def rules(self) -> Rules:
-        """What differs by revision, of the one that is spoken."""
-        return self.era.rules
+    revision: str = attrs.field(init=False, default=attrs.Factory(attrgetter("era.revision"), takes_self=True))
+    rules: Rules = attrs.field(init=False, default=attrs.Factory(attrgetter("era.rules"), takes_self=True))
 
 
 def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
@@ -159,7 +155,7 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     Raises:
         McpError: -32601.
     """
-    if method not in requests_of_clients(client.era.revision) and is_spec_method(method):
+    if method not in requests_of_clients(client.revision) and is_spec_method(method):
         text = f"{method!r} is not a method of revision {client.revision} that a client may call"
         raise McpError(METHOD_NOT_FOUND, text)
 
@@ -206,7 +202,7 @@ class ServerNegotiation:
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
-        if method not in requests_of_clients(client.era.revision):
+        if method not in requests_of_clients(client.revision):
             check_method(client, method)
         return client
 

@@ -202,16 +202,12 @@ class Peer:
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
-        self.running_count -= 1
-        return self._start(self._queue.popleft()) if self._queue else None
-
-    def _start(self, incoming: IncomingRequest) -> IncomingRequest:
-        incoming.running = True
-        if incoming.lane is None:
-            self.running_count += 1
-        else:
-            self._besides[incoming.lane] += 1
-        return incoming
+        if not self._queue:
+            self.running_count -= 1
+            return None
+        successor = self._queue.popleft()
+        successor.running = True
+        return successor
 
     # --- what arrives --------------------------------------------------------------------------------------------
 
@@ -248,20 +244,23 @@ class Peer:
         # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
+            self._besides[lane] += 1
         elif lane == "listening":
             text = f"too many subscriptions: {self._max_running} are open; end one of them first"
             return self._refuse(request, OVERLOADED, text, batch)
-        if incoming.lane is not None or self.running_count < self._max_running:
-            self._incoming[request.id] = self._start(incoming)
-            return (RequestStarted(incoming),)
-        if len(self._queue) < self._max_queued:
+        elif self.running_count < self._max_running:
+            self.running_count += 1
+        elif len(self._queue) < self._max_queued:
             self._incoming[request.id] = incoming
             self._queue.append(incoming)
             return ()
-        text = (
-            f"too many requests: {self.running_count} are running and {len(self._queue)} are waiting; try again later"
-        )
-        return self._refuse(request, OVERLOADED, text, batch)
+        else:
+            counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
+            text = f"too many requests: {counts}; try again later"
+            return self._refuse(request, OVERLOADED, text, batch)
+        incoming.running = True
+        self._incoming[request.id] = incoming
+        return (RequestStarted(incoming),)
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
         error = ErrorResponse(request.id, ErrorData(code, text))
