@@ -18,7 +18,7 @@ import trio
 from tests.injection import cancel_everywhere
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
 from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import event_streams as http_events
 from trio_mcp.http.client.origins import ORIGINS
 
 NET = 60

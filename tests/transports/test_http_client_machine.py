@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import event_streams as http_events
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)

@@ -7,15 +7,15 @@ time, each with its one connection.
 
 from __future__ import annotations
 
-import abc
 import base64
 import functools
 import os
 import ssl
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from collections.abc import Awaitable, Callable
+from http.cookiejar import Cookie, CookieJar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import trio
@@ -25,9 +25,9 @@ from trio_mcp._version import __version__
 if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on
 
-__all__ = ["CONNECT_TIMEOUT", "ClientSender", "Fields", "Sender", "Sent", "TransportSender"]
+__all__ = ["CONNECT_TIMEOUT", "BoundedCookies", "ClientSender", "Fields", "Sender", "Sent", "TransportSender"]
 
-Fields: TypeAlias = Sequence[tuple[str, str]]
+Fields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
 Sent: TypeAlias = tuple[Any, Callable[[], Awaitable[None]]]
 """A response whose body has not been read, and what takes back what it came on, once it is closed."""
@@ -40,31 +40,39 @@ KEPT_ALIVE: Final = 5.0
 """Seconds for which they are kept; servers are often no more patient."""
 
 
-class Sender(abc.ABC):
+MAX_COOKIES: Final = 50
+MAX_COOKIE: Final = 4096
+"""Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
+
+
+class BoundedCookies(CookieJar):
+    """Cookies that can't become more and more. One that is too long is not kept; those over the limit end them all."""
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        """Keep a cookie."""
+        if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
+            return
+        if len(self) >= MAX_COOKIES:
+            self.clear()
+        super().set_cookie(cookie)
+
+
+class Sender(Protocol):
     """Sends requests.
 
-    Args:
-        package: httpx or httpx2.
-
     Attributes:
+        fields: What it wants sent with each request that says nothing else.
         failures: What `send` and the body of its response raise.
     """
 
-    def __init__(self, package: Any) -> None:
-        self.failures: tuple[type[Exception], ...] = (
-            package.HTTPError,
-            package.StreamError,
-            package.InvalidURL,
-            UnicodeError,  # for a host that can be none
-        )
-        self._content = _content_of(package)
+    fields: Fields
+    failures: tuple[type[Exception], ...]
 
-    @abc.abstractmethod
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
         """Send a request and wait for the head of the answer; a redirection is not followed."""
 
 
-class ClientSender(Sender):
+class ClientSender:
     """Sends on an ``AsyncClient``, with whatever that has been set up to do.
 
     Raises:
@@ -72,7 +80,10 @@ class ClientSender(Sender):
     """
 
     def __init__(self, client: Any) -> None:
-        super().__init__(sys.modules[_package(client)])
+        package = sys.modules[_package(client)]
+        self.fields: Fields = []
+        self.failures = _failures_of(package)
+        self._content = _content_of(package)
         self._client = client
         given = client.timeout
         # How long an answer may take is the business of the session, and for how many there is room that of the link.
@@ -85,7 +96,7 @@ class ClientSender(Sender):
         return response, _nothing_to_take_back
 
 
-class TransportSender(Sender):
+class TransportSender:
     """Sends on transports of its own. It keeps cookies: a balancer may know by one which server holds the session.
 
     Args:
@@ -95,16 +106,15 @@ class TransportSender(Sender):
     def __init__(self, url: str) -> None:
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
-        from trio_mcp.http.client.cookies import BoundedCookies
-
-        super().__init__(httpx)
+        self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
+        self.failures = _failures_of(httpx)
+        self._content = _content_of(httpx)
         self._httpx = httpx
         self._url = url
-        self._own = [("User-Agent", f"trio-mcp/{__version__}")]
         parts = urlsplit(url)
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-            self._own.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
+            self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
         self._cookies = httpx.Cookies(BoundedCookies())
         timeouts = {"connect": CONNECT_TIMEOUT, "write": CONNECT_TIMEOUT, "read": None, "pool": None}
         self._extensions = {"timeout": timeouts}
@@ -121,14 +131,8 @@ class TransportSender(Sender):
         return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
-        given = {name.lower() for name, _ in fields}
-        request = self._httpx.Request(
-            method,
-            self._parsed if url == self._url else url,
-            headers=[*(field for field in self._own if field[0].lower() not in given), *fields],
-            content=content,
-            extensions=self._extensions,
-        )
+        where = self._parsed if url == self._url else url
+        request = self._httpx.Request(method, where, headers=fields, content=content, extensions=self._extensions)
         request.stream = self._content(content)
         if self._cookies:
             self._cookies.set_cookie_header(request)
@@ -136,7 +140,7 @@ class TransportSender(Sender):
         try:
             response = await transport.handle_async_request(request)
         except BaseException:
-            self._keep(transport)  # without its connection, if that is what failed
+            self._idle.append((transport, trio.current_time()))  # without its connection, if that is what failed
             raise
         if "set-cookie" in response.headers:
             response.request = request
@@ -144,14 +148,11 @@ class TransportSender(Sender):
         return response, functools.partial(self._take_back, transport)
 
     async def _take_back(self, transport: httpx.AsyncHTTPTransport) -> None:
-        self._keep(transport)
+        self._idle.append((transport, trio.current_time()))
         oldest, since = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or since + KEPT_ALIVE < trio.current_time():
             self._idle.popleft()
             await oldest.aclose()
-
-    def _keep(self, transport: httpx.AsyncHTTPTransport) -> None:
-        self._idle.append((transport, trio.current_time()))
 
     async def aclose(self) -> None:
         """Close every connection; no request is under way any more."""
@@ -170,6 +171,11 @@ async def _nothing_to_take_back() -> None:
     pass
 
 
+def _failures_of(package: Any) -> tuple[type[Exception], ...]:
+    # A `UnicodeError` is for a host that can be none.
+    return package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError
+
+
 @functools.cache
 def _content_of(package: Any) -> Callable[[bytes], Any]:
     """Makes bodies that are no async generators, unlike the package's own: those outlive a cancellation."""
@@ -177,24 +183,18 @@ def _content_of(package: Any) -> Callable[[bytes], Any]:
     class Content(package.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, content: bytes) -> None:
             self._content = content
+            self._left: list[bytes] = []
 
-        def __aiter__(self) -> AsyncIterator[bytes]:
-            return _Once(self._content)
+        def __aiter__(self) -> Self:  # more than once where authentication sends a request again
+            self._left = [self._content]
+            return self
+
+        async def __anext__(self) -> bytes:
+            if not self._left:
+                raise StopAsyncIteration
+            return self._left.pop()
 
     return Content
-
-
-class _Once:
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
 
 
 def _package(client: object) -> str:

@@ -8,6 +8,7 @@ used again.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -16,11 +17,20 @@ from urllib.parse import urljoin, urlsplit
 import trio
 
 from trio_mcp.errors import TransportError
+from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.http.client.senders import CONNECT_TIMEOUT, ClientSender, Fields, Sender, Sent, TransportSender
+from trio_mcp.http.client.senders import (
+    CONNECT_TIMEOUT,
+    BoundedCookies,
+    ClientSender,
+    Fields,
+    Sender,
+    Sent,
+    TransportSender,
+)
 from trio_mcp.http.headers import MAX_URL, Headers, shown
 
-__all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire", "origin_of", "shown_url"]
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -33,7 +43,6 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # What they raise before anything has been sent, by name, as the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
-_UNPACKED: Final = ("Accept-Encoding", "identity")
 
 
 class Disconnected(TransportError):
@@ -66,17 +75,10 @@ class TooLarge(Exception):
     """A body is over the limit."""
 
 
-def shown_url(url: str) -> str:
+def _shown(url: str) -> str:
     """A URL for a message, without what may be secret: the query, a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def origin_of(url: str) -> str:
-    """The scheme, host and port of a URL."""
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
 class HttpResponse:
@@ -165,21 +167,24 @@ class HttpWire:
 
     Args:
         sender: Sends the requests.
-        url: Where to, unless an exchange says otherwise.
-        headers: Sent with each request.
+        parameters: Where to, unless an exchange says otherwise, and what is sent with each request.
+
+    Attributes:
+        url: Where to.
+        shown: The same for a message, without what may be secret.
     """
 
-    def __init__(self, sender: Sender, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, parameters: HttpServerParameters) -> None:
         self._sender = sender
         # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
-        own = [*headers.items(), _UNPACKED]
+        own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
         self._own = {name.lower(): (name, value) for name, value in own}
-        self.url = url
-        self.shown = shown_url(url)
+        self.url = parameters.url
+        self.shown = _shown(self.url)
 
     @contextlib.asynccontextmanager
     async def exchange(
-        self, method: str, headers: Mapping[str, str], content: bytes | None = None, *, url: str | None = None
+        self, method: str, headers: Mapping[str, str], content: bytes = b"", *, url: str | None = None
     ) -> AsyncIterator[HttpResponse]:
         """Send a request and give the head of the answer.
 
@@ -190,28 +195,29 @@ class HttpWire:
             TransportError: A hook of the caller's client failed; or the answer can't be read.
         """
         url = self.url if url is None else url
-        given = {name.lower() for name in headers}
-        fields = [*(field for name, field in self._own.items() if name not in given), *headers.items()]
-        redirections = 0
-        while True:
-            response = await self._send(method, url, fields, content or b"")
+        fields = dict(self._own)
+        for name, value in headers.items():
+            fields[name.lower()] = name, value
+        for redirections in itertools.count():
+            response = await self._send(method, url, list(fields.values()), content)
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
                     )
-                elsewhere = _redirection(method, url, response) if redirections < MAX_REDIRECTS else None
+                elsewhere = None
+                if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
+                    elsewhere = _redirection(url, response)
                 if elsewhere is None:
                     yield response
                     return
             finally:
                 await response.aclose()
             url = elsewhere
-            redirections += 1
 
     async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
-        target = f"{method} {self.shown if url == self.url else shown_url(url)}"
+        target = f"{method} {self.shown if url == self.url else _shown(url)}"
         failures = self._sender.failures
         try:
             sent = await self._sender.send(method, url, fields, content)
@@ -223,10 +229,8 @@ class HttpWire:
         return HttpResponse(sent, target, failures)
 
 
-def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
-    """Where to go on; None where the answer is no redirection, or one that would take credentials elsewhere."""
-    if response.status not in _FOLLOWED.get(method, ()):
-        return None
+def _redirection(url: str, response: HttpResponse) -> str | None:
+    """Where a redirection leads; None for one that would take credentials elsewhere."""
     location = response.headers.get("Location") or ""
     if len(location) > MAX_URL:
         return None
@@ -246,19 +250,17 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     """
     parameters = HttpServerParameters(url, headers=headers or {})
     if http_client is not None:
-        yield HttpWire(ClientSender(http_client), parameters.url, parameters.headers)
+        yield HttpWire(ClientSender(http_client), parameters)
     elif _has_proxy(parameters.url):
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
-        from trio_mcp.http.client.cookies import BoundedCookies
-
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
-            yield HttpWire(ClientSender(client), parameters.url, parameters.headers)
+            yield HttpWire(ClientSender(client), parameters)
     else:
         sender = TransportSender(parameters.url)
         try:
-            yield HttpWire(sender, parameters.url, parameters.headers)
+            yield HttpWire(sender, parameters)
         finally:
             await sender.aclose()
 

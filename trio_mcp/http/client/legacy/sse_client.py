@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from trio_mcp.http.client.client_link import HttpClientLink
+from trio_mcp.http.client.legacy.event_streams import open_old_stream
+from trio_mcp.http.client.streamable import HttpLink
 from trio_mcp.http.client.wire import http_wire
 from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link
@@ -40,7 +41,7 @@ async def sse_client(
         TypeError, ValueError: An argument is not what it should be.
     """
     async with http_wire(url, headers, http_client) as wire:
-        link = HttpClientLink(wire, max_message_size, Backoff())
+        link = HttpLink(wire, max_message_size, Backoff())
         async with link.running():
-            await link.open_old_stream()
+            await open_old_stream(link.remote)
             yield link.link
