@@ -30,14 +30,13 @@ from tests.protocol.strategies import messages
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.http.client.heads import (
     POSTED,
-    ToolHeaders,
+    RequestHeaders,
     answer_kind,
-    modern_headers,
     modern_revision_of,
     read_failure,
 )
-from trio_mcp.http.client.legacy.event_streams import endpoint_url, stream_headers
 from trio_mcp.http.client.legacy.session_keeper import LegacySession
+from trio_mcp.http.client.legacy.sse_client import endpoint_url
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
@@ -49,12 +48,9 @@ HOST = [("Host", "localhost:8000")]
 
 def headers_of(request: Request) -> dict[str, str]:
     """The headers of a modern request."""
-    headers = modern_headers(request, MODERN)
-    if request.method == "tools/call":
-        tools, name = ToolHeaders(), (request.params or {}).get("name")
-        tools.learn({"tools": [{"name": name, "inputSchema": REGION}]})
-        tools.add_to(headers, request.params)
-    return headers
+    headers, name = RequestHeaders(), (request.params or {}).get("name")
+    headers.learn({"tools": [{"name": name, "inputSchema": REGION}]})
+    return headers.of(request, MODERN)
 
 
 def session(revision: str = LEGACY, session_id: str | None = SESSION) -> LegacySession:
@@ -88,13 +84,13 @@ def test_headers_of_the_legacy_era() -> None:
 
 def test_headers_of_a_stream() -> None:
     """L, Listening for Messages, 2, and Resumability and Redelivery, 2."""
-    assert stream_headers(session(), "e") == {
+    assert session().stream_headers("e") == {
         "Accept": "text/event-stream",
         "MCP-Protocol-Version": LEGACY,
         "Mcp-Session-Id": SESSION,
         "Last-Event-ID": "e",
     }
-    assert stream_headers() == {"Accept": "text/event-stream"}
+    assert session("", None).stream_headers() == {"Accept": "text/event-stream"}
 
 
 @given(messages())
@@ -121,7 +117,7 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
     """And its goodbye."""
-    headers = Headers([*HOST, *stream_headers(session()).items()])
+    headers = Headers([*HOST, *session().stream_headers().items()])
     opening = head(method, headers, BOTH_ERAS)
     assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
 
@@ -272,7 +268,7 @@ def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, sessio
 def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) -> None:
     """What the server's rules refuse to a modern client never looks like a server without modern revisions."""
     request = modern(method, **params)
-    headers = Headers([*HOST, *modern_headers(request, MODERN).items(), ("MCP-Protocol-Version", MODERN)])
+    headers = Headers([*HOST, *headers_of(request).items(), ("MCP-Protocol-Version", MODERN)])
     refusal = post(request, headers, BOTH_ERAS)
     assert isinstance(refusal, Refusal)
     failed = read_failure(

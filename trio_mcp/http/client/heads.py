@@ -31,10 +31,9 @@ __all__ = [
     "POSTED",
     "AnswerKind",
     "Failed",
-    "ToolHeaders",
+    "RequestHeaders",
     "Trouble",
     "answer_kind",
-    "modern_headers",
     "modern_revision_of",
     "read_failure",
 ]
@@ -59,35 +58,29 @@ def modern_revision_of(message: Incoming) -> str | None:
     return revision if revision in MODERN_REVISIONS else None
 
 
-def modern_headers(request: Request, revision: str) -> dict[str, str]:
-    """The headers of a POST of the modern era, but for what a tool wants repeated.
-
-    Raises:
-        ValueError: Something in the request can't be sent in a header.
-    """
-    return {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request, revision)}
-
-
-class ToolHeaders:
-    """Which arguments go into headers, as the lists of tools that have passed by say (S, Custom Headers).
+class RequestHeaders:
+    """The headers of requests of the modern era, with what tools want repeated, as their lists say (S, Custom Headers).
 
     Attributes:
-        learned: How many pages have passed by.
+        learned: How many pages of tools have passed by.
     """
 
     def __init__(self) -> None:
-        self._headers: dict[str, tuple[ParameterHeader, ...]] = {}
+        self._tools: dict[str, tuple[ParameterHeader, ...]] = {}
         self.learned = 0
 
-    def add_to(self, headers: dict[str, str], params: dict[str, Any] | None) -> None:
-        """Add what a ``tools/call`` with these parameters needs, as far as is known.
+    def of(self, request: Request, revision: str) -> dict[str, str]:
+        """The headers of a POST, as far as they are known.
 
         Raises:
-            ValueError: An argument can't be sent in a header.
+            ValueError: Something in the request can't be sent in a header.
         """
-        name = (params or {}).get("name")
-        if params and isinstance(name, str) and name in self._headers:
-            headers |= parameter_values(params.get("arguments"), self._headers[name])
+        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request, revision)}
+        if request.method == "tools/call" and request.params and self._tools:
+            name = request.params.get("name")
+            if isinstance(name, str) and name in self._tools:
+                headers |= parameter_values(request.params.get("arguments"), self._tools[name])
+        return headers
 
     def learn(self, result: dict[str, Any]) -> dict[str, Any]:
         """Take note of a page of tools, and leave out those whose annotations break a rule, with a warning in the log.
@@ -106,16 +99,16 @@ class ToolHeaders:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             return True
-        self._headers.pop(name, None)
+        self._tools.pop(name, None)
         try:
             found = parameter_headers(tool.get("inputSchema"))
         except ValueError as exc:
             logger.warning("the tool %s is left out of the list of tools: %s", shown(name), exc)
             return False
         if found:
-            self._headers[name] = found
-            if len(self._headers) > MAX_TOOLS:
-                del self._headers[next(iter(self._headers))]
+            self._tools[name] = found
+            if len(self._tools) > MAX_TOOLS:
+                del self._tools[next(iter(self._tools))]
         return True
 
 
@@ -146,9 +139,9 @@ def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> Answer
 _ANSWERS: Final[dict[str, AnswerKind]] = {JSON: "json", EVENTS: "events"}
 
 
-Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected", "stream_lost"]
+Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected"]
 """What fails a request: a refusal, as `HttpError` has it, or a connection that could not be made (``"unreachable"``),
-or broke, or a session that was lost while the answer was on its way."""
+or broke (``"disconnected"``)."""
 
 
 @attrs.frozen

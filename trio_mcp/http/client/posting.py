@@ -15,7 +15,6 @@ from trio_mcp.eras.client_negotiation import supported_by
 from trio_mcp.errors import (
     HttpError,
     McpError,
-    MessageTooLarge,
     RemoteProtocolError,
     TransportError,
     TrioMcpError,
@@ -24,15 +23,14 @@ from trio_mcp.http.client.heads import (
     MAX_ERROR_BODY,
     POSTED,
     Failed,
-    ToolHeaders,
+    RequestHeaders,
     Trouble,
     answer_kind,
-    modern_headers,
     modern_revision_of,
     read_failure,
 )
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire, TooLarge
+from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire
 from trio_mcp.http.headers import PROTOCOL_VERSION
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import decode, encode, encode_or_replace
@@ -147,7 +145,7 @@ class Remote:
         sessions: Keeps the session of the handshake era.
         mends: What to do about trouble, by its kind; says whether the request is worth being sent once more.
         lessons: What is learned of the answer to a method; gives the answer for the session above.
-        tools: What the lists of tools say of headers.
+        request_headers: The headers of requests of the modern era.
     """
 
     nursery: trio.Nursery
@@ -176,7 +174,7 @@ class Remote:
             "server/discover": self._discovered,
             "tools/list": self._listed,
         }
-        self.tools = ToolHeaders()
+        self.request_headers = RequestHeaders()
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
 
@@ -216,7 +214,7 @@ class Remote:
         """
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = Exchange(request, modern_revision_of(request), self, private=True)
-        failed = await exchange.attempt(None)
+        failed = await exchange.post(None)
         if failed is not None:
             raise failed.error
         answer = exchange.answer
@@ -231,7 +229,7 @@ class Remote:
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
         async with self._listing:
-            if self.tools.learned != exchange.tools_seen:
+            if self.request_headers.learned != exchange.tools_seen:
                 return True
             params: dict[str, Any] = {"_meta": meta}
             try:
@@ -256,7 +254,7 @@ class Remote:
     def _listed(self, exchange: Exchange, answer: Answer) -> Answer:
         if exchange.modern is None or not isinstance(answer, Response):
             return answer
-        return attrs.evolve(answer, result=self.tools.learn(answer.result))
+        return attrs.evolve(answer, result=self.request_headers.learn(answer.result))
 
 
 # --- a request ------------------------------------------------------------------------------------------------------
@@ -275,7 +273,7 @@ class Exchange:
         session: The session that it was sent in.
         sent: It may have reached the server.
         response: The head of the answer that has come; None before.
-        tools_seen: `ToolHeaders.learned` when it was sent.
+        tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The answer, or the batch that holds it, once it is there.
     """
 
@@ -302,7 +300,12 @@ class Exchange:
         mends = remote.mends
         while True:
             session = None if self.modern is not None else await remote.sessions.before(self.request)
-            failed = await self.attempt(session)
+            try:
+                failed = await self.post(session)
+            except Disconnected as exc:
+                failed = Failed(exc, "disconnected" if exc.sent else "unreachable")
+            except HttpError as exc:  # the answer to a GET that would have gone on with the stream
+                failed = Failed(exc, exc.trouble)
             if failed is None:
                 return
             mend = mends.get(failed.trouble)
@@ -315,38 +318,29 @@ class Exchange:
             raise failed.error
         await self._settle(failed.answer)
 
-    async def attempt(self, session: Session | None) -> Failed | None:
+    async def post(self, session: Session | None) -> Failed | None:
         """Send the request once, and see to its answer.
 
         Returns:
-            What went wrong with the way there or back; None if all is well.
+            What a refusal says; None if all is well.
 
         Raises:
+            HttpError: The server refuses to go on with the stream that the answer was to come on.
             TrioMcpError: It can't be sent, or what came back is no answer.
         """
-        try:
-            return await self._post(session)
-        except Disconnected as exc:
-            return Failed(exc, "disconnected" if exc.sent else "unreachable")
-        except HttpError as exc:  # the answer to a GET that would have gone on with the stream
-            return Failed(exc, "stream_lost" if exc.trouble == "session_lost" else exc.trouble)
-
-    async def _post(self, session: Session | None) -> Failed | None:
         request, remote = self.request, self.remote
         try:
             if self.modern is None:
                 headers = remote.headers(session)
             else:
-                headers = modern_headers(request, self.modern)
-                if request.method == "tools/call":
-                    remote.tools.add_to(headers, request.params)
+                headers = remote.request_headers.of(request, self.modern)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: {exc}") from None
         try:
             content = encode(request)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
-        self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.tools.learned
+        self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         async with remote.wire.exchange("POST", headers, content, url=remote.endpoint) as response:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
@@ -361,11 +355,7 @@ class Exchange:
         return None
 
     async def _read_json(self, response: HttpResponse) -> None:
-        limit = self.remote.max_message_size
-        try:
-            message = decode(await response.body(limit))
-        except TooLarge:
-            raise MessageTooLarge(limit) from None
+        message = decode(await response.body(self.remote.max_message_size))
         if not isinstance(message, Malformed):  # its reason goes to the call, and to nobody else
             await self._take(message, response)
         if self.answer is None:

@@ -82,8 +82,7 @@ class ClientSender:
     def __init__(self, client: Any) -> None:
         package = sys.modules[_package(client)]
         self.fields: Fields = []
-        self.failures = _failures_of(package)
-        self._content = _content_of(package)
+        self.failures, self._content = _parts_of(package)
         self._client = client
         given = client.timeout
         # How long an answer may take is the business of the session, and for how many there is room that of the link.
@@ -107,8 +106,7 @@ class TransportSender:
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
         self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
-        self.failures = _failures_of(httpx)
-        self._content = _content_of(httpx)
+        self.failures, self._content = _parts_of(httpx)
         self._httpx = httpx
         self._url = url
         parts = urlsplit(url)
@@ -171,14 +169,9 @@ async def _nothing_to_take_back() -> None:
     pass
 
 
-def _failures_of(package: Any) -> tuple[type[Exception], ...]:
-    # A `UnicodeError` is for a host that can be none.
-    return package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError
-
-
 @functools.cache
-def _content_of(package: Any) -> Callable[[bytes], Any]:
-    """Makes bodies that are no async generators, unlike the package's own: those outlive a cancellation."""
+def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[bytes], Any]]:
+    """What it raises, and what makes bodies that are no async generators: its own ones outlive a cancellation."""
 
     class Content(package.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, content: bytes) -> None:
@@ -194,7 +187,8 @@ def _content_of(package: Any) -> Callable[[bytes], Any]:
                 raise StopAsyncIteration
             return self._left.pop()
 
-    return Content
+    # A `UnicodeError` is for a host that can be none.
+    return (package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError), Content
 
 
 def _package(client: object) -> str:

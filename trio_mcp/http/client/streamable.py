@@ -108,7 +108,6 @@ class HttpLink:
         self._places = trio.CapacityLimiter(MAX_CONNECTIONS)
         self._posts = trio.Semaphore(MAX_POSTS)
         self._in_order: dict[RequestId | None, trio.Event] = {}
-        self._under_way = 1  # the dispatcher, and what it posts besides requests
         self._all_posted = trio.Event()
 
     @contextlib.asynccontextmanager
@@ -135,33 +134,31 @@ class HttpLink:
             await self.remote.sessions.end()
 
     async def _dispatch(self) -> None:
-        async for item in self._outbound:
-            message = item.message
-            if isinstance(message, Request):
-                if len(self._exchanges) >= MAX_EXCHANGES:
-                    text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are on their way or wait"
-                    await self.remote.deliver(Failure(TransportError(text), message.id))
-                    continue
-                exchange = Exchange(message, modern_revision_of(message), self.remote)
-                self._exchanges[message.id] = exchange
-                self.remote.nursery.start_soon(self._ask, exchange)
-            elif isinstance(message, Notification) and message.method == "notifications/cancelled":
-                self._cancel(message)
-            elif not isinstance(message, (Malformed, Failure)):
-                await self._posts.acquire()
-                self._post_in_order(message, item.related_request_id)
-        self._posted()
+        async with trio.open_nursery() as posts:  # what is sent besides requests
+            async for item in self._outbound:
+                message = item.message
+                if isinstance(message, Request):
+                    if len(self._exchanges) >= MAX_EXCHANGES:
+                        text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are on their way or wait"
+                        await self.remote.deliver(Failure(TransportError(text), message.id))
+                        continue
+                    exchange = Exchange(message, modern_revision_of(message), self.remote)
+                    self._exchanges[message.id] = exchange
+                    self.remote.nursery.start_soon(self._ask, exchange)
+                elif isinstance(message, Notification) and message.method == "notifications/cancelled":
+                    self._cancel(message, posts)
+                elif not isinstance(message, (Malformed, Failure)):
+                    await self._posts.acquire()
+                    self._post_in_order(message, item.related_request_id, posts)
+        self._all_posted.set()
 
     async def _ask(self, exchange: Exchange) -> None:
         request = exchange.request
         try:
             with exchange.scope:
                 try:
-                    if request.method in LASTING:
+                    async with contextlib.nullcontext() if request.method in LASTING else self._places:
                         await exchange.run()
-                    else:
-                        async with self._places:
-                            await exchange.run()
                 except Exception as exc:
                     if exchange.answer is None:
                         await self.remote.deliver(Failure(_as_ours(exc), request.id))
@@ -171,20 +168,21 @@ class HttpLink:
 
     # --- what has no answer ----------------------------------------------------------------------------------------
 
-    def _cancel(self, notice: Notification) -> None:
+    def _cancel(self, notice: Notification, posts: trio.Nursery) -> None:
         params = notice.params or {}
         request_id = params.get("requestId")
         exchange = self._exchanges.get(request_id) if is_request_id(request_id) else None
         if exchange is None:
             if self.remote.modern is None:
-                self._start_post(notice, lambda: None)
+                posts.start_soon(self._post, notice, lambda: None)
         elif exchange.modern is not None or not exchange.sent:
             # S, Cancellation: the end of the response stream is the notice.
             exchange.scope.cancel(params.get("reason"))
         else:
-            self._start_post(notice, lambda: exchange.scope.cancel("the server has been told of the cancellation"))
+            told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
+            posts.start_soon(self._post, notice, told)
 
-    def _post_in_order(self, message: Message, related: RequestId | None) -> None:
+    def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
         """Send what belongs to one request of the peer's, or to none, in the order in which it was handed over."""
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
@@ -197,13 +195,9 @@ class HttpLink:
                 del self._in_order[related]
             self._posts.release()
 
-        self._start_post(message, settled, previous)
+        posts.start_soon(self._post, message, settled, previous)
 
-    def _start_post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None = None) -> None:
-        self._under_way += 1
-        self.remote.nursery.start_soon(self._post, message, settled, previous)
-
-    async def _post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None) -> None:
+    async def _post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None = None) -> None:
         what = repr(message.method) if isinstance(message, Notification) else "an answer"
         try:
             if previous is not None:
@@ -216,12 +210,6 @@ class HttpLink:
             await self.remote.report(f"{what} was not taken by the server: {_as_ours(exc)}")
         finally:
             settled()
-            self._posted()
-
-    def _posted(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            self._all_posted.set()
 
 
 def _as_ours(exc: Exception) -> Exception:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from trio_mcp.errors import TransportError
+from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.http.client.senders import (
@@ -30,7 +30,7 @@ from trio_mcp.http.client.senders import (
 )
 from trio_mcp.http.headers import MAX_URL, Headers, shown
 
-__all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire"]
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -69,10 +69,6 @@ def _text_of(exc: BaseException) -> str:
     while behind is not None and not str(behind):
         behind = behind.__cause__ or behind.__context__
     return str(behind or "")
-
-
-class TooLarge(Exception):
-    """A body is over the limit."""
 
 
 def _shown(url: str) -> str:
@@ -121,14 +117,14 @@ class HttpResponse:
         """The whole body.
 
         Raises:
-            TooLarge: It is longer than ``limit`` bytes.
+            MessageTooLarge: It is longer than ``limit`` bytes.
             Disconnected: It broke off.
         """
         found = bytearray()
         while chunk := await self.receive():
             found += chunk
             if len(found) > limit:
-                raise TooLarge
+                raise MessageTooLarge(limit)
         return bytes(found)
 
     async def beginning(self, limit: int, seconds: float) -> bytes:

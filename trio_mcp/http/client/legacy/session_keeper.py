@@ -1,6 +1,6 @@
 """Sessions of the handshake era: opened, listened to, ended, and opened again where the server forgets them.
 
-2025-11-25 `basic/transports`, section Session Management.
+L: 2025-11-25 `basic/transports`; S: 2026-07-28 `basic/transports/streamable-http`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import copy
 import logging
 import math
+import random
 import re
 from typing import Any, Final
 
@@ -16,10 +17,11 @@ import attrs
 import trio
 
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError, TrioMcpError
-from trio_mcp.http.client.legacy.event_streams import EventStream, open_old_stream, stream_headers
+from trio_mcp.http.client.legacy.sse_client import open_old_stream
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.posting import Answer, Exchange, Remote, Session, TakeEvent, message_of
-from trio_mcp.http.headers import PROTOCOL_VERSION, SESSION_ID
+from trio_mcp.http.client.posting import Answer, Exchange, Remote, Session, TakeEvent, message_of, refusal_of
+from trio_mcp.http.client.wire import Disconnected
+from trio_mcp.http.headers import EVENTS, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID, shown
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification, Request, Response
 from trio_mcp.retrying import may_repeat
@@ -28,6 +30,8 @@ __all__ = ["LegacySession", "LegacySessions"]
 
 logger = logging.getLogger("trio_mcp")
 
+MIN_WAIT: Final = 0.1
+"""Seconds between two attempts to go on with a stream, whatever the server says."""
 RENEWAL_TIMEOUT: Final = 30.0
 """Seconds for a server to open another session."""
 LISTENING_PATIENCE: Final = 0.5
@@ -37,7 +41,84 @@ answer the GET only with the first message."""
 UNASKED_INTERVAL: Final = 60.0
 """Seconds between two sessions that are opened only to hear the server's own messages."""
 
+_HOPEFUL: Final = frozenset({"busy", "gateway"})
+_EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
+
+
+@attrs.define(eq=False)
+class EventStream:
+    """One stream of events, over as many connections as it takes.
+
+    Attributes:
+        session: What it belongs to.
+        decoder: Of the connection that is, or was, read.
+        take: Takes each event.
+        opened: It has been open at least once.
+        answered: Set when `follow` has had a first answer, of whatever kind.
+    """
+
+    session: LegacySession
+    decoder: EventDecoder
+    take: TakeEvent
+    opened: bool = False
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    _finished: bool = False
+    _lively: bool = False
+
+    async def follow(self, *, at_once: bool) -> None:
+        """Connect, read, and connect again until nothing more is wanted.
+
+        Args:
+            at_once: The first connection is made without waiting.
+
+        Raises:
+            HttpError: The server refuses to go on.
+            TransportError: It was tried as often as is worth it.
+        """
+        remote, attempt, asked = self.session.keeper.remote, 0, self.decoder.retry
+        last: Exception | None = None
+        while not self._finished:
+            if not at_once:
+                wait = remote.backoff.wait(attempt, random.random, asked)
+                if wait is None:
+                    why = f"; last: {last}" if last is not None else ""
+                    what = f"the event stream of {remote.wire.shown}"
+                    raise TransportError(f"{what} was given up after {attempt} further attempts{why}")
+                await trio.sleep(max(wait, MIN_WAIT))
+                attempt += 1
+            at_once, self._lively = False, False
+            try:
+                await self._connect()
+                last = None
+            except Disconnected as exc:
+                last = exc
+            except HttpError as exc:
+                if exc.trouble not in _HOPEFUL and exc.status < 500:
+                    raise
+                last, asked = exc, exc.retry_after
+                continue
+            if self._lively:
+                attempt = 0
+            asked = self.decoder.retry
+
+    async def _connect(self) -> None:
+        """Read one connection to its end."""
+        wire = self.session.keeper.remote.wire
+        try:
+            headers = self.session.stream_headers(self.decoder.last_event_id)
+        except ValueError as exc:
+            raise TransportError(f"the event stream of {wire.shown} can't be gone on with: {exc}") from None
+        async with wire.exchange("GET", headers) as response:
+            self.answered.set()
+            if response.status != 200 or response.headers.media_type != EVENTS:
+                raise (await refusal_of(response, session=self.session)).error
+            self.decoder = self.decoder.resumed()
+            self.opened = True
+            while chunk := await response.receive():
+                for event in self.decoder.feed(chunk):
+                    self._lively = True
+                    self._finished = await self.take(event)
 
 
 @attrs.frozen(eq=False)
@@ -64,9 +145,22 @@ class LegacySession:
         fields = {PROTOCOL_VERSION: self.revision or None, SESSION_ID: self.id}
         return {name: value for name, value in fields.items() if value is not None}
 
+    def stream_headers(self, last_event_id: str = "") -> dict[str, str]:
+        """The headers of a GET, or, but for ``Accept``, of a DELETE.
+
+        Raises:
+            ValueError: The event id, after which a stream is to go on, can't be sent in a header.
+        """
+        if not last_event_id:
+            return {"Accept": EVENTS, **self.headers}
+        if not _EVENT_ID.fullmatch(last_event_id):
+            what = f"the event id {shown(last_event_id)}"
+            raise ValueError(f"{what} can't be sent back: it is too long or not plain ASCII")
+        return {"Accept": EVENTS, **self.headers, LAST_EVENT_ID: last_event_id}
+
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
         """Go on with a stream that ended too early (L, Resumability and Redelivery)."""
-        await EventStream(self.keeper.remote, self, decoder, take).follow(at_once=False)
+        await EventStream(self, decoder, take).follow(at_once=False)
 
     async def announced(self) -> None:
         """Listen to the server from now on, and wait for a moment until it is ready for that."""
@@ -89,7 +183,7 @@ class LegacySession:
                 await remote.deliver(message)
             return False
 
-        stream = EventStream(remote, self, EventDecoder(remote.max_message_size), take, answered=answered)
+        stream = EventStream(self, EventDecoder(remote.max_message_size), take, answered=answered)
         with self.scope:
             try:
                 await stream.follow(at_once=True)
@@ -127,7 +221,6 @@ class LegacySessions:
         self._unasked_from = -math.inf
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
-        remote.mends["stream_lost"] = self._lost_midway
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
@@ -154,7 +247,7 @@ class LegacySessions:
             session.scope.cancel("the link is closed")
             # It may refuse to (L, Session Management, 5), and if it is gone there is nothing to end.
             with contextlib.suppress(TransportError):
-                async with self.remote.wire.exchange("DELETE", stream_headers(session)):
+                async with self.remote.wire.exchange("DELETE", session.stream_headers()):
                     pass
 
     def _opened(self, exchange: Exchange, answer: Answer) -> Answer:
@@ -180,14 +273,10 @@ class LegacySessions:
     # --- a session that is lost --------------------------------------------------------------------------------------
 
     async def _lost(self, exchange: Exchange) -> bool:
-        await self._renew(
-            exchange.session
-        )  # L, Session Management, 4; whatever was asked, nothing has been done with it
-        return True
-
-    async def _lost_midway(self, exchange: Exchange) -> bool:
         await self._renew(exchange.session)
-        return may_repeat("gateway", exchange.request.method)
+        # L, Session Management, 4: what is refused with 404 has not been done; unlike what was being answered.
+        refused = exchange.response is not None and exchange.response.status == 404
+        return refused or may_repeat("gateway", exchange.request.method)
 
     async def renew_unasked(self, lost: LegacySession) -> None:
         """Have another session, only to hear the server's own messages."""
@@ -221,7 +310,15 @@ class LegacySessions:
         self._ready = ready = trio.Event()
         try:
             with trio.CancelScope(deadline=trio.current_time() + RENEWAL_TIMEOUT) as scope:
-                await self._replace(lost)
+                await self.remote.ask("initialize", lost.params)
+                lost.scope.cancel("the session is lost")
+                spoken = self.session.revision if self.session is not None else ""
+                if spoken != lost.revision:
+                    text = f"the server has forgotten the session, and now speaks {spoken!r}"
+                    error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
+                    await self.remote.deliver(Failure(error))
+                    raise error
+                await self.remote.tell(Notification("notifications/initialized"))
             if scope.cancelled_caught:
                 text = f"the server has forgotten the session, and opened no other within {RENEWAL_TIMEOUT:g} seconds"
                 renewal.error = TransportError(text)
@@ -231,18 +328,6 @@ class LegacySessions:
             ready.set()
             self._renewal = None
             renewal.done.set()
-
-    async def _replace(self, lost: LegacySession) -> None:
-        await self.remote.ask("initialize", lost.params)
-        session = self.session
-        assert session is not None
-        lost.scope.cancel("the session is lost")
-        if session.revision != lost.revision:
-            text = f"the server has forgotten the session, and now speaks {session.revision!r}"
-            error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
-            await self.remote.deliver(Failure(error))
-            raise error
-        await self.remote.tell(Notification("notifications/initialized"))
 
     # --- HTTP+SSE ----------------------------------------------------------------------------------------------------
 
