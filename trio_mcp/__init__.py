@@ -73,12 +73,13 @@ if TYPE_CHECKING:
     )
     from trio_mcp.session import (
         BaseSession,
+        CallOptions,
         ClientSession,
+        HandlerOptions,
+        RequestContext,
         RequestRecord,
-        Responder,
         ServerSession,
         SessionOptions,
-        Timeouts,
     )
     from trio_mcp.stdio.client import stdio_client
     from trio_mcp.stdio.process import StdioServerParameters
@@ -136,10 +137,11 @@ _HOMES = {
         "BaseSession",
         "ClientSession",
         "RequestRecord",
-        "Responder",
+        "RequestContext",
         "ServerSession",
         "SessionOptions",
-        "Timeouts",
+        "CallOptions",
+        "HandlerOptions",
     ),
     "trio_mcp.http.client.parameters": ("HttpServerParameters",),
     "trio_mcp.memory": ("memory_link_pair",),
@@ -189,7 +191,7 @@ __all__ = [  # noqa: RUF022
     "RequestTimeout",
     "ResourceUpdated",
     "ResourcesListChanged",
-    "Responder",
+    "RequestContext",
     "ResponseCache",
     "Server",
     "ServerSession",
@@ -198,7 +200,8 @@ __all__ = [  # noqa: RUF022
     "SessionOptions",
     "SqliteEventStore",
     "StdioServerParameters",
-    "Timeouts",
+    "CallOptions",
+    "HandlerOptions",
     "ToolError",
     "ToolsListChanged",
     "TraceContext",

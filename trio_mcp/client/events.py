@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 import attrs
 from pydantic import ValidationError
 
+from trio_mcp.convert import brief
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.session.convert import brief
 from trio_mcp.types.resources import ResourceUpdatedNotificationParams
 from trio_mcp.types.subscriptions import SubscriptionFilter
 

@@ -13,10 +13,10 @@ import trio
 from pydantic import ValidationError
 
 from trio_mcp.client.events import LIST_CHANGES, UPDATED, ChangeEvent, ResourceUpdated, events_of, read_change
+from trio_mcp.convert import another, brief
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
-from trio_mcp.session.convert import another, brief
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams
 
@@ -65,6 +65,11 @@ class Subscription(AsyncIterator[ChangeEvent]):
     def ended(self) -> bool:
         """Whether the server has ended the subscription of its own accord; the loop then ends without an error."""
         return self._over and self._cause is None
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return len(self._pending)
 
     async def __anext__(self) -> ChangeEvent:
         """The next event. When cancelled, none is lost."""
@@ -164,7 +169,17 @@ class Subscriptions:
         self._last_id = 0
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._by_request)
+        return len(self._held)
+
+    @property
+    def requests(self) -> int:
+        """How many of them have a request: none in the legacy era."""
+        return len(self._by_request)
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return sum(subscription.waiting for subscription in self._held)
 
     @contextlib.contextmanager
     def holding(self, subscription: Subscription) -> Iterator[None]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.server.revisions import downgraded_block, wire_for
-from trio_mcp.session.convert import brief
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.error_codes import INTERNAL_ERROR

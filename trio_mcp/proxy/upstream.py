@@ -11,19 +11,19 @@ import trio
 
 from trio_mcp.client.client import Client
 from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
 from trio_mcp.proxy.questions import HandedOn, handed_on
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.logging import SEVERITY, wants_log
 from trio_mcp.server.input.rounds import RoundEnded, connection_of
-from trio_mcp.session.capabilities import declares, is_spec_method
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import Notification
     from trio_mcp.proxy.proxy_server import ProxyServer
-    from trio_mcp.session.calling import ProgressCallback
+    from trio_mcp.session.requests import ProgressCallback
     from trio_mcp.types.progress import ProgressNotificationParams
 
 __all__ = ["Upstream"]
@@ -218,7 +218,7 @@ class Upstream:
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
         elif not is_spec_method(method) and (context := self._only_clients_call()) is not None:
-            context._responder.notify_nowait(method, params)
+            context.send_notification_nowait(method, params)
 
     def _pass_log(self, params: dict[str, Any]) -> None:
         level = params.get("level")
@@ -226,8 +226,8 @@ class Upstream:
             return
         context = self._only_clients_call()
         if context is not None:
-            if wants_log(context._responder.client, SEVERITY[level]):
-                context._responder.notify_nowait("notifications/message", params)
+            if wants_log(context.client, SEVERITY[level]):
+                context.send_notification_nowait("notifications/message", params)
         elif not self._calls:
             connections = [each for run in self._proxy._servings for each in run.connections]
             if len(connections) == 1:

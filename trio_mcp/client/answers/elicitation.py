@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.convert import as_object
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
-from trio_mcp.session.convert import as_object
 from trio_mcp.types._base import class_span, field_span
 from trio_mcp.types.capabilities import ElicitationCapability
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic import ValidationError
 
 from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.convert import brief
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.session.convert import brief
 from trio_mcp.types._base import class_span, field_span
 from trio_mcp.types.capabilities import SamplingCapability
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp.convert import as_object, brief
+from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import Context
@@ -20,8 +22,6 @@ from trio_mcp.server.functions.handling import failure, run
 from trio_mcp.server.functions.hints import is_async, resolved_hints
 from trio_mcp.server.functions.providers import Depends, marker_in
 from trio_mcp.server.functions.signature import Bound
-from trio_mcp.session.capabilities import is_spec_method
-from trio_mcp.session.convert import as_object, brief
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LATEST_LEGACY, at_least

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import attrs
 from pydantic import BaseModel
 
+from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import McpError
 from trio_mcp.server.input.forms import NoSuchField, form_of
-from trio_mcp.session.capabilities import declares
 from trio_mcp.types.elicitation import ElicitResult
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
 from trio_mcp.types.roots import ListRootsResult, Root
