@@ -21,7 +21,7 @@ from trio_mcp import (
     SessionOptions,
     TransportError,
 )
-from trio_mcp.http.client import senders as http_senders
+from trio_mcp.http.client import wire as http_wire
 from trio_mcp.http.client.legacy import session_keeper
 
 
@@ -98,7 +98,7 @@ async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A balancer may know by a cookie which server holds the session."""
-    monkeypatch.setattr(http_senders, "MAX_COOKIES", 5)
+    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
     calls = 0
 
     async def baker(asked: Asked) -> None:

@@ -46,9 +46,9 @@ from trio_mcp.jsonrpc.messages import (
 )
 from trio_mcp.retrying import Backoff, may_repeat
 from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.methods import facts_of
 
 __all__ = [
-    "LASTING",
     "Answer",
     "Exchange",
     "Remote",
@@ -67,7 +67,6 @@ DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its answer; after that its connection is not used again."""
 MAX_PAGES: Final = 1000
 """Pages of tools that are read to learn which headers a tool wants."""
-LASTING: Final = frozenset({"subscriptions/listen"})
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
 """What a status says of the way to the server rather than of the request."""
@@ -420,7 +419,7 @@ async def _may_be_repeated(exchange: Exchange) -> bool:
     """Whether a request may be sent again after its connection broke."""
     method = exchange.request.method
     # What a subscription would have told meanwhile is lost, and its owner has to know.
-    return may_repeat("gateway", method) and not (method in LASTING and exchange.response is not None)
+    return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)
 
 
 async def refusal_of(

@@ -14,9 +14,9 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError, TrioMcpError
 from trio_mcp.http.client.door import session_keeper
 from trio_mcp.http.client.heads import modern_revision_of
-from trio_mcp.http.client.posting import LASTING, Exchange, Remote
+from trio_mcp.http.client.posting import Exchange, Remote
 from trio_mcp.http.client.wire import HttpWire, http_wire
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.jsonrpc.messages import (
     Failure,
     Malformed,
@@ -30,13 +30,14 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
 from trio_mcp.stdio.lines import BUFFER, hand_on
+from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
 
 logger = logging.getLogger("trio_mcp")
 
 MAX_CONNECTIONS: Final = 100
-"""Requests that are on their way at once; further ones wait. Those of `LASTING` don't count."""
+"""Requests that are on their way at once; further ones wait. Those that are meant to last don't count."""
 MAX_EXCHANGES: Final = 10_000
 """Requests that are on their way or wait."""
 MAX_POSTS: Final = 100
@@ -157,7 +158,7 @@ class HttpLink:
         try:
             with exchange.scope:
                 try:
-                    async with contextlib.nullcontext() if request.method in LASTING else self._places:
+                    async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
                         await exchange.run()
                 except Exception as exc:
                     if exchange.answer is None:

@@ -19,7 +19,7 @@ from trio_mcp.http.client.streamable import HttpLink
 from trio_mcp.http.client.wire import http_wire
 from trio_mcp.http.headers import EVENTS, MAX_URL, shown
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.jsonrpc.messages import Failure, Malformed
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
