@@ -21,6 +21,7 @@ from http.cookiejar import Cookie, CookieJar
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
 
+import attrs
 import trio
 
 from trio_mcp._version import __version__
@@ -387,19 +388,20 @@ async def _nothing_to_take_back() -> None:
 def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[bytes], Any]]:
     """What it raises, and what makes bodies that are no async generators: its own ones outlive a cancellation."""
 
+    @attrs.define(eq=False)
     class Content(package.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, content: bytes) -> None:
-            self._content = content
-            self._left: list[bytes] = []
+        content: bytes
+        ended: bool = False
 
         def __aiter__(self) -> Self:  # more than once where authentication sends a request again
-            self._left = [self._content]
+            self.ended = False
             return self
 
         async def __anext__(self) -> bytes:
-            if not self._left:
+            if self.ended:
                 raise StopAsyncIteration
-            return self._left.pop()
+            self.ended = True
+            return self.content
 
     # A `UnicodeError` is for a host that can be none.
     return (package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError), Content
