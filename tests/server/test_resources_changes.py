@@ -119,7 +119,7 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
         while server.statistics().changes_waiting or server.statistics().messages_waiting:
             assert await client.ask("ping", {}) == {}
         assert await client.ask("ping", {}) == {}
-    told = [notice.params["uri"] for notice in client.notices if notice.params]
+    told = [notice.params["uri"] for notice in client.heard if notice.params]
     assert told == uris[:-1]
 
 

@@ -58,6 +58,7 @@ class BaseServer:
         identity: What it says of itself.
         settings: What its features know of it.
         dispatch: How a request reaches its handler.
+        make_context, answer: What is made of each request, and what answers it.
         options: Limits, timeouts and hooks of each session.
         on_error: Called with what a client sent that belongs to no request.
         lifespan: Gives the context manager that surrounds each run; None if there is none.
@@ -147,6 +148,8 @@ class BaseServer:
         self.on_error = on_error
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
+        self.make_context = Context
+        self.answer = self.dispatch.serve
         self._features: list[Feature] = []
 
     def add_features(self, *features: Feature) -> None:

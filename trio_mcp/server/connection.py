@@ -28,14 +28,6 @@ MAX_ELICITATIONS = 1000
 """Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
 
 
-class Answering(Protocol):
-    """The way of a request to its handler: see `Dispatch`."""
-
-    def make_context(self, incoming: IncomingRequest, sink: Sink, connection: Connection) -> RequestContext: ...
-
-    async def serve(self, context: Any) -> dict[str, Any]: ...
-
-
 class Served(Protocol):
     """What is known of the server that runs: see `BaseServer`."""
 
@@ -49,7 +41,13 @@ class Served(Protocol):
     def on_error(self) -> Callable[[RemoteProtocolError], object] | None: ...
 
     @property
-    def dispatch(self) -> Answering: ...
+    def settings(self) -> Any: ...
+
+    def make_context(
+        self, incoming: IncomingRequest, sink: Sink, connection: Connection, state: Any
+    ) -> RequestContext: ...
+
+    async def answer(self, context: Any) -> dict[str, Any]: ...
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None: ...
 
@@ -93,7 +91,7 @@ class Connection(ServerSession):
         self.input = run.input
         self.trio_token = trio.lowlevel.current_trio_token()
         self._served = served
-        self._dispatch = served.dispatch
+        self._state = run.states.get(served.settings)
         self._changes = run.changes
         self._listener: Listener | None = None
         self._listeners: set[Listener] = set()
@@ -102,10 +100,10 @@ class Connection(ServerSession):
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        return self._dispatch.make_context(incoming, self._sink, self)
+        return self._served.make_context(incoming, self._sink, self, self._state)
 
     async def received_request(self, context: RequestContext) -> Any:
-        return await self._dispatch.serve(context)
+        return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
         await self._served.heard(notification, self.states)

@@ -97,7 +97,8 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def protocol_version(self) -> str:
         """The revision that the request speaks."""
-        return self._declared.revision
+        assert self.client is not None
+        return self.client.revision
 
     @property
     def rules(self) -> Rules:
