@@ -228,8 +228,8 @@ class BaseServer:
         """
         runs = tuple(self.settings.runs)
         topics = {topic for run in runs for topic in run.changes.topics}
-        connections = [connection for run in runs for connection in run.connections]
-        sessions = [connection.statistics() for connection in connections]
+        clients = [client for run in runs for client in run.clients]
+        sessions = [client.statistics() for client in clients]
         return ServerStatistics(
             **self.counts(),
             runs=len(runs),
@@ -243,7 +243,7 @@ class BaseServer:
             topics=len(topics),
             watched_resources=sum(uri is not None for _, uri in topics),
             changes_waiting=sum(len(run.changes.waiting) for run in runs)
-            + sum(connection.changes_waiting for connection in connections),
+            + sum(client.changes_waiting for client in clients),
             messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
             http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
         )

@@ -194,13 +194,13 @@ class ResourceFeature:
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         self._find(uri, context)
-        if not context.connection.lasting:
+        if not context.session.lasting:
             raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
-        context.connection.watch(uri)
+        context.session.watch(uri)
         return {}
 
     async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
-        context.connection.unwatch(self._uri(context))
+        context.session.unwatch(self._uri(context))
         return {}
 
     def _uri(self, context: Context[Any]) -> str:
