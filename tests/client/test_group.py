@@ -234,7 +234,7 @@ async def test_unknown_servers_are_named_with_what_may_have_been_meant() -> None
         ({"modus": "old"}, TypeError, "server 'a': .*modus"),
         ({"require": "most"}, ValueError, "require must be one of all, any, none"),
         ({"max_wait": -1}, ValueError, "max_wait"),
-        ({"reconnect": 5}, TypeError, "reconnect must be a Reconnect"),
+        ({"reconnect": 5}, TypeError, "reconnect must be a Backoff"),
         ({"on_status": 5}, TypeError, "on_status must be callable"),
         ({"per_server": {"b": {}}}, ValueError, "per_server has options for 'b'"),
     ],
@@ -276,21 +276,21 @@ async def test_a_server_that_fails_to_list_costs_the_others_nothing() -> None:
 
 
 async def test_a_hostile_template_costs_bounded_work() -> None:
-    from trio_mcp.client import group_resources
+    from trio_mcp.client.group import catalog
 
     templates = tuple(f"x:{{+a{number}}}{'/z' * 100}" for number in range(10_000))
     matched = 0
 
-    class Counting(group_resources.UriTemplate):
+    class Counting(catalog.UriTemplate):
         def match(self, uri: str) -> Any:
             nonlocal matched
             matched += len(self.text) * len(uri)
             return super().match(uri)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_resources, "UriTemplate", Counting)
-        assert not group_resources._has_template("x:" + "y/" * 400, templates)
-    assert 0 < matched <= group_resources.MAX_MATCH_WORK
+        patch.setattr(catalog, "UriTemplate", Counting)
+        assert not catalog._has_template("x:" + "y/" * 400, templates)
+    assert 0 < matched <= catalog.MAX_MATCH_WORK
 
 
 async def test_the_group_is_entered_once() -> None:

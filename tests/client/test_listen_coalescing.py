@@ -26,7 +26,7 @@ from tests.client.listening import (
 from tests.client.scripted import scripted
 from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from trio_mcp.client import Subscription
-from trio_mcp.client.events import ChangeEvent
+from trio_mcp.client.subscriptions import ChangeEvent
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types.subscriptions import SubscriptionFilter
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
