@@ -511,7 +511,7 @@ async def test_every_notice_makes_the_client_forget_listened_for_or_not(revision
         _,
         wire,
     ):
-        client._change_hooks.append(lambda kind, uri: changes.append((kind, uri)))
+        client._subscriptions.hooks.append(lambda kind, uri: changes.append((kind, uri)))
         await client.list_tools()
         assert client._output_schemas.knows("t")
         await wire.send(notice(PROMPTS))

@@ -88,7 +88,7 @@ async def test_legacy() -> None:
 
         async def check() -> None:
             await settle()
-            assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
+            assert len(client._subscriptions) == len(client._listening.watches) == 0
             assert client.session._peer.outgoing_count == 0
             assert subscribed == set()
 

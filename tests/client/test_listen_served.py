@@ -82,7 +82,7 @@ async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioSe
                 await client.call_tool("change")
                 assert {await anext(everything) for _ in ALL} == ALL
                 assert await anext(prompts) == PromptsListChanged()
-                assert not everything._pending
+                assert everything.waiting == 0
             await client.call_tool("change")
             assert {await anext(everything) for _ in ALL} == ALL
             assert await client.list_tools()
@@ -99,7 +99,7 @@ async def test_leaving_ends_the_subscription_at_the_server(mode: str) -> None:
         await settle()
         assert len(client._subscriptions) == 0
         seen: list[str] = []
-        client._change_hooks.append(lambda kind, uri: seen.append(uri or kind))
+        client._subscriptions.hooks.append(lambda kind, uri: seen.append(uri or kind))
         server.notify_resource_updated("desk://calendar")
         await settle()
         assert seen == []

@@ -327,8 +327,8 @@ class Client(EnteredOnce):
             name: The tool's name.
             arguments: Its arguments: JSON data, or anything that pydantic turns into it.
             meta: More entries for the request's ``_meta``; a key has the form ``com.example/name``.
-            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``: see `CallLimits`. Each round of
-                input has ``timeout`` anew; what callbacks take between the rounds does not count (modern era).
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``: see `CallLimits`. Each
+                round of input has ``timeout`` anew; what callbacks take between the rounds does not count (modern era).
 
         Returns:
             The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is

@@ -225,7 +225,7 @@ class Catalog:
         """The servers that list a URI; if there is none, those with a template that it matches."""
         known = {name: member.lists for name, member in self._members.items()}
         listing = [name for name, each in known.items() if uri in (each.uris or ()) or uri in (each.templates or ())]
-        return listing or [name for name, each in known.items() if _has_template(uri, each.templates or ())]
+        return listing or [name for name, each in known.items() if has_template(uri, each.templates or ())]
 
     async def _learn(self, servers: list[str]) -> None:
         async def ask(member: Member, client: Client) -> list[None]:
@@ -258,7 +258,7 @@ def _is_complete(member: Member) -> bool:
     return member.lists.uris is not None and member.lists.templates is not None
 
 
-def _has_template(uri: str, templates: tuple[str, ...]) -> bool:
+def has_template(uri: str, templates: tuple[str, ...]) -> bool:
     """Whether a URI matches one of a server's templates. They are the server's, so the work is bounded."""
     work = 0
     for text in templates:

@@ -45,7 +45,8 @@ class ClientGroup(EnteredOnce):
             ``"none"`` does not wait.
         max_wait: Seconds that a call waits for its server.
         reconnect: When servers are tried again; ``Backoff(attempts=0)`` for never. By default after half a second,
-            then longer each time, up to a minute, without end. A connection that lasts for the longest wait begins anew.
+            then longer each time, up to a minute, without end. A connection that lasts for the longest wait begins
+            the row anew.
         on_status: Called, synchronously, with a server's name and its new `ServerStatus`. It must not block.
         per_server: For some servers, by name, arguments of the `Client` which count more than ``client_options``.
         client_options: Arguments of the `Client` of each server.
