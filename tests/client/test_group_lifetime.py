@@ -201,7 +201,7 @@ async def test_a_close_that_is_cancelled_waits_for_nothing(way: str) -> None:
             await trio.sleep_forever()
 
     async with ClientGroup({"a": never_closes}) as group:
-        member = group._members["a"]
+        member = group._members.by_name["a"]
         with trio.CancelScope() as scope:
             scope.cancel()
             await (group.remove("a") if way == "remove" else group.aclose())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.client import Client
 from trio_mcp.client.config import load_config
-from trio_mcp.client.connection import CallLimits
+from trio_mcp.client.connection import CallLimits, Middleware, OutgoingCall
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.group.client_group import ClientGroup
 from trio_mcp.client.group.members import ServerStatus
@@ -23,6 +23,8 @@ __all__ = [
     "Client",
     "ClientGroup",
     "Listed",
+    "Middleware",
+    "OutgoingCall",
     "PromptsListChanged",
     "ResourceUpdated",
     "ResourcesListChanged",

@@ -5,23 +5,16 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
 import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from trio_mcp.client.connection import CallLimits, Connection
 from trio_mcp.client.subscriptions import lies_below
-from trio_mcp.convert import as_result
-from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.types._base import WireModel
-from trio_mcp.types.error_codes import INVALID_PARAMS
 
-__all__ = ["CachedCalls", "Flight", "ResponseCache"]
-
-ModelT = TypeVar("ModelT", bound=WireModel)
+__all__ = ["Flight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000
 OVERHEAD = 500
@@ -189,67 +182,3 @@ class ResponseCache:
 
 def _related(one: str, other: str) -> bool:
     return one == other or lies_below(one, other) or lies_below(other, one)
-
-
-class CachedCalls:
-    """The requests of a client whose results it may have kept.
-
-    Args:
-        connection: The client's.
-        cache: Where they are kept; None keeps nothing.
-        owner: On whose behalf the client acts: those with the same owner share what is private.
-    """
-
-    def __init__(self, connection: Connection, cache: ResponseCache | None, owner: Hashable) -> None:
-        self._connection = connection
-        self._cache = cache
-        self._owner = owner
-
-    async def request(
-        self, method: str, detail: str | None, params: dict[str, Any] | None, limits: CallLimits
-    ) -> dict[str, Any]:
-        """A result out of the cache, else the server's, which is kept if the server allows it.
-
-        Args:
-            method: The method.
-            detail: What is asked for: a cursor or a URI.
-            params: The parameters.
-            limits: What the call says of its own.
-        """
-        cache = self._cache
-        if cache is None:
-            return await self._connection.request(method, params, limits)
-        question = (self._connection.session.server.revision, method, detail)
-        kept = cache.find(question, self._owner)
-        if kept is not None:
-            await trio.lowlevel.checkpoint()
-            return cast("dict[str, Any]", kept)
-        flight = cache.departs(question)
-        try:
-            result = await self._connection.request(method, params, limits)
-            cache.keep(flight, self._owner, result)
-            return result
-        except McpError as exc:
-            if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
-                cache.forget(method)  # "discard all cached pages and re-fetch from the beginning"
-            raise
-        except (TransportError, RequestTimeout):
-            kept = cache.find(question, self._owner, stale=True)
-            if kept is None:
-                raise
-            return cast("dict[str, Any]", kept)
-        finally:
-            cache.landed(flight)
-
-    def read(self, result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
-        """A result as a model; what can't be used is not kept.
-
-        Raises:
-            RemoteProtocolError: It is none.
-        """
-        try:
-            return as_result(result, model, method)
-        except RemoteProtocolError:
-            if self._cache is not None:
-                self._cache.forget(method)
-            raise

@@ -15,13 +15,12 @@ from trio_mcp.client.answers.elicitation import ElicitationCallback, Elicitation
 from trio_mcp.client.answers.roots import Roots
 from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.answers.sources import InputSources
-from trio_mcp.client.cache import CachedCalls, ResponseCache
+from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.connection import CallLimits, Connection, check_log_level
+from trio_mcp.client.connection import CallLimits, Connection, Middleware, check_log_level
 from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
-from trio_mcp.client.listing import every, one_page
-from trio_mcp.client.middleware import Middleware
+from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target
 from trio_mcp.client.tool_results import OutputSchemas, ToolResult
@@ -294,7 +293,7 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        page = await one_page(self._calls, ListToolsResult, "tools/list", cursor, timeout)
+        page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page.tools)
         return page
 
@@ -411,7 +410,7 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await one_page(self._calls, ListResourcesResult, "resources/list", cursor, timeout)
+        return await self._calls.page(ListResourcesResult, "resources/list", cursor, timeout)
 
     def iter_resources(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Resource]:
         """Every resource, page after page: ``async for resource in client.iter_resources()``.
@@ -431,7 +430,7 @@ class Client(EnteredOnce):
 
         Arguments, errors and cancellation as in `list_resources`.
         """
-        return await one_page(self._calls, ListResourceTemplatesResult, "resources/templates/list", cursor, timeout)
+        return await self._calls.page(ListResourceTemplatesResult, "resources/templates/list", cursor, timeout)
 
     def iter_resource_templates(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[ResourceTemplate]:
         """Every resource template, page after page. Arguments and errors as in `iter_resources`."""
@@ -531,7 +530,7 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
-        return await one_page(self._calls, ListPromptsResult, "prompts/list", cursor, timeout)
+        return await self._calls.page(ListPromptsResult, "prompts/list", cursor, timeout)
 
     def iter_prompts(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Prompt]:
         """Every prompt, page after page: ``async for prompt in client.iter_prompts()``.

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypedDict, get_args
+from typing import Any, TypeAlias, TypedDict, get_args
 
+import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.declaration import known_result_types, merged
-from trio_mcp.client.middleware import Middleware, OutgoingCall, through
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import declares
+from trio_mcp.eras.era import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
-from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calling import Limit, ProgressCallback
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.capabilities import ClientCapabilities
@@ -28,7 +28,7 @@ from trio_mcp.types.extensions import checked_extensions
 from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["CallLimits", "Connection", "check_log_level"]
+__all__ = ["CallLimits", "Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]
 
 MODES = ("auto", "legacy", *REVISIONS)
 
@@ -48,6 +48,27 @@ class CallLimits(TypedDict, total=False):
     total_timeout: Limit
     reset_on_progress: bool | None
     on_progress: ProgressCallback | None
+
+
+@attrs.define
+class OutgoingCall:
+    """A request on its way out. A middleware may replace what it holds.
+
+    Attributes:
+        method: Its method.
+        params: Its parameters, as plain data.
+        protocol_version: The revision that is spoken; replacing it changes nothing.
+        request_id: The id that it was sent with, the last time; None before that.
+    """
+
+    method: str
+    params: dict[str, Any]
+    protocol_version: str
+    request_id: RequestId | None = None
+
+
+Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
+"""``async (call, call_next) -> result``."""
 
 
 class Connection:
@@ -93,7 +114,7 @@ class Connection:
         self.inputs = inputs
         self._subscriptions = subscriptions
         self._extensions = checked_extensions(extensions, "client")
-        self._result_types = known_result_types(result_types, self._extensions)
+        self._result_types = _known_result_types(result_types, self._extensions)
         self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
         self._open_link = link_factory(target)
         self._mode = mode
@@ -222,9 +243,13 @@ class Connection:
 
         return await self.through(call, send)
 
-    def through(self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]]) -> Awaitable[dict[str, Any]]:
-        """Send a call through the middleware."""
-        return through(self._middleware, 0, call, send)
+    def through(
+        self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]], passed: int = 0
+    ) -> Awaitable[dict[str, Any]]:
+        """Send a call through what is left of the middleware, when it has passed so many of it."""
+        if passed == len(self._middleware):
+            return send()
+        return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
         if notification.method == "notifications/message" and self._on_log is not None:
@@ -246,3 +271,30 @@ def check_log_level(level: object) -> None:
     levels = get_args(LoggingLevel)
     if level not in levels:
         raise ValueError(f"a log level must be one of {', '.join(levels)}; got {level!r}")
+
+
+def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Several declarations as one: objects are joined, whatever else is said twice is as the later part says it."""
+    whole: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            known = whole.get(name)
+            both = isinstance(value, Mapping) and isinstance(known, Mapping)
+            whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
+    return whole
+
+
+def _known_result_types(given: Collection[str], extensions: Mapping[str, object]) -> frozenset[str]:
+    """The types of results that a client knows: those of the protocol, and those of the extensions it declares.
+
+    They are what its extensions add to the protocol (2026-07-28 `basic/index`, ResultType).
+
+    Raises:
+        TypeError: They are no collection of strings.
+        ValueError: No extension is declared.
+    """
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"result_types must be a list of strings, got {given!r}")
+    if given and not extensions:
+        raise ValueError("result_types are those of extensions that the client declares: pass extensions=… too")
+    return RESULT_TYPES.union(given)

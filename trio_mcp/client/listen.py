@@ -13,8 +13,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import CallLimits, Connection
-from trio_mcp.client.middleware import OutgoingCall
+from trio_mcp.client.connection import CallLimits, Connection, OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import attrs
 import trio
@@ -15,15 +15,11 @@ from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioM
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.prompts import Prompt
-from trio_mcp.types.resources import Resource, ResourceTemplate
-from trio_mcp.types.tools import Tool
 from trio_mcp.uri_templates import MAX_URI, UriTemplate
 
 __all__ = ["Catalog", "Listed", "about"]
 
 ItemT = TypeVar("ItemT")
-NamedT = TypeVar("NamedT", Tool, Prompt)
 
 MAX_AT_ONCE = 16
 """Servers that are asked for a list at the same time."""
@@ -65,6 +61,17 @@ def about(server: str) -> Iterator[None]:
         raise
 
 
+KINDS: dict[str, tuple[Callable[..., AsyncIterator[Any]], str]] = {
+    "tools": (Client.iter_tools, "name"),
+    "prompts": (Client.iter_prompts, "name"),
+    "resources": (Client.iter_resources, "uri"),
+    "resource_templates": (Client.iter_resource_templates, "uri_template"),
+}
+"""How a client lists each kind of thing, and what such a thing is known by."""
+
+BY_URI = ("resources", "resource_templates")
+
+
 class Catalog:
     """The lists of all servers of a group, and whose a name or a URI in them is.
 
@@ -77,38 +84,26 @@ class Catalog:
         self._members = members
         self._names = names
 
-    # --- listing -------------------------------------------------------------------------------------------------
+    # --- lists -----------------------------------------------------------------------------------------------------
 
-    async def tools(self, timeout: Limit) -> Listed[Tool]:
-        """As `ClientGroup.list_tools`."""
-        return await self._gather(
-            lambda member, client: self._named(member, "tool", client.iter_tools(timeout=timeout))
-        )
+    async def listed(self, kind: str, timeout: Limit = USE_SESSION) -> Listed[Any]:
+        """Ask all servers for a list of a kind, one of `KINDS`."""
+        return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout))
 
-    async def prompts(self, timeout: Limit) -> Listed[Prompt]:
-        """As `ClientGroup.list_prompts`."""
-        return await self._gather(
-            lambda member, client: self._named(member, "prompt", client.iter_prompts(timeout=timeout))
-        )
-
-    async def resources(self, timeout: Limit) -> Listed[Resource]:
-        """As `ClientGroup.list_resources`."""
-        return await self._gather(lambda member, client: _resources_of(member, client, timeout))
-
-    async def resource_templates(self, timeout: Limit) -> Listed[ResourceTemplate]:
-        """As `ClientGroup.list_resource_templates`."""
-        return await self._gather(lambda member, client: _templates_of(member, client, timeout))
-
-    async def _named(self, member: Member, what: str, items: AsyncIterator[NamedT]) -> list[NamedT]:
-        found: dict[str, NamedT] = {}
-        async for item in items:
-            name = self._names.join(member.name, item.name)
-            found.setdefault(name, item.model_copy(update={"name": name}))
-        member.lists.names[what] = list(found)
-        return list(found.values())
+    async def _list_of(self, kind: str, member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
+        iterate, key = KINDS[kind]
+        items = [item async for item in iterate(client, timeout=timeout)]
+        if key == "name":
+            named: dict[str, Any] = {}
+            for item in items:
+                name = self._names.join(member.name, item.name)
+                named.setdefault(name, item.model_copy(update={"name": name}))
+            items = list(named.values())
+        member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
+        return items
 
     async def _gather(
-        self, get: Callable[[Member, Client], Awaitable[list[ItemT]]], servers: list[str] | None = None
+        self, get: Callable[[Member, Client], Awaitable[list[ItemT]]], servers: Collection[str] | None = None
     ) -> Listed[ItemT]:
         """Ask servers, all of them by default, for a list each; one that fails costs no other anything."""
         found: dict[str, list[ItemT]] = {}
@@ -130,7 +125,7 @@ class Catalog:
             except Exception as exc:
                 errors[server] = exc
 
-        asked = list(self._members) if servers is None else servers
+        asked = list(self._members.by_name) if servers is None else servers
         async with trio.open_nursery() as nursery:
             for server in asked:
                 nursery.start_soon(ask, server)
@@ -153,8 +148,8 @@ class Catalog:
     def split(self, name: str) -> tuple[str, str]:
         """As `ClientGroup.split`."""
         pair = self._names.split(name) if isinstance(name, str) else None
-        if pair is None or pair[0] not in self._members:
-            raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tool', 'prompt')}")
+        if pair is None or pair[0] not in self._members.by_name:
+            raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
         return pair
 
     async def find(self, name: str, what: str) -> tuple[str, str]:
@@ -168,18 +163,20 @@ class Catalog:
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
         pair = self._names.split(name)
         if pair is None and self._names.is_shortened(name):
-            await (self.tools(USE_SESSION) if what == "tool" else self.prompts(USE_SESSION))
+            await self.listed(f"{what}s")
             pair = self._names.split(name)
-        if pair is None or pair[0] not in self._members:
-            raise LocalProtocolError(f"the group has no {what} {name!r}{self._hint(name, what)}")
+        if pair is None or pair[0] not in self._members.by_name:
+            raise LocalProtocolError(f"the group has no {what} {name!r}{self._hint(name, f'{what}s')}")
         return pair
 
     def _hint(self, name: object, *kinds: str) -> str:
-        known = [known for each in self._members.values() for kind in kinds for known in each.lists.names.get(kind, ())]
+        known = [
+            each for member in self._members.by_name.values() for kind in kinds for each in member.lists.get(kind, ())
+        ]
         hint = did_you_mean(name, known)
-        if hint or not self._members:
+        if hint or not self._members.by_name:
             return hint
-        shown = ", ".join(map(repr, list(self._members)[:10]))
+        shown = ", ".join(map(repr, list(self._members.by_name)[:10]))
         return f"; a name is made of a server's and its own, as in 'server__name'; the servers are {shown}"
 
     @contextlib.contextmanager
@@ -189,7 +186,8 @@ class Catalog:
             with about(server):
                 yield
         except McpError as exc:
-            known = self._members[server].lists.names.get(what, []) if server in self._members else []
+            member = self._members.by_name.get(server)
+            known = {} if member is None else member.lists.get(f"{what}s", {})
             if exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
                 exc.message += did_you_mean(name, known)
             raise
@@ -202,8 +200,8 @@ class Catalog:
         Raises:
             LocalProtocolError: There is none, or more than one.
         """
-        connected = [name for name, member in self._members.items() if member.client is not None]
-        unknown = [name for name in connected if not _is_complete(self._members[name])]
+        connected = [name for name, member in self._members.by_name.items() if member.client is not None]
+        unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
         await self._learn(unknown)
         found = self._having(uri)
         if not found and unknown != connected:
@@ -214,7 +212,7 @@ class Catalog:
         if found:
             names = " and ".join(map(repr, found))
             raise LocalProtocolError(f"the servers {names} all have {uri!r}; say which with server={found[0]!r}")
-        away = [repr(name) for name, member in self._members.items() if member.client is None]
+        away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
         asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
         raise LocalProtocolError(
             f"no server of the group lists {uri!r} or has a template that it matches{asked}; "
@@ -223,42 +221,28 @@ class Catalog:
 
     def _having(self, uri: str) -> list[str]:
         """The servers that list a URI; if there is none, those with a template that it matches."""
-        known = {name: member.lists for name, member in self._members.items()}
-        listing = [name for name, each in known.items() if uri in (each.uris or ()) or uri in (each.templates or ())]
-        return listing or [name for name, each in known.items() if has_template(uri, each.templates or ())]
+        lists = {name: member.lists for name, member in self._members.by_name.items()}
+        listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
+        return listing or [
+            name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
+        ]
 
-    async def _learn(self, servers: list[str]) -> None:
-        async def ask(member: Member, client: Client) -> list[None]:
+    async def _learn(self, servers: Collection[str]) -> None:
+        async def ask(member: Member, client: Client) -> list[Any]:
             try:
-                await _resources_of(member, client)
-                await _templates_of(member, client)
+                for kind in BY_URI:
+                    await self._list_of(kind, member, client)
             except Exception:
                 # It has been asked. What it did not tell is asked for again when nothing else is found.
-                lists = member.lists
-                lists.uris, lists.templates = lists.uris or frozenset(), lists.templates or ()
+                for kind in BY_URI:
+                    member.lists.setdefault(kind, {})
                 raise
             return []
 
         await self._gather(ask, servers)
 
 
-async def _resources_of(member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Resource]:
-    found = [resource async for resource in client.iter_resources(timeout=timeout)]
-    member.lists.uris = frozenset(resource.uri for resource in found)
-    return found
-
-
-async def _templates_of(member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[ResourceTemplate]:
-    found = [template async for template in client.iter_resource_templates(timeout=timeout)]
-    member.lists.templates = tuple(template.uri_template for template in found)
-    return found
-
-
-def _is_complete(member: Member) -> bool:
-    return member.lists.uris is not None and member.lists.templates is not None
-
-
-def has_template(uri: str, templates: tuple[str, ...]) -> bool:
+def has_template(uri: str, templates: Iterable[str]) -> bool:
     """Whether a URI matches one of a server's templates. They are the server's, so the work is bounded."""
     work = 0
     for text in templates:

@@ -93,7 +93,7 @@ class ClientGroup(EnteredOnce):
             on_removed=names.forget,
         )
         self._catalog = Catalog(self._members, names)
-        self.clients: Mapping[str, Client] = ConnectedClients(self._members)
+        self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
             self._members.new(name, target, {**client_options, **per_server.get(name, {})})
 
@@ -158,7 +158,7 @@ class ClientGroup(EnteredOnce):
     @property
     def status(self) -> dict[str, ServerStatus]:
         """How each server is now."""
-        return {name: member.status for name, member in self._members.items()}
+        return {name: member.status for name, member in self._members.by_name.items()}
 
     # --- names -----------------------------------------------------------------------------------------------------
 
@@ -190,11 +190,11 @@ class ClientGroup(EnteredOnce):
 
         When cancelled, nothing runs any more.
         """
-        return await self._catalog.tools(timeout)
+        return await self._catalog.listed("tools", timeout)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
         """Every prompt of every server, with their names in the group. As `list_tools`."""
-        return await self._catalog.prompts(timeout)
+        return await self._catalog.listed("prompts", timeout)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> ToolResult:
         """Call a tool.
@@ -244,11 +244,11 @@ class ClientGroup(EnteredOnce):
 
         When cancelled, nothing runs any more.
         """
-        return await self._catalog.resources(timeout)
+        return await self._catalog.listed("resources", timeout)
 
     async def list_resource_templates(self, *, timeout: Limit = USE_SESSION) -> Listed[ResourceTemplate]:
         """Every resource template of every server. As `list_resources`."""
-        return await self._catalog.resource_templates(timeout)
+        return await self._catalog.listed("resource_templates", timeout)
 
     async def read_resource(self, uri: str, *, server: str | None = None, **options: Any) -> ReadResourceResult:
         """Read a resource.

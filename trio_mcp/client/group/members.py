@@ -20,7 +20,7 @@ from trio_mcp.errors import LocalProtocolError, SessionClosed, TransportError, T
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff
 
-__all__ = ["ConnectedClients", "Lists", "Member", "Members", "Require", "ServerStatus", "did_you_mean"]
+__all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus", "did_you_mean"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -47,25 +47,6 @@ class ServerStatus:
     retry_at: float | None = None
 
 
-@attrs.define
-class Lists:
-    """What one server has listed since it was connected; None where it has not been asked.
-
-    Attributes:
-        names: The names in the group of its tools and of its prompts, by what they are.
-        uris: The URIs of its resources.
-        templates: Its URI templates.
-    """
-
-    names: dict[str, list[str]] = attrs.field(factory=dict)
-    uris: frozenset[str] | None = None
-    templates: tuple[str, ...] | None = None
-
-    def forget_resources(self) -> None:
-        """They may be others now."""
-        self.uris = self.templates = None
-
-
 class Member:
     """A server of a group. The one who runs `run` owns everything that it starts.
 
@@ -75,7 +56,8 @@ class Member:
         tried: Whether the first attempt to connect is over.
         first_failure: What that attempt has failed with.
         ended: Set when nothing of it runs any more.
-        lists: What it has listed since it was connected.
+        lists: What it has listed since it was connected, by the kind: the names in the group of its tools and prompts,
+            the URIs of its resources, its URI templates. A kind that it has not been asked for is not there.
     """
 
     def __init__(
@@ -91,7 +73,7 @@ class Member:
         self.tried = False
         self.first_failure: Exception | None = None
         self.ended = trio.Event()
-        self.lists = Lists()
+        self.lists: dict[str, dict[str, None]] = {}
         self._target = target
         self._options = {**options, "on_message": self._heard}
         self._on_message = options.get("on_message")
@@ -116,9 +98,14 @@ class Member:
             kind = TypeError if isinstance(exc, TypeError) else ValueError
             raise kind(f"server {self.name!r}: {exc}") from None
 
+    def forget_resources(self) -> None:
+        """They may be others now."""
+        self.lists.pop("resources", None)
+        self.lists.pop("resource_templates", None)
+
     def _heard(self, notification: Notification) -> object:
         if notification.method == "notifications/resources/list_changed":
-            self.lists.forget_resources()
+            self.forget_resources()
         return None if self._on_message is None else self._on_message(notification)
 
     async def run(self) -> None:
@@ -164,7 +151,7 @@ class Member:
     async def _serve(self, client: Client) -> None:
         with trio.CancelScope() as self._serving:
             self._client = client
-            self.lists.forget_resources()  # a server that was started anew may be another one
+            self.forget_resources()  # a server that was started anew may be another one
             self._become(ServerStatus("connected"))
             await client.session.wait_closed()
 
@@ -199,8 +186,8 @@ class Member:
         return error
 
 
-class Members(Mapping[str, Member]):
-    """All servers of a group, by name: a mapping that grows and shrinks by `add` and `remove`.
+class Members:
+    """All servers of a group.
 
     Args:
         require: As of the `ClientGroup`, like all but the last.
@@ -210,6 +197,7 @@ class Members(Mapping[str, Member]):
         on_removed: Called with the name of each server that leaves.
 
     Attributes:
+        by_name: The servers.
         changed: Where those wait who look for a change of a status.
     """
 
@@ -228,18 +216,9 @@ class Members(Mapping[str, Member]):
         self._reconnect = reconnect
         self._on_status = on_status
         self._on_removed = on_removed
-        self._members: dict[str, Member] = {}
+        self.by_name: dict[str, Member] = {}
         self._nursery: trio.Nursery | None = None
         self._closing = False
-
-    def __getitem__(self, name: str) -> Member:
-        return self._members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
 
     def named(self, name: str) -> Member:
         """The server of a name.
@@ -247,9 +226,9 @@ class Members(Mapping[str, Member]):
         Raises:
             LocalProtocolError: There is none.
         """
-        member = self._members.get(name)
+        member = self.by_name.get(name)
         if member is None:
-            raise LocalProtocolError(f"there is no server {name!r} in the group{did_you_mean(name, self._members)}")
+            raise LocalProtocolError(f"there is no server {name!r} in the group{did_you_mean(name, self.by_name)}")
         return member
 
     # --- lifetime ------------------------------------------------------------------------------------------------
@@ -259,7 +238,7 @@ class Members(Mapping[str, Member]):
         """The block in which they are connected."""
         async with background_nursery(self.aclose) as nursery:
             self._nursery = nursery
-            members = list(self._members.values())
+            members = list(self.by_name.values())
             for member in members:
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
@@ -289,7 +268,7 @@ class Members(Mapping[str, Member]):
         if self._nursery is None:
             return
         self._closing = True
-        await self._end(list(self._members.values()))
+        await self._end(list(self.by_name.values()))
 
     async def _end(self, members: Iterable[Member]) -> None:
         for member in members:
@@ -312,9 +291,9 @@ class Members(Mapping[str, Member]):
         """
         if not isinstance(name, str) or not name:
             raise ValueError(f"a server's name must be a non-empty string, got {name!r}")
-        if name in self._members:
+        if name in self.by_name:
             raise ValueError(f"there is a server {name!r} in the group already; remove it first, or use another name")
-        member = self._members[name] = Member(name, target, options, self._reconnect, self._status_changed)
+        member = self.by_name[name] = Member(name, target, options, self._reconnect, self._status_changed)
         return member
 
     async def add(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
@@ -329,7 +308,7 @@ class Members(Mapping[str, Member]):
                 raise member.down()
         except BaseException:
             member.end_now()
-            if self._members.get(name) is member:
+            if self.by_name.get(name) is member:
                 self._drop(name)
             raise
 
@@ -341,7 +320,7 @@ class Members(Mapping[str, Member]):
             await self._end([member])
 
     def _drop(self, name: str) -> None:
-        del self._members[name]
+        del self.by_name[name]
         self._on_removed(name)
 
     def _status_changed(self, member: Member) -> None:
