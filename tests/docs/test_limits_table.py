@@ -13,6 +13,7 @@ import pytest
 import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
+    CallOptions,
     Client,
     ClientGroup,
     HttpOptions,
@@ -20,7 +21,6 @@ from trio_mcp import (
     Server,
     SessionOptions,
     StdioServerParameters,
-    Timeouts,
     memory,
     sse_client,
     stdio_client,
@@ -51,26 +51,26 @@ OPTIONS = SessionOptions()
 
 # By the first cell of each row.
 STATED = {
-    "timeout": Timeouts().timeout,
-    "total_timeout": Timeouts().total_timeout,
-    "reset_on_progress": Timeouts().reset_on_progress,
+    "timeout": CallOptions().timeout,
+    "total_timeout": CallOptions().total_timeout,
+    "reset_on_progress": CallOptions().reset_on_progress,
     "Client(connect_timeout=…)": default(Client, "connect_timeout"),
     "Client(probe_timeout=…)": default(Client, "probe_timeout"),
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
-    "SessionOptions.drain_grace": OPTIONS.drain_grace,
+    "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
     "a notification or an answer over HTTP": constant("POST_TIMEOUT"),
     "what is remembered of an origin, since it was found out": constant("MAX_AGE"),
     "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT"),
     "another session over HTTP to hear the server, while nobody calls": constant("UNASKED_INTERVAL"),
     "the end of an HTTP link": constant("CLOSE_TIMEOUT"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
-    "requests of the peer that run": OPTIONS.max_running_requests,
-    "requests of the peer that queue": OPTIONS.max_queued_requests,
+    "requests of the peer that run": OPTIONS.handlers.max_running_requests,
+    "requests of the peer that queue": OPTIONS.handlers.max_queued_requests,
     "messages of yours on their way to the link": OPTIONS.max_outgoing_messages,
     "cancellations and answers given on the spot": default(Outbox, "max_control"),
-    "notifications of the peer, until they are handled": OPTIONS.max_pending_notifications,
+    "notifications of the peer, until they are handled": OPTIONS.handlers.max_pending_notifications,
     "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
     "messages in a memory link, each way": memory.BUFFER,
@@ -80,7 +80,7 @@ STATED = {
     "requests of an HTTP link on their way, or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and answers of an HTTP link on their way": http_link.MAX_POSTS,
     "lines of a child's standard error, until they are taken": constant("PENDING"),
-    "subscriptions/listen that a session has open": OPTIONS.max_running_requests,
+    "subscriptions/listen that a session has open": OPTIONS.handlers.max_running_requests,
     "changes that one listener has not been told of": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
     "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
@@ -164,7 +164,7 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 def test_each_limit_of_a_session_has_a_row() -> None:
     page = (ROOT / "docs" / "limits.md").read_text()
-    for field in (*Timeouts.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+    for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
             assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
 

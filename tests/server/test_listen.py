@@ -14,7 +14,7 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY
 from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
-from trio_mcp import Server, SessionMessage, SessionOptions, memory_link_pair
+from trio_mcp import HandlerOptions, Server, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.server import connection as connection_module
 from trio_mcp.types import meta
@@ -168,11 +168,12 @@ async def test_a_subscription_that_the_client_cancels_ends_without_an_answer() -
         await settled()
         server.notify_tools_changed()
         assert await wire.news() == [(TOOLS, 2, None)]
-        (run,) = server._servings
-        assert len(run.changes._listeners[TOOLS, None]) == 1
+        statistics = server.statistics()
+        assert (statistics.listening, statistics.topics) == (1, 1)
         await wire.cancel(2)
         await settled()
-        assert not run.changes._listeners
+        statistics = server.statistics()
+        assert (statistics.listening, statistics.topics) == (0, 0)
         assert wire.all_here() == []
 
 
@@ -197,7 +198,7 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
 
 async def test_subscriptions_take_no_place_of_a_call() -> None:
     """A session serves as many calls as ever, however much its client listens to."""
-    options = SessionOptions(max_running_requests=2, max_queued_requests=1)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
     async with wire_to(full_server(options=options)) as wire:
         await wire.listen(1, toolsListChanged=True)
         await wire.listen(2, toolsListChanged=True)
@@ -281,7 +282,7 @@ async def test_a_client_that_does_not_read_holds_the_end_up_for_the_grace_only(
     started = trio.current_time()
     await serve_and_listen(server, 100, stalled=True)
     assert trio.current_time() - started == 3.0
-    assert not server._servings
+    assert server.statistics().runs == 0
 
 
 async def test_without_subscriptions_the_end_waits_for_nobody(autojump_clock: trio.testing.MockClock) -> None:
@@ -320,7 +321,7 @@ async def test_listening_can_be_cancelled_at_every_step() -> None:
                 await channel.aclose()
 
     async def check() -> None:
-        assert not server._servings
+        assert server.statistics().runs == 0
 
     assert await cancel_everywhere(scenario, check) > 10
 

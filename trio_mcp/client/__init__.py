@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.client import Client
+from trio_mcp.client.cache import CacheStatistics, ResponseCache
+from trio_mcp.client.client import Client, ClientStatistics
 from trio_mcp.client.config import load_config
-from trio_mcp.client.connection import CallLimits, Middleware, OutgoingCall
+from trio_mcp.client.connection import Middleware, OutgoingCall
 from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.group.client_group import ClientGroup
 from trio_mcp.client.group.members import ServerStatus
@@ -19,9 +19,10 @@ from trio_mcp.client.subscriptions import (
 from trio_mcp.client.tool_results import ToolResult
 
 __all__ = [
-    "CallLimits",
+    "CacheStatistics",
     "Client",
     "ClientGroup",
+    "ClientStatistics",
     "Listed",
     "Middleware",
     "OutgoingCall",

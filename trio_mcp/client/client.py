@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, Unpack, overload
 
+import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
@@ -17,7 +18,7 @@ from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.connection import CallLimits, Connection, Middleware, check_log_level
+from trio_mcp.client.connection import Connection, Middleware, check_log_level
 from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
@@ -27,8 +28,9 @@ from trio_mcp.client.tool_results import OutputSchemas, ToolResult
 from trio_mcp.convert import as_json, as_result, brief
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.requests import USE_SESSION, CallLimits, Limit
+from trio_mcp.session.session import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
@@ -47,11 +49,32 @@ from trio_mcp.types.resources import (
 from trio_mcp.types.tools import ListToolsResult, Tool
 from trio_mcp.types.versions import at_least
 
-__all__ = ["Client"]
+__all__ = ["Client", "ClientStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
 COMPLETION_CONTEXT_SINCE = "2025-06-18"
+
+
+@attrs.frozen
+class ClientStatistics:
+    """What a client is doing.
+
+    Attributes:
+        session: What its session is doing; None before it is connected.
+        subscriptions: Blocks of `Client.listen` that are open.
+        subscription_requests: How many of them have a request at the server: modern era only.
+        watched_resources: Resources that the client is subscribed to: legacy era only.
+        events_waiting: Events that have come and that no loop has taken.
+        known_tools: Tools whose output schema is known from a list.
+    """
+
+    session: SessionStatistics | None
+    subscriptions: int
+    subscription_requests: int
+    watched_resources: int
+    events_waiting: int
+    known_tools: int
 
 
 class Client(EnteredOnce):
@@ -225,6 +248,17 @@ class Client(EnteredOnce):
         """The revision that is spoken."""
         return self._connection.session.server.revision
 
+    def statistics(self) -> ClientStatistics:
+        """What the client is doing now. Cheap: it only looks at counters, and at each `Client.listen` that is open."""
+        return ClientStatistics(
+            session=self._connection.session.statistics() if self._connection.is_open else None,
+            subscriptions=len(self._subscriptions),
+            subscription_requests=self._subscriptions.requests,
+            watched_resources=len(self._listening.watches),
+            events_waiting=self._subscriptions.waiting,
+            known_tools=len(self._output_schemas),
+        )
+
     # --- requests and notifications of any method ------------------------------------------------------------------
 
     @overload
@@ -259,7 +293,6 @@ class Client(EnteredOnce):
         Returns:
             The result: a ``result_type``, or plain data.
         """
-        _check_limits("request", limits)
         result = await self._connection.request(method, params, limits)
         return result if result_type is None else as_result(result, result_type, method)
 
@@ -345,8 +378,8 @@ class Client(EnteredOnce):
         When cancelled, the server is told (with the reason) and the call ends at once.
         """
         params = _tool_params(name, arguments)
-        if meta is not None or limits:
-            self._check_call("call_tool", params, meta, limits, f"the call of {name!r}")
+        if meta is not None:
+            self._add_meta(params, meta, f"the call of {name!r}")
         started = trio.current_time()
         result = await self._connection.request("tools/call", params, limits)
         if result.get("resultType") == INPUT_REQUIRED:
@@ -387,7 +420,7 @@ class Client(EnteredOnce):
         Further errors and cancellation as in `call_tool`.
         """
         params = _tool_params(name, arguments)
-        self._check_call("call_tool_once", params, meta, limits, f"the call of {name!r}")
+        self._add_meta(params, meta, f"the call of {name!r}")
         result, answer = await self._rounds.once(
             "tools/call", ToolResult, params, input_responses, request_state, limits
         )
@@ -465,7 +498,7 @@ class Client(EnteredOnce):
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         params = _uri_params(uri)
-        self._check_call("read_resource", params, meta, limits, f"the request for {uri!r}")
+        self._add_meta(params, meta, f"the request for {uri!r}")
         started = trio.current_time()
         if meta is None:
             result = await self._calls.request("resources/read", uri, params, limits)
@@ -486,7 +519,7 @@ class Client(EnteredOnce):
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource for one round of input, by hand: to `read_resource` as `call_tool_once` is to `call_tool`."""
         params = _uri_params(uri)
-        self._check_call("read_resource_once", params, meta, limits, f"the request for {uri!r}")
+        self._add_meta(params, meta, f"the request for {uri!r}")
         _, answer = await self._rounds.once(
             "resources/read", ReadResourceResult, params, input_responses, request_state, limits
         )
@@ -573,7 +606,7 @@ class Client(EnteredOnce):
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         params = _prompt_params(name, arguments)
-        self._check_call("get_prompt", params, meta, limits, f"the request for the prompt {name!r}")
+        self._add_meta(params, meta, f"the request for the prompt {name!r}")
         started = trio.current_time()
         result = await self._connection.request("prompts/get", params, limits)
         if result.get("resultType") == INPUT_REQUIRED:
@@ -592,7 +625,7 @@ class Client(EnteredOnce):
     ) -> GetPromptResult | InputRequiredResult:
         """Fill in a prompt for one round of input, by hand: to `get_prompt` as `call_tool_once` is to `call_tool`."""
         params = _prompt_params(name, arguments)
-        self._check_call("get_prompt_once", params, meta, limits, f"the request for the prompt {name!r}")
+        self._add_meta(params, meta, f"the request for the prompt {name!r}")
         _, answer = await self._rounds.once(
             "prompts/get", GetPromptResult, params, input_responses, request_state, limits
         )
@@ -643,7 +676,7 @@ class Client(EnteredOnce):
             known = _strings(context, "context")
             if at_least(self.protocol_version, COMPLETION_CONTEXT_SINCE):
                 params["context"] = {"arguments": known}
-        self._check_call("complete", params, meta, {}, "the request for completion")
+        self._add_meta(params, meta, "the request for completion")
         result = await self._connection.request("completion/complete", params, {"timeout": timeout})
         return as_result(result, CompleteResult, "completion/complete")
 
@@ -742,23 +775,14 @@ class Client(EnteredOnce):
 
     # --- what the calls share ----------------------------------------------------------------------------------------
 
-    def _check_call(
-        self, method: str, params: dict[str, Any], meta: Mapping[str, Any] | None, limits: CallLimits, what: str
-    ) -> None:
-        """Check what a call says beyond its own arguments, and put its ``_meta`` where it belongs.
+    def _add_meta(self, params: dict[str, Any], meta: Mapping[str, Any] | None, what: str) -> None:
+        """Put what the caller wants in the ``_meta`` of a request where it belongs.
 
         Raises:
-            TypeError, ValueError: It may not say that.
+            TypeError, ValueError: As `checked_meta` does.
         """
-        _check_limits(method, limits)
         if meta is not None:
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
-
-
-def _check_limits(method: str, limits: CallLimits) -> None:
-    for name in limits:
-        if name not in CallLimits.__annotations__:
-            raise TypeError(f"Client.{method}() got an unexpected keyword argument {name!r}")
 
 
 def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

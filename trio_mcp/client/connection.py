@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict, get_args
+from typing import Any, TypeAlias, get_args
 
 import attrs
 import trio
@@ -20,34 +20,17 @@ from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.era import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, RequestId
-from trio_mcp.session.calling import Limit, ProgressCallback
 from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.requests import CallLimits
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.extensions import checked_extensions
 from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
-__all__ = ["CallLimits", "Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]
+__all__ = ["Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]
 
 MODES = ("auto", "legacy", *REVISIONS)
-
-
-class CallLimits(TypedDict, total=False):
-    """What a call may say of its own, as further keyword arguments: how long it waits, and whom it tells of progress.
-
-    Attributes:
-        timeout: Seconds without an answer; None waits for ever; by default the session's.
-        total_timeout: Seconds whatever happens; None sets no such limit; by default the session's.
-        reset_on_progress: Whether progress restarts ``timeout``; by default the session's.
-        on_progress: Called, sync or async, in the task that calls and in order, with a `ProgressNotificationParams` for
-            each progress notification. What it raises is raised by the call.
-    """
-
-    timeout: Limit
-    total_timeout: Limit
-    reset_on_progress: bool | None
-    on_progress: ProgressCallback | None
 
 
 @attrs.define

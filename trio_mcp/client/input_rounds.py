@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from trio_mcp.client.connection import CallLimits, Connection
+from trio_mcp.client.connection import Connection
 from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
-from trio_mcp.session.calling import USE_SESSION
+from trio_mcp.session.requests import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
 
@@ -65,7 +65,7 @@ class InputRounds:
         if not session.modern:
             return result  # a field that means nothing there
         total = limits.get("total_timeout", USE_SESSION)
-        total = session.options.timeouts.total_timeout if total is USE_SESSION else total
+        total = session.options.calls.total_timeout if total is USE_SESSION else total
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE

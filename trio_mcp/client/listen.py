@@ -13,13 +13,13 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import CallLimits, Connection, OutgoingCall
+from trio_mcp.client.connection import Connection, OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
 from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit
+from trio_mcp.session.requests import CallLimits, Limit, Limits
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 
@@ -66,7 +66,7 @@ class Listening:
             LocalProtocolError: The client is not connected.
         """
         session = self._connection.session
-        limit = CallOptions.of(session.options.timeouts, timeout, USE_SESSION, None, None).timeout
+        limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
         declared = session.server.capabilities

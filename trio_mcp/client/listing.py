@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeVar, cast
 import trio
 
 from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.connection import CallLimits, Connection
+from trio_mcp.client.connection import Connection
 from trio_mcp.convert import as_result
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
-from trio_mcp.session.calling import Limit
+from trio_mcp.session.requests import CallLimits, Limit
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.messages import PaginatedResult

@@ -98,6 +98,11 @@ class Peer:
         return len(self._incoming)
 
     @property
+    def queued_count(self) -> int:
+        """How many of the peer's requests wait for a place."""
+        return len(self._queue)
+
+    @property
     def running_count(self) -> int:
         """How many handlers have been started and not yet been reported `finished`, those of `LANES` aside."""
         return self._running
@@ -106,6 +111,10 @@ class Peer:
     def listening_count(self) -> int:
         """The same for `LISTENING_METHODS`."""
         return self._besides["listening"]
+
+    def serves(self, request_id: RequestId) -> bool:
+        """Whether a request of the peer's is running or queued, unanswered and not cancelled."""
+        return request_id in self._incoming
 
     # --- our requests --------------------------------------------------------------------------------------------
 

@@ -203,7 +203,7 @@ async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> 
             assert (await other.post("ping")).status_code == 404
             await trio.sleep(30)
             assert (await raw.post("ping")).status_code == 404
-            assert (len(app._sessions), len(store)) == (0, 0)
+            assert (app.statistics().sessions, len(store)) == (0, 0)
 
 
 async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) -> None:
@@ -323,9 +323,8 @@ async def test_nothing_is_left_after_a_thousand_refused_failed_and_closed_exchan
         for number in range(2, 201):
             await round_of_everything(number)
         assert await settled() == before
-        (connection,) = next(iter(made.server._servings)).connections
-        assert set(connection.router.streams) == {0}  # type: ignore[attr-defined]
-        assert connection.router._by_request == {}  # type: ignore[attr-defined]
+        (endpoint,) = made.server.statistics().http
+        assert (endpoint.sessions, endpoint.streams, endpoint.unanswered) == (1, 0, 0)
         gc.collect()
 
 

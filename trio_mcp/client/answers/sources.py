@@ -17,7 +17,7 @@ from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, 
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.context import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
@@ -82,9 +82,9 @@ class InputSources:
     def attach(self, session: ClientSession) -> None:
         """Answer the requests of a server of the legacy era."""
 
-        async def answer(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
+        async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:
-                get_answer = self.prepare(session.server.revision, responder.method, params)
+                get_answer = self.prepare(session.server.revision, context.method, params)
             except LocalProtocolError:
                 raise McpError(INVALID_REQUEST, "the handshake is not complete") from None
             except RemoteProtocolError as exc:

@@ -23,11 +23,13 @@ from trio_mcp.http.server.asgi import (
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.legacy.hosted import HostedConnection
+from trio_mcp.http.server.legacy.session import HttpSession
 from trio_mcp.http.server.legacy.sessions import Sessions
 from trio_mcp.http.server.legacy.sse import SseSessions
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
+from trio_mcp.server.statistics import HttpStatistics
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
@@ -59,6 +61,7 @@ class HttpApp:
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
+        serving.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
         options = self.options
@@ -125,6 +128,27 @@ class HttpApp:
             await self._refuse(self._no_room(), request, answer)
         else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
             await self._sessions.get(verdict, request, answer)
+
+    def statistics(self) -> HttpStatistics:
+        """What the endpoint is doing now.
+
+        It looks at every session once: cheap enough for each second, not for each request.
+        """
+        sessions = [each for each in self._serving.connections if isinstance(each, HttpSession)]
+        return HttpStatistics(
+            sessions=len(self._sessions),
+            idle_sessions=self._sessions.idle_count,
+            sse_sessions=0 if self._sse is None else len(self._sse),
+            requests=self._requests,
+            bodies=self._bodies,
+            exchanges=sum(each.exchanges for each in sessions),
+            listening=sum(each.router.rest.writer is not None for each in sessions),
+            streams=sum(len(each.router.streams) - 1 for each in sessions),
+            unanswered=sum(each.router.unanswered for each in sessions),
+            unstored=sum(each.router.unstored for each in sessions),
+            watching=self._sessions.watching,
+            ending=self._ending,
+        )
 
     async def end(self) -> None:
         """Take no more work, and end every stream that would never end by itself."""

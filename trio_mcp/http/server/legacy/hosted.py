@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import trio
 
 from trio_mcp.errors import SessionClosed
-from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
-from trio_mcp.link import Link
 from trio_mcp.server.connection import Connection
+from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:
     from trio_mcp.server.serving import Serving
 
-__all__ = ["NOTHING", "HostedConnection"]
+__all__ = ["HostedConnection"]
 
 logger = logging.getLogger("trio_mcp")
-
-
-class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading half of a link that nobody reads from."""
-
-    async def receive(self) -> NoReturn:
-        raise trio.EndOfChannel
-
-    async def aclose(self) -> None:
-        pass
 
 
 class HostedConnection(Connection):
@@ -38,8 +27,8 @@ class HostedConnection(Connection):
         way: Where what it sends goes.
     """
 
-    def __init__(self, serving: Serving, way: trio.abc.SendChannel[SessionMessage]) -> None:
-        super().__init__(serving, Link(NOTHING, way))
+    def __init__(self, serving: Serving, way: SessionSink) -> None:
+        super().__init__(serving, (None, way))
 
     async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run what belongs to the session until `end`. A fault of its own costs nobody else anything."""
@@ -65,15 +54,11 @@ class HostedConnection(Connection):
     async def _last_words(self) -> None:
         """What is still to be done when nothing runs any more."""
 
-    def feed(self, message: Incoming, metadata: dict[str, Any] | None = None) -> None:
-        """Take what the client has sent."""
-        self._take(SessionMessage(message, metadata=metadata))
-
     def end(self, why: str) -> None:
         """End the session: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
         self._closing = True
         self._settle_everything(SessionClosed(why))
-        self._outbox.give_up()
+        self._sink.give_up()
         if self._nursery is not None:
             nursery, self._nursery = self._nursery, None
             nursery.cancel_scope.cancel(why)
@@ -85,13 +70,9 @@ class HostedConnection(Connection):
 
     async def idle(self) -> None:
         """Wait until no handler runs."""
-        while self._peer.running_count:
-            await self._handlers_idle.park()
+        await self._handlers.wait_idle()
 
     @property
     def busy(self) -> bool:
         """Whether a request of the client's is under way."""
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
-
-
-NOTHING = _NothingToRead()

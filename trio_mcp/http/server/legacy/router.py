@@ -15,8 +15,9 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.http.server.legacy.stores.events import EventStore, StoredEvent
-from trio_mcp.http.server.legacy.streams import Stream
+from trio_mcp.http.server.legacy.streams import ROOM, Stream
 from trio_mcp.jsonrpc.codec import encode_or_replace
+from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
@@ -28,6 +29,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
     SessionMessage,
 )
+from trio_mcp.session.sink import Owner
 
 if TYPE_CHECKING:
     from trio_mcp.http.server.legacy.session import HttpSession
@@ -39,9 +41,12 @@ logger = logging.getLogger("trio_mcp")
 MAX_UNSTORED = 64
 """Messages that wait for the event store before those who send wait."""
 
+MAX_CONTROL = 2048
+"""Answers given on the spot and cancellations that wait for it besides; further ones are dropped."""
 
-class Router(trio.abc.SendChannel[SessionMessage]):
-    """The way out of a session.
+
+class Router:
+    """The way out of a session: its `SessionSink`.
 
     Args:
         store: Where messages are kept; None for nowhere.
@@ -65,7 +70,18 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._asked: dict[RequestId, Stream] = {}
         self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
         self._storing = False
+        self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have a stream that owes them an answer."""
+        return len(self._by_request)
+
+    @property
+    def unstored(self) -> int:
+        """How many messages wait for the event store."""
+        return 0 if self._unstored is None else len(self._unstored)
 
     # --- streams -------------------------------------------------------------------------------------------------
 
@@ -126,36 +142,54 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._asked.pop(request_id, None)
         self.session.feed(Failure(TransportError(why), request_id))
 
-    # --- the channel ---------------------------------------------------------------------------------------------
+    # --- the sink of the session -----------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
-        return self._unstored is None or len(self._unstored) < MAX_UNSTORED
+        return self._ended or self._unstored is None or len(self._unstored) < MAX_UNSTORED
 
-    async def room(self) -> None:
-        """Wait until the event store has caught up."""
+    async def room(self, related: RequestId | None = None) -> None:
+        """Wait until the event store has caught up, and whoever reads the stream of a request."""
         while not self.has_room:
             if self._room is None:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
+        stream = self.of_request(related)
+        while stream is not None and stream.backlog >= ROOM and stream.writer is not None:
+            await stream.change()
 
-    def send_nowait(self, value: SessionMessage) -> None:
-        """Route a message.
+    def put(self, message: SessionMessage, owner: Owner = None) -> None:
+        if self._ended:
+            return
+        if type(owner) is OutgoingRequest:
+            owner.sent = True
+        self._route(message)
 
-        Raises:
-            trio.WouldBlock: The event store has to catch up first.
-        """
-        if not self.has_room:
-            raise trio.WouldBlock
-        self._route(value)
+    def put_control(self, message: SessionMessage) -> bool:
+        if self._ended or (self._unstored is not None and len(self._unstored) >= MAX_UNSTORED + MAX_CONTROL):
+            return False
+        self._route(message)
+        return True
 
-    async def send(self, value: SessionMessage) -> None:
-        await trio.lowlevel.checkpoint()
-        await self.room()
-        self._route(value)
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Everything is routed when it is put."""
+        return 0, 0
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+    async def flush(self) -> None:
+        pass
+
+    def give_up(self) -> None:
+        self._ended = True
+        if self._room is not None:
+            self._room.unpark_all()
 
     async def aclose(self) -> None:
-        pass
+        self.give_up()
 
     def _route(self, value: SessionMessage) -> None:
         message = value.message
@@ -215,7 +249,7 @@ class Router(trio.abc.SendChannel[SessionMessage]):
             self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
             if not self._storing:
                 self._storing = True
-                self.session._spawn(self._store_all)
+                self.session.start_soon(self._store_all)
         else:
             stream.put(data)
             if stream.overrun:

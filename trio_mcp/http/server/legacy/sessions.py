@@ -45,6 +45,16 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def idle_count(self) -> int:
+        """How many sessions serve no HTTP request, and expire after a time."""
+        return len(self._idle)
+
+    @property
+    def watching(self) -> bool:
+        """Whether there is the task that ends sessions which nobody uses."""
+        return self._watching
+
     def revision(self, session_id: str) -> str | None:
         """The revision of a session; None for one that is not there."""
         session = self._sessions.get(session_id)

@@ -16,7 +16,6 @@ from trio_mcp.http.server.legacy.stores.events import EventStore
 from trio_mcp.http.server.legacy.streams import Stream
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Message, Request, RequestId
 from trio_mcp.types.error_codes import OVERLOADED
 
@@ -57,13 +56,11 @@ class _SseSession(HttpSession):
     def end_when_idle(self) -> None:
         """End as soon as no request is under way."""
         self.leaving = True
-        if not self.busy:
-            self.end("the server is ending")
+        self.start_soon(self._end_when_settled)
 
-    def _free(self, incoming: IncomingRequest) -> None:
-        super()._free(incoming)
-        if self.leaving:
-            self.end_when_idle()
+    async def _end_when_settled(self) -> None:
+        await self._handlers.wait_for(lambda: not self.busy)
+        self.end("the server is ending")
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
         where = f"{self._messages}?session_id={self.id}"
@@ -82,6 +79,9 @@ class SseSessions:
         self._serving = serving
         self._options = options
         self._sessions: dict[str, _SseSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Serve the stream of a new session, and with it the session."""
