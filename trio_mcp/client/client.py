@@ -26,6 +26,8 @@ from trio_mcp.client.subscriptions import Subscription, Subscriptions
 from trio_mcp.client.targets import Target
 from trio_mcp.client.tool_results import OutputSchemas, ToolResult
 from trio_mcp.convert import as_json, as_result, brief
+from trio_mcp.eras.capabilities import declared_extensions
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.options import SessionOptions
@@ -34,10 +36,9 @@ from trio_mcp.session.session import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from trio_mcp.types.extensions import declared_extensions
 from trio_mcp.types.input_required import InputRequiredResult
-from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.meta import checked_meta
+from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
 from trio_mcp.types.resources import (
     ListResourcesResult,
@@ -47,13 +48,10 @@ from trio_mcp.types.resources import (
     ResourceTemplate,
 )
 from trio_mcp.types.tools import ListToolsResult, Tool
-from trio_mcp.types.versions import at_least
 
 __all__ = ["Client", "ClientStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
-
-COMPLETION_CONTEXT_SINCE = "2025-06-18"
 
 
 @attrs.frozen
@@ -674,7 +672,7 @@ class Client(EnteredOnce):
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
             known = _strings(context, "context")
-            if at_least(self.protocol_version, COMPLETION_CONTEXT_SINCE):
+            if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
         self._add_meta(params, meta, "the request for completion")
         result = await self._connection.request("completion/complete", params, {"timeout": timeout})

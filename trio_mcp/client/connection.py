@@ -16,7 +16,7 @@ from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.convert import as_object, brief, call_back
-from trio_mcp.eras.capabilities import declares
+from trio_mcp.eras.capabilities import checked_extensions, declares
 from trio_mcp.eras.era import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, RequestId
@@ -24,8 +24,7 @@ from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.requests import CallLimits
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.extensions import checked_extensions
-from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
+from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["Connection", "Middleware", "OutgoingCall", "check_log_level", "merged"]

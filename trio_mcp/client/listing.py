@@ -13,8 +13,8 @@ from trio_mcp.convert import as_result
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.requests import CallLimits, Limit
 from trio_mcp.types._base import WireModel
+from trio_mcp.types.common import PaginatedResult
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.messages import PaginatedResult
 
 __all__ = ["CachedCalls", "every"]
 

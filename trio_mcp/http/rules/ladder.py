@@ -20,7 +20,7 @@ from trio_mcp.http.headers import (
     accepts,
     shown,
 )
-from trio_mcp.http.rules.message_rules import MESSAGE_RULES, STREAMED, era_of_message, kind_of, session_of
+from trio_mcp.http.rules.message_rules import MESSAGE_RULES, era_of_message, kind_of, session_of
 from trio_mcp.http.rules.verdicts import Accept, Exchange, HttpSettings, Ladder, Opening, Refusal, Rule, refuse
 from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Request, Response
 from trio_mcp.types.error_codes import (
@@ -31,6 +31,7 @@ from trio_mcp.types.error_codes import (
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
+from trio_mcp.types.methods import facts_of
 from trio_mcp.types.versions import LEGACY_REVISIONS, Era
 
 __all__ = [
@@ -89,7 +90,7 @@ def judge_message(
     refusal = MESSAGE_RULES.climb(exchange)
     if refusal is not None:
         return refusal
-    streamed = type(message) is Request and message.method == STREAMED
+    streamed = type(message) is Request and facts_of(message.method).lasting
     may_stream = streamed or not settings.json_only
     return Accept(exchange.kind, message, exchange.era, exchange.revision, session_of(exchange), may_stream)
 

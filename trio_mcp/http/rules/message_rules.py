@@ -34,16 +34,13 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.jsonrpc.peer import BATCH_REVISION
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
-from trio_mcp.types.methods import method_spec
+from trio_mcp.types.methods import facts_of, method_spec
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS, Era
 
-__all__ = ["ASSUMED_REVISION", "MESSAGE_RULES", "STREAMED", "era_of_message", "kind_of", "session_of"]
+__all__ = ["ASSUMED_REVISION", "MESSAGE_RULES", "era_of_message", "kind_of", "session_of"]
 
 ASSUMED_REVISION: Final = "2025-03-26"
 """What a client speaks that does not say (L, Protocol Version Header)."""
-
-STREAMED: Final = "subscriptions/listen"
-"""What is always answered with a stream."""
 
 
 def kind_of(message: Any) -> Kind:
@@ -210,7 +207,7 @@ def _method_exists(exchange: Exchange) -> Refusal | None:
 def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
     request = exchange.message
     assert isinstance(request, Request)
-    if request.method != STREAMED or accepts(exchange.headers, EVENTS):
+    if not facts_of(request.method).lasting or accepts(exchange.headers, EVENTS):
         return None
     return refuse(406, f"the client must accept {EVENTS}: {request.method!r} is answered with a stream", request.id)
 

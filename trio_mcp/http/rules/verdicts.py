@@ -10,8 +10,7 @@ import attrs
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.guard import HostGuard
-from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, encode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Incoming, Malformed, Request, RequestId
 from trio_mcp.types.error_codes import INVALID_REQUEST
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS, Era
