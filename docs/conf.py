@@ -72,6 +72,7 @@ INTERNAL = (
     "DataT",
     "ElicitationCallback",
     "ElicitationMode",
+    "Feed",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",

@@ -198,7 +198,6 @@ class Members:
 
     Attributes:
         by_name: The servers.
-        changed: Where those wait who look for a change of a status.
     """
 
     def __init__(
@@ -210,7 +209,7 @@ class Members:
         on_status: Callable[[str, ServerStatus], object] | None,
         on_removed: Callable[[str], None],
     ) -> None:
-        self.changed = trio.lowlevel.ParkingLot()
+        self._changed = trio.lowlevel.ParkingLot()
         self._require = require
         self._max_wait = max_wait
         self._reconnect = reconnect
@@ -261,7 +260,7 @@ class Members:
                         raise _raisable(member.name, member.first_failure)
             if all(member.tried for member in members):
                 return
-            await self.changed.park()
+            await self._changed.park()
 
     async def aclose(self) -> None:
         """As `ClientGroup.aclose`."""
@@ -324,7 +323,7 @@ class Members:
         self._on_removed(name)
 
     def _status_changed(self, member: Member) -> None:
-        self.changed.unpark_all()
+        self._changed.unpark_all()
         if self._on_status is not None:
             try:
                 self._on_status(member.name, member.status)
@@ -348,7 +347,7 @@ class Members:
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client
-                await self.changed.park()
+                await self._changed.park()
         raise member.down()
 
 
