@@ -17,9 +17,9 @@ from tests.client.listening import (
     UPDATED,
     Listener,
     notice,
-    settle,
 )
 from tests.client.scripted import scripted
+from tests.peer import settle
 from trio_mcp import (
     CapabilityError,
     LocalProtocolError,
@@ -195,7 +195,7 @@ async def test_a_lost_link_gets_no_unsubscription() -> None:
         listener = Listener()
         nursery.start_soon(lambda: listener.run(client, resources=["x:/a"]))
         await settle()
-        await wire.write.aclose()
+        await wire.close()
         await settle()
         assert listener.done
         assert asked_for(asked) == [("subscribe", "x:/a")]

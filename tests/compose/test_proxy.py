@@ -111,7 +111,7 @@ async def test_a_proxy_of_a_server_that_only_has_tools_declares_nothing_else() -
 
 async def test_what_the_upstream_does_not_offer_is_an_unknown_method() -> None:
     async with hand_client(ProxyServer(only_with_tools())) as client:  # which does not look first
-        refused = await client.once("prompts/list", {})
+        refused = await client.ask("prompts/list", {})
     assert refused.code == -32601
     assert "does not offer it" in refused.message
 

@@ -26,7 +26,7 @@ from tests.protocol.http_requests import (
     modern,
     post,
 )
-from tests.protocol.strategies import messages
+from tests.strategies import messages
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.http.client.rules import (
     answer_kind,

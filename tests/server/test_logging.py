@@ -127,7 +127,7 @@ async def test_the_capability_is_declared_and_only_the_legacy_era_sets_levels(mo
         assert client.capabilities.logging == {}
     if mode != "legacy":
         async with hand_client(speaker()) as hand:
-            assert (await hand.once("logging/setLevel", {"level": "info"})).code == -32601
+            assert (await hand.ask("logging/setLevel", {"level": "info"})).code == -32601
 
 
 @pytest.mark.parametrize("mode", BOTH)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
+from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_calls import TEXT, Calls, modern, works
-from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     CallOptions,

@@ -13,7 +13,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
+from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
 from trio_mcp.http.client.legacy import events as http_events
@@ -177,7 +177,7 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
     scope.cancel()
 
 
-async def over(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:
+async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """Wait until nothing is left of any exchange; what never ends runs into the net."""
     kept = kept_connections(http_client)
     statistics = trio.lowlevel.current_statistics

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from tests.transports.http_peer import DISCOVERED, Asked, Peer, peer
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, McpError, Server, TransportError
 from trio_mcp.http.client import tool_headers as http_tools
@@ -62,7 +62,7 @@ class Tools:
 
 
 @contextlib.asynccontextmanager
-async def connected(tools: Tools) -> AsyncIterator[tuple[Peer, Client]]:
+async def connected(tools: Tools) -> AsyncIterator[tuple[HttpPeer, Client]]:
     with trio.fail_after(DEADLINE):
         async with peer(tools.handlers()) as server, Client(server.url) as client:
             yield server, client

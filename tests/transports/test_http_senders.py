@@ -13,9 +13,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
-from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
 from trio_mcp.http.client import senders as http_senders
@@ -38,7 +38,7 @@ async def ok(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
-async def modern(call: Any = ok) -> AsyncIterator[tuple[Peer, Client]]:
+async def modern(call: Any = ok) -> AsyncIterator[tuple[HttpPeer, Client]]:
     """A client of a modern server that answers calls like this."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:

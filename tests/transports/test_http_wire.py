@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import trio
 
-from tests.transports.http_peer import Asked, peer
+from tests.http_peer import Asked, peer
 from tests.transports.support import DEADLINE
 from trio_mcp.http.client.wire import Disconnected, TooLarge, http_wire
 

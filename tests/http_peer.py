@@ -1,4 +1,8 @@
-"""A HTTP server worked by hand: raw bytes over TCP, for what no well-behaved server does."""
+"""HTTP worked by hand, for what no well-behaved end does.
+
+`peer` is a server that is a script of raw bytes; `Raw` is a client of the handshake era, as any HTTP client could be;
+`http_request` is for clients that write their own bytes.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,35 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import attrs
+import httpx
 import trio
+from pydantic_core import from_json, to_json
 
+from tests.peer import ME
 from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client.origins import ORIGINS
+from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 
-__all__ = ["DISCOVERED", "INITIALIZED", "Asked", "Peer", "event", "peer", "result"]
+__all__ = [
+    "ACCEPT",
+    "DISCOVERED",
+    "INITIALIZED",
+    "LATEST",
+    "Asked",
+    "Events",
+    "HttpPeer",
+    "Raw",
+    "event",
+    "http_request",
+    "peer",
+    "request",
+    "result",
+]
 
-LEGACY = "2025-11-25"
+LATEST = "2025-11-25"
+ACCEPT = "application/json, text/event-stream"
 CAPABILITIES: dict[str, Any] = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-INITIALIZED = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": {"name": "peer", "version": "1"}}
+INITIALIZED = {"protocolVersion": LATEST, "capabilities": CAPABILITIES, "serverInfo": ME}
 DISCOVERED = {
     "resultType": "complete",
     "supportedVersions": ["2026-07-28"],
@@ -95,7 +118,7 @@ class Asked:
 
 
 @attrs.define(eq=False)
-class Peer:
+class HttpPeer:
     """The server.
 
     Attributes:
@@ -186,10 +209,10 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None = None) -> AsyncIterator[Peer]:
+async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None = None) -> AsyncIterator[HttpPeer]:
     """A server, for the length of the block."""
     ORIGINS.clear()
-    made = Peer(dict(handlers or {}))
+    made = HttpPeer(dict(handlers or {}))
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     made.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
     try:
@@ -200,5 +223,101 @@ async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None
         ORIGINS.clear()
 
 
-async def _serve(made: Peer, listener: trio.SocketListener, task_status: trio.TaskStatus[object]) -> None:
+async def _serve(made: HttpPeer, listener: trio.SocketListener, task_status: trio.TaskStatus[object]) -> None:
     await trio.serve_listeners(made.serve, [listener], task_status=task_status)
+
+
+# --- clients -------------------------------------------------------------------------------------------------------
+
+
+def http_request(
+    method: str, body: Any = b"", path: str = "/mcp", *, length: int | None = None, **fields: str
+) -> bytes:
+    """The bytes of a request: a body that is no bytes becomes JSON, and the length need not be the true one."""
+    data = body if isinstance(body, bytes) else to_json(body)
+    given = {"host": "localhost", "accept": ACCEPT, "content-type": "application/json"}
+    given |= {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    size = len(data) if length is None else length
+    return f"{method} {path} HTTP/1.1\r\n{lines}content-length: {size}\r\n\r\n".encode() + data
+
+
+class Raw:
+    """A client of one session, as any HTTP client could be."""
+
+    def __init__(self, http: httpx.AsyncClient, path: str = "/mcp") -> None:
+        self.http = http
+        self.path = path
+        self.session: str | None = None
+        self.revision: str | None = None
+
+    def headers(self, **more: str) -> dict[str, str]:
+        headers = {"accept": ACCEPT}
+        if self.session is not None:
+            headers["mcp-session-id"] = self.session
+        if self.revision is not None:
+            headers["mcp-protocol-version"] = self.revision
+        return headers | {name.replace("_", "-"): value for name, value in more.items()}
+
+    async def initialize(self, revision: str = LATEST, **capabilities: Any) -> dict[str, Any]:
+        params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": ME}
+        r = await self.post("initialize", params, id=0)
+        assert r.status_code == 200, r.text
+        self.session = r.headers.get("mcp-session-id")
+        self.revision = revision if revision != "2025-03-26" else None
+        assert (await self.notify("notifications/initialized")).status_code == 202
+        result: dict[str, Any] = r.json()["result"]
+        return result
+
+    async def post(self, method: str, params: dict[str, Any] | None = None, *, id: int = 1, **more: str) -> Any:
+        return await self.send(request(method, params, id), **more)
+
+    async def send(self, body: Any, **more: str) -> httpx.Response:
+        return await self.http.post(self.path, json=body, headers=self.headers(**more))
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> httpx.Response:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        return await self.send(body if params is None else {**body, "params": params})
+
+    def call(self, tool: str, arguments: dict[str, Any] | None = None, *, id: int = 1, token: Any = "t") -> Any:
+        params = {"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": token}}
+        body = request("tools/call", params, id)
+        return self.http.stream("POST", self.path, json=body, headers=self.headers())
+
+    def listen(self, last: str | None = None) -> Any:
+        more = {} if last is None else {"last_event_id": last}
+        return self.http.stream("GET", self.path, headers={**self.headers(**more), "accept": "text/event-stream"})
+
+
+def request(method: str, params: dict[str, Any] | None, id: int) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": id, "method": method}
+    return body if params is None else {**body, "params": params}
+
+
+class Events:
+    """The events of a response."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.decoder = EventDecoder()
+        self._iterator = self._read(response)
+
+    async def _read(self, response: httpx.Response) -> AsyncIterator[ServerSentEvent]:
+        assert response.headers["content-type"] == "text/event-stream", (response.status_code, response.headers)
+        async for chunk in response.aiter_bytes():
+            for event in self.decoder.feed(chunk):
+                assert isinstance(event, ServerSentEvent)
+                yield event
+
+    def __aiter__(self) -> AsyncIterator[ServerSentEvent]:
+        return self._iterator
+
+    async def next(self) -> ServerSentEvent:
+        return await anext(self._iterator)
+
+    async def message(self) -> Any:
+        while not (event := await self.next()).data:
+            pass
+        return from_json(event.data)
+
+    async def messages(self) -> list[Any]:
+        return [from_json(event.data) async for event in self._iterator if event.data]
