@@ -9,9 +9,21 @@ import pytest
 import trio
 
 from tests.client.servers import make_server
-from trio_mcp import Client, ClientGroup, LocalProtocolError, McpError, RequestTimeout, Server, SessionClosed
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    Context,
+    InputError,
+    LocalProtocolError,
+    McpError,
+    RequestTimeout,
+    Server,
+    SessionClosed,
+)
 from trio_mcp.client import Listed
+from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
+from trio_mcp.uri_templates import UriTemplate
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -171,6 +183,21 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
             await group.complete("x", "name")  # type: ignore[arg-type]
 
 
+async def test_an_input_that_nobody_answers_names_the_server_too() -> None:
+    async def refuse(params: object) -> None:
+        raise ValueError("nobody is here")
+
+    server = Server("asks")
+
+    @server.tool
+    async def hello(ctx: Context) -> str:
+        return str(await ctx.sample("hi", max_tokens=1))
+
+    async with ClientGroup({"a": server}, sampling=refuse) as group:
+        with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*nobody is here"):
+            await group.call_tool("a__hello")
+
+
 async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_clock: trio.testing.MockClock) -> None:
     async with ClientGroup({"a": make_server(), "b": make_server()}) as group:
         await group.list_tools()
@@ -276,12 +303,10 @@ async def test_a_server_that_fails_to_list_costs_the_others_nothing() -> None:
 
 
 async def test_a_hostile_template_costs_bounded_work() -> None:
-    from trio_mcp.client.group import catalog
-
     templates = tuple(f"x:{{+a{number}}}{'/z' * 100}" for number in range(10_000))
     matched = 0
 
-    class Counting(catalog.UriTemplate):
+    class Counting(UriTemplate):
         def match(self, uri: str) -> Any:
             nonlocal matched
             matched += len(self.text) * len(uri)

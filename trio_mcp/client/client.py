@@ -82,8 +82,8 @@ class Client(EnteredOnce):
     calls that wait for it, with the reason, never the block.
 
     Args:
-        target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable that
-            gives an async context manager which yields a `Link`.
+        target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
+            that gives an async context manager which yields a `Link`.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` does the handshake; a revision does what
             that revision asks for, and accepts no other.
         client_info: What the client says of itself.
