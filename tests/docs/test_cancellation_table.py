@@ -434,7 +434,7 @@ async def sync_tool() -> None:
                 await trio.to_thread.run_sync(started.wait, HANG)
                 scope.cancel()
         assert not ended.is_set()
-        assert server.sync_limiter.borrowed_tokens == 1
+        assert server.settings.surroundings.threads.limiter.borrowed_tokens == 1
         go_on.set()
         assert await trio.to_thread.run_sync(ended.wait, HANG)
 

@@ -14,7 +14,6 @@ from tests.server.harness import LEGACY, MODERN, client_of, server_with
 from trio_mcp import McpError, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.changes import Listener
-from trio_mcp.server.serving import serving
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 CHANGED = "notifications/tools/list_changed"
@@ -187,7 +186,7 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        async with serving(server) as run:
+        async with server.open_run() as run:
             kept.append(run.changes)
             run.changes.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 

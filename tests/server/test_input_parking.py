@@ -16,7 +16,7 @@ from tests.injection import cancel_everywhere
 from tests.server.input_harness import EVERYTHING, MODERN, Peer, accept, hand_client, text_of
 from trio_mcp import Context, McpLogHandler, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorData, Response
-from trio_mcp.server.serving import Serving, serving
+from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
 
@@ -53,7 +53,7 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def link_to(run: Serving) -> AsyncIterator[Peer]:
+async def link_to(run: Run) -> AsyncIterator[Peer]:
     """One more client of a run: what a later connection to the same process is."""
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(run.serve_link, theirs)
@@ -119,11 +119,11 @@ async def test_the_state_is_bound_to_the_request() -> None:
 
 async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
     desk = Desk(request_state_key=b"k" * 32)
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
         assert desk.events == ["start"]  # the client has gone, and the handler waits
-        async with serving(desk.server) as elsewhere, link_to(elsewhere) as stranger:
+        async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
             error = await stranger.ask("tools/call", retry(asked))
             assert isinstance(error, ErrorData)
             assert "another process's" in error.message
@@ -134,7 +134,7 @@ async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not()
 
 async def test_the_end_of_the_run_ends_what_is_parked() -> None:
     desk = Desk()
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as client:
             await begin(client)
         assert desk.parked == 1
@@ -144,7 +144,7 @@ async def test_the_end_of_the_run_ends_what_is_parked() -> None:
 
 async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.MockClock) -> None:
     desk = Desk(request_state_ttl=60)
-    async with serving(desk.server) as run, link_to(run) as client:
+    async with desk.server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(59)
         assert desk.events == ["start"]
@@ -166,7 +166,7 @@ async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.t
 
     desk.server.remove_tool("tool")
     desk.server.add_tool(slow, name="tool", park_input=True)
-    async with serving(desk.server) as run, link_to(run) as client:
+    async with desk.server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         assert text_of(await client.ask("tools/call", retry(asked))) == "done"
 
@@ -188,7 +188,7 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 async def test_a_live_request_takes_its_handler_along(how: str) -> None:
     """As with any handler; and before the request's place is free, the handler has ended."""
     desk = Desk()
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as client:
             asked = await begin(client, then="sleep")
             request = await client.request("tools/call", retry(asked, then="sleep"))
@@ -266,7 +266,7 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
             await ctx.elicit("Who?", Name)
         return "gave up"
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(20)
         assert text_of(await client.ask("tools/call", retry(asked))) == "gave up"
@@ -285,7 +285,7 @@ async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(
         finally:
             raise ValueError("on the way out")
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         await begin(client)
         assert server.statistics().parked == 1
         await trio.sleep(61)
@@ -310,7 +310,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
             raise
         return "?"
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         await begin(client)
         await trio.sleep(61)
         assert server.statistics().parked == 0
@@ -323,7 +323,7 @@ async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> N
     desk = Desk()
 
     async def scenario() -> None:
-        async with serving(desk.server) as run, link_to(run) as client:
+        async with desk.server.open_run() as run, link_to(run) as client:
             asked = await begin(client)
             assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
 
@@ -341,7 +341,7 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
 ) -> None:
     """The client cancels each of the two requests, at each step: the run lives on, with nothing parked for good."""
     desk = Desk(request_state_ttl=60)
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
 
         async def scenario() -> None:
             async with link_to(run) as client:

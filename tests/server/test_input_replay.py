@@ -157,7 +157,7 @@ async def test_a_state_is_for_its_principal_alone() -> None:
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     server = server_of(two, request_state_ttl=60)
     now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61
@@ -170,7 +170,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
     server = server_of(tool)
     now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 6

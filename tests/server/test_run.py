@@ -80,10 +80,10 @@ def test_an_unknown_transport_is_refused() -> None:
 def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process_for_ever() -> None:
     program = """
 import trio
-import trio_mcp.server.core
+import trio_mcp.server.base_server
 from trio_mcp import Server
 
-trio_mcp.server.core.EXIT_GRACE = 0.3
+trio_mcp.server.base_server.EXIT_GRACE = 0.3
 server = Server("test")
 
 @server.tool

@@ -34,7 +34,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["HttpApp"]
 
@@ -49,7 +49,7 @@ class HttpApp:
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
+    def __init__(self, serving: Run, options: HttpOptions) -> None:
         self._serving = serving
         self.options = options
         self._settings = {local: self._judged_by(local) for local in (True, False)}
@@ -66,7 +66,7 @@ class HttpApp:
     def _judged_by(self, local: bool) -> HttpSettings:
         options = self.options
         return HttpSettings(
-            revisions=self._serving.server.identity.revisions,
+            revisions=self._serving.served.identity.revisions,
             guard=options.guard(local=local),
             stateless=options.stateless,
             json_only=options.json_only,
@@ -75,16 +75,14 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        tools = self._serving.server._tools
-        tool = tools.get(name)
-        if tool is None:
+        schema = self._serving.served.input_schema(name)
+        if schema is None:
+            self._tool_headers.pop(name, None)
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
-        if known is not tool:
-            headers = parameter_headers(tool.definition.input_schema)
-            if len(self._tool_headers) > len(tools):  # of tools that have been removed
-                self._tool_headers.clear()
-            self._tool_headers[name] = tool, headers
+        if known is not schema:
+            headers = parameter_headers(schema)
+            self._tool_headers[name] = schema, headers
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:

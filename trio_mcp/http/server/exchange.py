@@ -30,7 +30,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["HttpExchange"]
 
@@ -51,7 +51,7 @@ class HttpExchange(Connection):
         keep_alive: Seconds of silence after which a stream gets a comment.
     """
 
-    def __init__(self, serving: Serving, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
+    def __init__(self, serving: Run, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
         self._way = _Way(self._write_soon, self.send)
         super().__init__(serving, (None, self._way))
         self._answer = answer

@@ -12,7 +12,7 @@ from trio_mcp.server.connection import Connection
 from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["HostedConnection"]
 
@@ -27,12 +27,13 @@ class HostedConnection(Connection):
         way: Where what it sends goes.
     """
 
-    def __init__(self, serving: Serving, way: SessionSink) -> None:
+    def __init__(self, serving: Run, way: SessionSink) -> None:
         super().__init__(serving, (None, way))
+        self._run_of_server = serving
 
     async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run what belongs to the session until `end`. A fault of its own costs nobody else anything."""
-        connections = self.serving.connections
+        connections = self._run_of_server.connections
         connections.add(self)
         try:
             async with trio.open_nursery() as nursery:

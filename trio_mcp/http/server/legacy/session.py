@@ -38,7 +38,7 @@ from trio_mcp.jsonrpc.messages import (
 if TYPE_CHECKING:
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
     from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
@@ -82,7 +82,7 @@ class HttpSession(HostedConnection):
         over: Nothing is done for it any more.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions, *, stateless: bool = False) -> None:
+    def __init__(self, serving: Run, options: HttpOptions, *, stateless: bool = False) -> None:
         self.id = "" if stateless else secrets.token_urlsafe(32)
         self.router = self._make_router(None if stateless else options.event_store)
         super().__init__(serving, self.router)

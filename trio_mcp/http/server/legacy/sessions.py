@@ -20,7 +20,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 if TYPE_CHECKING:
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
     from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["Sessions"]
 
@@ -35,7 +35,7 @@ class Sessions:
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
+    def __init__(self, serving: Run, options: HttpOptions) -> None:
         self._serving = serving
         self._options = options
         self._sessions: dict[str, HttpSession] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trio_mcp.http.rules.verdicts import Refusal
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
     from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.serving import Serving
+    from trio_mcp.server.run import Run
 
 __all__ = ["SseSessions"]
 
@@ -45,7 +45,7 @@ class _SseSession(HttpSession):
         leaving: It takes no new work, and ends when what is under way has ended.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions, messages: str) -> None:
+    def __init__(self, serving: Run, options: HttpOptions, messages: str) -> None:
         super().__init__(serving, options)
         self._messages = messages
         self.leaving = False
@@ -75,7 +75,7 @@ class SseSessions:
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
+    def __init__(self, serving: Run, options: HttpOptions) -> None:
         self._serving = serving
         self._options = options
         self._sessions: dict[str, _SseSession] = {}

@@ -5,23 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import trio
 
 from trio_mcp.errors import McpError
-from trio_mcp.server.functions.handling import run
-from trio_mcp.server.input.rounds import RoundEnded, Rounds, connection_of
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED
+from trio_mcp.server.functions.function import Call
+from trio_mcp.server.input.questions import InputRequest
+from trio_mcp.server.input.request_state import Question, RequestState
+from trio_mcp.server.input.rounds import AskingContext, RoundEnded, Rounds
+from trio_mcp.types.error_codes import INTERNAL_ERROR, OVERLOADED
 
-if TYPE_CHECKING:
-    from trio_mcp.server.context import Context
-    from trio_mcp.server.core import ServerCore
-    from trio_mcp.server.functions.signature import Bound
-    from trio_mcp.server.input.asking import InputRequest
-    from trio_mcp.server.input.request_state import Question, RequestState
-
-__all__ = ["ParkedRounds", "resume"]
+__all__ = ["ParkedRounds"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -33,14 +29,9 @@ class ParkedRounds(Rounds):
     deadline only, or when the run ends.
     """
 
-    def __init__(
-        self, server: ServerCore, context: Context[Any], earlier: RequestState | None, bound: Bound, is_async: bool
-    ) -> None:
-        super().__init__(server, context, earlier)
-        self._bound = bound
-        self._is_async = is_async
+    def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
+        super().__init__(context, earlier, responses)
         self._scope = trio.CancelScope()
-        self._serving = connection_of(context).serving
         self._id: str | None = None
         self._live = True  # there is a request that waits for it
         self._waiting: dict[str, tuple[InputRequest[Any], Question]] = {}
@@ -55,7 +46,7 @@ class ParkedRounds(Rounds):
     # --- in the function's tasks ---------------------------------------------------------------------------------
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self.check_round()
+        self._check_round()
         if self._id is None:
             self._check_room()
             self._enter()
@@ -74,12 +65,12 @@ class ParkedRounds(Rounds):
             if not self._waiting and self._live:
                 self._leave()
 
-    async def _run(self) -> None:
+    async def _run(self, call: Call) -> None:
         """The function's task: nothing that the function raises may leave it, for the nursery is everybody's."""
         try:
             with self._scope:
                 try:
-                    self._value = await run(self._bound, self._is_async, self.server)
+                    self._value = await call()
                 except RoundEnded:
                     self._error = _unanswered()
                 except BaseExceptionGroup as group:
@@ -90,7 +81,7 @@ class ParkedRounds(Rounds):
                 except Exception as exc:
                     self._error = exc
                 finally:
-                    self.close()
+                    self._close()
                 self._done = True
                 self._changed.set()
                 await self._taken.wait()
@@ -109,17 +100,13 @@ class ParkedRounds(Rounds):
 
     # --- in the request's task -----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the function.
-
-        Raises:
-            McpError: There are too many parked ones: -31429.
-        """
+    async def serve(self, call: Call) -> Any:
         self._check_room()
-        self.context._rounds = self
-        self._serving.nursery.start_soon(self._run, name=f"parked {self.context.method}")
+        self._open()
+        self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
+        return await self._wait_for_function()
 
-    async def serve(self) -> Any:
+    async def _wait_for_function(self) -> Any:
         """Wait for what the function returns or raises, or asks. When cancelled, so is the function, to its end."""
         parked = False
         try:
@@ -134,7 +121,7 @@ class ParkedRounds(Rounds):
                 return self._value
             requests = {key: request for key, (request, _) in self._waiting.items()}
             asked = self.asked(requests, self._id)
-            self._scope.deadline = trio.current_time() + self.seconds(requests)
+            self._scope.deadline = trio.current_time() + self._seconds(requests)
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
@@ -149,8 +136,13 @@ class ParkedRounds(Rounds):
                 with trio.CancelScope(shield=True):
                     await self._ended.wait()
 
-    def resume(self, context: Context[Any], responses: dict[str, Any]) -> None:
-        """Go on under another request.
+    @property
+    def waits(self) -> bool:
+        """Whether a request may still resume it."""
+        return not self._scope.cancel_called
+
+    async def resume(self, context: AskingContext, responses: Mapping[str, Any]) -> Any:
+        """Go on under another request, and wait as `serve` does.
 
         Raises:
             McpError: A response is malformed: -32602, and nothing has happened.
@@ -167,40 +159,24 @@ class ParkedRounds(Rounds):
         if self._waiting:
             self._enter()  # some responses are missing, and are asked for again
         self._answered.unpark_all()
+        return await self._wait_for_function()
 
     # --- the run's table -----------------------------------------------------------------------------------------
 
     def _check_room(self) -> None:
-        most = self.host.max_parked
-        if len(self._serving.parked) >= most:
+        most = self.run.settings.max_parked
+        if len(self.run.parked) >= most:
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 
     def _enter(self) -> None:
         self._id = secrets.token_urlsafe(16)
-        self._serving.parked[self._id] = self
+        self.run.parked[self._id] = self
 
     def _leave(self) -> None:
         if self._id is not None:
-            self._serving.parked.pop(self._id, None)
+            self.run.parked.pop(self._id, None)
             self._id = None
 
 
 def _unanswered() -> McpError:
     return McpError(INTERNAL_ERROR, "the handler waited for input that nobody can give any more")
-
-
-def resume(context: Context[Any], parked: str, responses: dict[str, Any]) -> ParkedRounds:
-    """Hand a request to the parked function that it belongs to. `ParkedRounds.serve` it then.
-
-    Raises:
-        McpError: It is not there: -32602.
-    """
-    rounds = connection_of(context).serving.parked.get(parked)
-    if rounds is None or rounds._scope.cancel_called:
-        raise McpError(
-            INVALID_PARAMS,
-            "nothing waits for this requestState any more: it was used before, its time was up, or it is another "
-            "process's; make the request again without it",
-        )
-    rounds.resume(context, responses)
-    return rounds

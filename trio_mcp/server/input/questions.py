@@ -1,29 +1,27 @@
-"""Asking the client: its user (elicitation), its model (sampling), its roots. See `rounds`."""
+"""What can be asked of the client: of its user (elicitation), and for its roots. How it is asked: see `rounds`."""
 
 from __future__ import annotations
 
 import math
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
 from pydantic import BaseModel
 
 from trio_mcp.eras.capabilities import declares
-from trio_mcp.eras.rules import rules_of
-from trio_mcp.errors import McpError
+from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.server.input.forms import NoSuchField, form_of
 from trio_mcp.types.elicitation import ElicitResult
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
 from trio_mcp.types.roots import ListRootsResult, Root
 from trio_mcp.types.versions import LATEST_LEGACY
 
-if TYPE_CHECKING:
-    from trio_mcp.server.context import Context
-
 __all__ = [
+    "Asker",
     "Elicited",
     "InputRequest",
     "InputRequired",
@@ -32,6 +30,7 @@ __all__ = [
     "ask_roots",
     "ask_url",
     "missing_capability",
+    "no_asking",
 ]
 
 T = TypeVar("T")
@@ -39,6 +38,36 @@ DataT = TypeVar("DataT", covariant=True)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _FORM, _URL = "elicitation.form", "elicitation.url"
+
+
+class Asking(Protocol):
+    """What puts questions to the client: see `Rounds`."""
+
+    async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
+        """Get the answers to some questions, in one round."""
+        ...
+
+
+class Asker(Protocol):
+    """What a question knows of the request whose function asks it: its `Context`."""
+
+    @property
+    def protocol_version(self) -> str: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]: ...
+
+    @property
+    def asking(self) -> Asking:
+        """What puts questions to the client.
+
+        Raises:
+            LocalProtocolError: Nothing can be asked now.
+        """
+        ...
 
 
 @attrs.frozen
@@ -68,7 +97,7 @@ class InputRequest(Coroutine[Any, Any, T]):
 
     def __init__(
         self,
-        context: Context[Any],
+        context: Asker,
         method: str,
         needs: tuple[str, ...],
         params: Callable[[str], dict[str, Any] | None],
@@ -94,7 +123,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._read = read
         self._running: Coroutine[Any, Any, T] | None = None
 
-    def check(self, context: Context[Any]) -> None:
+    def check(self, context: Asker) -> None:
         """Refuse to ask what the client has not declared, or what its revision does not know.
 
         Raises:
@@ -126,8 +155,8 @@ class InputRequest(Coroutine[Any, Any, T]):
         return self._read(answer)
 
     async def _ask(self) -> T:
-        answers = await self._context._ask((self,))
-        answer: T = answers[0]
+        answer: T
+        (answer,) = await self._context.asking.ask((self,))
         return answer
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -216,7 +245,15 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
     )
 
 
-def _declared(context: Context[Any], capability: str) -> bool:
+def no_asking(method: str) -> LocalProtocolError:
+    """Why there is nobody to ask."""
+    return LocalProtocolError(
+        f"nothing can be asked here: only the function of a tool, a prompt or a resource, or what it depends on, may "
+        f"ask the client, and only until it has returned (the request is {method!r})"
+    )
+
+
+def _declared(context: Asker, capability: str) -> bool:
     declared = context.client_capabilities
     if capability != _FORM:
         return declares(declared, capability)
@@ -232,7 +269,7 @@ def _check_message(message: object) -> None:
 
 
 def ask_form(
-    context: Context[Any], message: str, model: type[ModelT], key: str | None, timeout: float | None
+    context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[ModelT | None]]:
     """See `Context.elicit`."""
     _check_message(message)
@@ -250,7 +287,7 @@ def ask_form(
 
 
 def ask_url(
-    context: Context[Any], message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
+    context: Asker, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[None]]:
     """See `Context.elicit_url`."""
     _check_message(message)
@@ -277,7 +314,7 @@ def ask_url(
     return InputRequest(context, "elicitation/create", (_URL,), params, read, key, timeout, identity)
 
 
-def ask_roots(context: Context[Any], key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
+def ask_roots(context: Asker, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
     """See `Context.list_roots`."""
 
     def read(answer: Any) -> list[Root]:

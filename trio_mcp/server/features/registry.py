@@ -1,24 +1,30 @@
-"""Lists in pages, with opaque cursors that stay valid while the list changes (`server/utilities/pagination`)."""
+"""What a server offers, by name, listed in pages with opaque cursors that stay valid while the list changes.
+
+See `server/utilities/pagination`.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 from trio_mcp.errors import McpError
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
-__all__ = ["Follower", "Registry", "page_of"]
+__all__ = ["Follower", "Named", "Registry"]
 
 
-class _Named(Protocol):
+class Named(Protocol):
+    """What a registry holds: its name is its key."""
+
     @property
     def name(self) -> str: ...
 
 
-ItemT = TypeVar("ItemT", bound=_Named)
+ItemT = TypeVar("ItemT", bound=Named)
 FollowedT = TypeVar("FollowedT", contravariant=True)
 
 MAX_CURSOR = 100
@@ -37,10 +43,15 @@ class Registry(Generic[ItemT]):
     """Named things in the order in which they were added. Each has a serial number that is never used again.
 
     Any thread may add and remove: sync tools run in threads of their own.
+
+    Args:
+        kind: What they are.
+        taken: What is said of a name that is taken.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, taken: str = "there is a {kind} named {name!r} already") -> None:
         self.kind = kind
+        self._taken = taken
         self._items: dict[str, tuple[int, ItemT]] = {}
         self._last_serial = 0
         self._changing = threading.Lock()
@@ -57,6 +68,15 @@ class Registry(Generic[ItemT]):
         found = self._items.get(name)
         return None if found is None else found[1]
 
+    def check_free(self, name: str) -> None:
+        """Refuse a name that is taken.
+
+        Raises:
+            ValueError: It is.
+        """
+        if name in self._items:
+            raise ValueError(self._taken.format(kind=self.kind, name=name))
+
     def add(self, item: ItemT) -> None:
         """Add one at the end.
 
@@ -64,8 +84,7 @@ class Registry(Generic[ItemT]):
             ValueError: The name is taken, here or where a follower holds it.
         """
         with self._changing:
-            if item.name in self._items:
-                raise ValueError(f"there is a {self.kind} named {item.name!r} already")
+            self.check_free(item.name)
             with contextlib.ExitStack() as undo:
                 for follower in self._followers:
                     follower.added(item)
@@ -107,15 +126,20 @@ class Registry(Generic[ItemT]):
             for _, item in self._items.values():
                 follower.removed(item)
 
-    def numbered(self) -> list[tuple[int, ItemT]]:
-        """Everything that is there now, with serial numbers, in order."""
-        return list(self._items.values())
+    def __iter__(self) -> Iterator[ItemT]:
+        """Everything that is there now, in order."""
+        return iter([item for _, item in list(self._items.values())])
 
-    def cursor_after(self, serial: int) -> str:
+    @property
+    def used(self) -> bool:
+        """Whether there was ever anything in it: what clients have been told once stays true."""
+        return self._last_serial > 0
+
+    def _cursor_after(self, serial: int) -> str:
         """The cursor of the page that begins after a serial number."""
         return base64.urlsafe_b64encode(f"{self.kind}:{serial}".encode()).decode()
 
-    def serial_of(self, cursor: object) -> int:
+    def _serial_of(self, cursor: object) -> int:
         """The serial number after which a cursor's page begins.
 
         Raises:
@@ -127,25 +151,24 @@ class Registry(Generic[ItemT]):
             except ValueError:
                 serial = 0
             # Compared as a whole, because Base64 and int() are lenient readers.
-            if 0 < serial <= self._last_serial and cursor == self.cursor_after(serial):
+            if 0 < serial <= self._last_serial and cursor == self._cursor_after(serial):
                 return serial
         raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
 
+    def page(self, cursor: object, size: int) -> tuple[list[ItemT], str | None]:
+        """One page, and the cursor of the next (None after the last).
 
-def page_of(registry: Registry[ItemT], cursor: object, size: int) -> tuple[list[ItemT], str | None]:
-    """One page, and the cursor of the next (None after the last).
-
-    Raises:
-        McpError: The cursor is not one of ours (-32602).
-    """
-    after = 0 if cursor is None else registry.serial_of(cursor)
-    page: list[ItemT] = []
-    last = after
-    for serial, item in registry.numbered():
-        if serial <= after:
-            continue
-        if len(page) == size:
-            return page, registry.cursor_after(last)
-        page.append(item)
-        last = serial
-    return page, None
+        Raises:
+            McpError: The cursor is not one of ours (-32602).
+        """
+        after = 0 if cursor is None else self._serial_of(cursor)
+        page: list[ItemT] = []
+        last = after
+        for serial, item in list(self._items.values()):
+            if serial <= after:
+                continue
+            if len(page) == size:
+                return page, self._cursor_after(last)
+            page.append(item)
+            last = serial
+        return page, None

@@ -3,46 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any
 
 import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
-from trio_mcp.server.connection import Connection
+from trio_mcp.server.connection import Connection, Served
+from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.statistics import HttpStatistics
 
-if TYPE_CHECKING:
-    from trio_mcp.link import Link
-    from trio_mcp.server.core import ServerCore
-    from trio_mcp.server.input.parking import ParkedRounds
-
-__all__ = ["Serving", "serving"]
+__all__ = ["Run"]
 
 
 @attrs.define(eq=False)
-class Serving:
+class Run:
     """What all clients of one run of a server share.
 
     Attributes:
-        server: The server.
-        states: What its lifespan yielded, and those of the servers that are mounted in it; None without a lifespan.
+        served: The server.
+        states: What its lifespan yielded, and those of the servers that are mounted in it, by their settings; None
+            without a lifespan.
         nursery: For what outlives a request and a connection, but not the run. It is cancelled before the lifespan
             ends.
         changes: Tells them what has changed.
+        input: What those share who ask a client for input.
         connections: The clients that are connected.
-        parked: The handlers that wait for input without a request, by the id in its ``requestState``.
         endpoints: What tells of each HTTP endpoint that serves the run.
     """
 
-    server: ServerCore
-    states: dict[ServerCore, Any]
+    served: Served
+    states: Mapping[Any, Any]
     nursery: trio.Nursery
     changes: Changes
+    input: InputRun
     connections: set[Connection] = attrs.field(factory=set, init=False)
-    parked: dict[str, ParkedRounds] = attrs.field(factory=dict, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     async def serve_link(self, link: Link) -> None:
@@ -111,25 +109,3 @@ class Serving:
         async with trio.open_nursery() as nursery:
             for connection in connections:
                 nursery.start_soon(connection.end_listening)
-
-
-@contextlib.asynccontextmanager
-async def serving(server: ServerCore) -> AsyncIterator[Serving]:
-    """Run a server: its lifespan, and within it a nursery."""
-    async with contextlib.AsyncExitStack() as stack:
-        states: dict[ServerCore, Any] = {}
-        # A lifespan may mount servers, so look again after each.
-        while (each := next((each for each in server._family() if each not in states), None)) is not None:
-            states[each] = None
-            if each.lifespan is not None:
-                states[each] = await stack.enter_async_context(each.lifespan(each))
-        nursery = await stack.enter_async_context(background_nursery())
-        run = Serving(server, states, nursery, Changes(server._hearing(states[server])))
-        nursery.start_soon(run.changes.run)
-        for each in server._family():
-            each._servings.add(run)
-        try:
-            yield run
-        finally:
-            for each in server._family():
-                each._servings.discard(run)
