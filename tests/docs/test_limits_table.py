@@ -83,7 +83,7 @@ STATED = {
     "subscriptions/listen that a session has open": OPTIONS.handlers.max_running_requests,
     "changes that one listener has not been told of": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
-    "synchronous tools that run, in threads": default(BaseServer, "max_sync_tools"),
+    "synchronous tools that run, in threads": default(Server, "max_sync_tools"),
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
