@@ -8,7 +8,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.http.runner.connection import HttpConnection
+from trio_mcp.http.runner.hypercorn import HttpConnection
 
 
 async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_without_a_fault() -> None:
@@ -27,9 +27,9 @@ async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_witho
             sent = []
 
             async def send(connection: HttpConnection = connection, sent: list[bool] = sent) -> None:
-                sent.append(await connection._send(b"more"))
+                sent.append(await connection.send(b"more"))
 
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection._close)
+                nursery.start_soon(connection.close)
                 nursery.start_soon(send)
             assert sent == [False]

@@ -14,7 +14,7 @@ import trio.testing
 from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served
-from trio_mcp.http.runner.connection import MAX_RECEIVED, HttpConnection
+from trio_mcp.http.runner.hypercorn import MAX_RECEIVED, HttpConnection
 from trio_mcp.http.server.legacy.session import HttpSession
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
@@ -84,11 +84,11 @@ async def test_a_closed_connection_takes_nothing_from_the_next_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system gives its descriptor to the next connection at once."""
-    close, next_one, peer = HttpConnection._close, *socket.socketpair()
+    close, next_one, peer = HttpConnection.close, *socket.socketpair()
     reused: set[int] = set()
 
     async def close_and_reuse(self: HttpConnection) -> None:
-        descriptor = self.stream.socket.fileno()  # type: ignore[attr-defined]
+        descriptor = self.stream.socket.fileno()
         await close(self)
         if descriptor >= 0:
             reused.add(os.dup2(next_one.fileno(), descriptor))
@@ -97,7 +97,7 @@ async def test_a_closed_connection_takes_nothing_from_the_next_one(
         peer.send(b"a secret")
         async with witness(caplog) as (_, _, address):
             with monkeypatch.context() as patched:
-                patched.setattr(HttpConnection, "_close", close_and_reuse)
+                patched.setattr(HttpConnection, "close", close_and_reuse)
                 bad = b"GET /health HTTP/1.1\r\nhost: localhost\r\ncontent-length: +1\r\n\r\n"
                 assert (await said(address, bad)).startswith(b"HTTP/1.1 400")
                 await trio.testing.wait_all_tasks_blocked()
@@ -222,7 +222,7 @@ async def test_a_fault_inside_the_http_server_ends_one_connection(
             async def fail(self: HttpConnection) -> None:
                 raise RuntimeError("a bug")
 
-            patched.setattr(HttpConnection, "_read_data", fail)
+            patched.setattr(HttpConnection, "read_all", fail)
             assert await said(address, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n") == b""
     assert "an HTTP connection failed: RuntimeError: a bug" in caplog.text
 
