@@ -9,8 +9,7 @@ import trio
 
 from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.ladder import judge_head, judge_message, too_large
-from trio_mcp.http.rules.verdicts import Accept, HttpSettings, Refusal, refuse
+from trio_mcp.http.rules.ladder import Accept, HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trio_mcp.errors import McpError, SessionClosed
-from trio_mcp.http.rules.ladder import status_of
-from trio_mcp.http.rules.verdicts import refuse
+from trio_mcp.http.rules.ladder import refuse, status_of
 from trio_mcp.http.server.asgi import Gone, HttpAnswer, HttpRequest
 from trio_mcp.http.server.legacy.hosted import NOTHING
 from trio_mcp.http.sse import encode_comment, encode_event

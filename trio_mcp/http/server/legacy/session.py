@@ -13,7 +13,7 @@ import trio
 from trio_mcp.eras.era import LegacyEra
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
-from trio_mcp.http.rules.verdicts import Accept, refuse
+from trio_mcp.http.rules.ladder import Accept, refuse
 from trio_mcp.http.server.legacy.hosted import HostedConnection
 from trio_mcp.http.server.legacy.router import Router
 from trio_mcp.http.server.legacy.stores.events import EventsLost, EventStore, StoredEvent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_mcp.http.headers import SESSION_ID
-from trio_mcp.http.rules.verdicts import Accept, Opening, refuse
+from trio_mcp.http.rules.ladder import Accept, Opening, refuse
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.legacy.stores.events import EventsLost
 from trio_mcp.http.sse import encode_event

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from trio_mcp.http.headers import JSON
-from trio_mcp.http.rules.verdicts import refuse
+from trio_mcp.http.rules.ladder import refuse
 from trio_mcp.http.server.legacy.router import Router
 from trio_mcp.http.server.legacy.session import HttpSession
 from trio_mcp.http.server.legacy.stores.events import EventStore
@@ -21,7 +21,7 @@ from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Message, Requ
 from trio_mcp.types.error_codes import OVERLOADED
 
 if TYPE_CHECKING:
-    from trio_mcp.http.rules.verdicts import Refusal
+    from trio_mcp.http.rules.ladder import Refusal
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
     from trio_mcp.http.server.options import HttpOptions
     from trio_mcp.server.serving import Serving
