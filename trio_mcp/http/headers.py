@@ -173,7 +173,7 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
 
 
 def not_accepted(headers: Headers, *kinds: str) -> list[str]:
-    """Say which of some media types a client does not take; without a header it takes any (RFC 9110, section 12.5.1)."""
+    """Say which media types a client does not take; without a header it takes any (RFC 9110, section 12.5.1)."""
     accept = headers.get("Accept")
     if accept is None:
         return []

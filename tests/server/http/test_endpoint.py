@@ -203,7 +203,7 @@ async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> 
             assert (await other.post("ping")).status_code == 404
             await trio.sleep(30)
             assert (await raw.post("ping")).status_code == 404
-            assert (len(app._sessions), len(store)) == (0, 0)
+            assert (app.statistics().sessions, len(store)) == (0, 0)
 
 
 async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) -> None:

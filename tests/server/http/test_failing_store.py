@@ -11,7 +11,7 @@ import trio
 
 from tests.server.http.harness import Raw, served
 from trio_mcp import HttpOptions, MemoryEventStore
-from trio_mcp.http.server.legacy.stores import StoredEvent
+from trio_mcp.http.server.event_store import StoredEvent
 
 
 class Failing(MemoryEventStore):

@@ -158,13 +158,13 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
             async def check() -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 assert app._requests == 0
-                for session in tuple(app._sessions._sessions.values()):
+                for session in tuple(app._legacy._sessions.values()):
                     assert (session.exchanges, session.router.rest.writer) == (0, None)
                     await client.exchange("DELETE", {"mcp-session-id": session.id})
                 await trio.testing.wait_all_tasks_blocked()
                 assert not app._serving.connections
-                assert app._sse is None or not app._sse._sessions
-                watching = app._sessions._watching  # the task that ends sessions, until it looks again
+                assert app._legacy._sse is None or not app._legacy._sse._sessions
+                watching = app._legacy._watching  # the task that ends sessions, until it looks again
                 assert trio.lowlevel.current_statistics().tasks_living == tasks + watching
                 if isinstance(options.event_store, MemoryEventStore):
                     assert len(options.event_store) == 0

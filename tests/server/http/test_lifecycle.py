@@ -63,12 +63,12 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_work
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert app._requests == 0
-            for session in tuple(app._sessions._sessions.values()):
+            for session in tuple(app._legacy._sessions.values()):
                 assert session.exchanges == 0
                 assert not session.busy
                 assert set(session.router.streams) == {0}
                 assert session.router.rest.writer is None
-                assert session.id in app._sessions._idle  # so it expires
+                assert session.id in app._legacy._idle  # so it expires
                 again = await exchange(app, "POST", session.id, {**call, "id": 2})
                 assert again.status == 200
                 assert b'"result"' in again.body

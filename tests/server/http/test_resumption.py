@@ -12,7 +12,8 @@ import trio
 
 from tests.server.http.harness import Events, Made, Raw, served, session
 from trio_mcp import Context
-from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.event_store import StoredEvent
+from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
 

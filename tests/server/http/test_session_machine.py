@@ -118,21 +118,21 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
                 await yard.take(step)
             made.go.set()  # handlers end, and with them what waits for an answer
             await trio.testing.wait_all_tasks_blocked()
-            app._sessions.end_streams()  # the streams that are open for ever
+            app._legacy.end()  # the streams that are open for ever
             await trio.testing.wait_all_tasks_blocked()
             assert not nursery.child_tasks
         assert app._requests == 0
-        for session in tuple(app._sessions._sessions.values()):
+        for session in tuple(app._legacy._sessions.values()):
             assert (session.exchanges, session.busy) == (0, False)
             assert set(session.router.streams) == {0}
             assert session.router._by_request == {}
-            assert session.id in app._sessions._idle
+            assert session.id in app._legacy._idle
             answered = await yard.said("POST", session.id, request("ping", None, 1000))
             assert from_json(answered.events()[-1].data if answered.events() else answered.body)["result"] == {}
             assert (await yard.said("DELETE", session.id, None)).status == 204
         await trio.testing.wait_all_tasks_blocked()
         assert not app._serving.connections
-        assert trio.lowlevel.current_statistics().tasks_living == tasks + app._sessions._watching
+        assert trio.lowlevel.current_statistics().tasks_living == tasks + app._legacy._watching
         if isinstance(store, MemoryEventStore):
             assert len(store) == 0
 

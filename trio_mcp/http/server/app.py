@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
-from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
+from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.ladder import Accept, HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
@@ -20,15 +22,13 @@ from trio_mcp.http.server.asgi import (
     SendCallable,
 )
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
+from trio_mcp.http.server.door import HttpStatistics, legacy_endpoint
 from trio_mcp.http.server.exchange import HttpExchange
-from trio_mcp.http.server.legacy.hosted import HostedConnection
-from trio_mcp.http.server.legacy.sessions import Sessions
-from trio_mcp.http.server.legacy.sse import SseSessions
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
 from trio_mcp.types.error_codes import OVERLOADED
-from trio_mcp.types.versions import Era
+from trio_mcp.types.versions import MODERN_REVISIONS, Era
 
 if TYPE_CHECKING:
     from trio_mcp.server.serving import Serving
@@ -49,10 +49,10 @@ class HttpApp:
     def __init__(self, serving: Serving, options: HttpOptions) -> None:
         self._serving = serving
         self.options = options
-        self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._token = trio.lowlevel.current_trio_token()
-        self._sessions = Sessions(serving, options)
-        self._sse = None if options.sse_path is None else SseSessions(serving, options)
+        self._legacy = legacy_endpoint(serving, options)
+        self._settings = {local: self._judged_by(local) for local in (True, False)}
+        self._exchanges: set[HttpExchange] = set()
         self._requests = 0
         self._bodies = 0  # that are being read
         self._ending = False
@@ -60,9 +60,9 @@ class HttpApp:
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options = self.options
+        options, revisions = self.options, self._serving.server.identity.revisions
         return HttpSettings(
-            revisions=self._serving.server.identity.revisions,
+            revisions=revisions if self._legacy.served else tuple(r for r in revisions if r in MODERN_REVISIONS),
             guard=options.guard(local=local),
             stateless=options.stateless,
             json_only=options.json_only,
@@ -113,40 +113,45 @@ class HttpApp:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
-        verdict = judge_head(request.method, request.headers, settings, self._sessions.revision)
+        verdict = judge_head(request.method, request.headers, settings, self._legacy.revision)
         if isinstance(verdict, Refusal):
-            await self._refused(verdict, request, answer)
+            if not await self._legacy.replay(verdict, request, answer):
+                await self._refuse(verdict, request, answer)
         elif verdict.kind == "message":
             await self._post(request, answer, settings)
         elif verdict.kind == "end":
-            await self._sessions.delete(verdict, answer)
+            await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
             await self._refuse(self._no_room(), request, answer)
         else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
-            await self._sessions.get(verdict, request, answer)
+            await self._legacy.get(verdict, request, answer)
+
+    def statistics(self) -> HttpStatistics:
+        """What the endpoint is doing now.
+
+        It looks at every session once: cheap enough for each second, not for each request.
+        """
+        legacy = self._legacy.statistics()
+        return attrs.evolve(legacy, requests=self._requests, bodies=self._bodies, ending=self._ending)
 
     async def end(self) -> None:
         """Take no more work, and end every stream that would never end by itself."""
         self._ending = True
-        self._sessions.end_streams()
-        if self._sse is not None:
-            self._sse.end_when_idle()
+        self._legacy.end()
         await self._serving.end_listening(self._serving.connections)
 
     def cut(self) -> None:
         """Cancel what is still under way, and end its streams."""
-        for connection in tuple(self._serving.connections):
-            if isinstance(connection, (HttpExchange, HostedConnection)):
-                connection.end("the server has ended")
+        for exchange in tuple(self._exchanges):
+            exchange.end("the server has ended")
+        self._legacy.cut("the server has ended")
 
     async def idle(self) -> None:
         """Wait until no handler of a session runs any more.
 
         Its client may have left, and come back for the answer; or has been asked something, and answers in a POST.
         """
-        for connection in tuple(self._serving.connections):
-            if isinstance(connection, HostedConnection):
-                await connection.idle()
+        await self._legacy.idle()
 
     def close(self) -> None:
         """Serve nothing any more: the run is over."""
@@ -188,10 +193,10 @@ class HttpApp:
         if body is None:
             return
         message = decode(body)
-        verdict = judge_message(message, request.headers, settings, self._sessions.revision)
+        verdict = judge_message(message, request.headers, settings, self._legacy.revision)
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
-                self._sessions.feed_broken_answer(message, request.headers.get(SESSION_ID))
+                self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
             await self._refuse(verdict, request, answer)
         elif not verdict.owes_answer:  # it may be what a handler under way waits for, so there is always room for it
             await self._accepted(verdict, request, answer)
@@ -208,7 +213,7 @@ class HttpApp:
         if verdict.era is Era.MODERN:
             await self._modern(verdict, request, answer)
         else:
-            await self._sessions.post(verdict, request, answer)
+            await self._legacy.post(verdict, request, answer)
 
     async def _modern(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         if not isinstance(accepted.message, Request):
@@ -217,10 +222,12 @@ class HttpApp:
         exchange = HttpExchange(
             self._serving, answer, may_stream=accepted.may_stream, keep_alive=self.options.keep_alive
         )
+        self._exchanges.add(exchange)
         self._serving.connections.add(exchange)
         try:
             await exchange.serve(accepted.message, request, {"headers": request.headers})
         finally:
+            self._exchanges.discard(exchange)
             self._serving.connections.discard(exchange)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -228,44 +235,32 @@ class HttpApp:
         if request.path == options.health_path and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
-        elif self._sse is not None and (request.path, request.method) == (options.sse_path, "GET"):
-            await self._open_sse(self._sse, request, answer)
-        elif self._sse is not None and (request.path, request.method) == (options.message_path, "POST"):
-            await self._post_sse(self._sse, request, answer)
-        elif self._sse is not None and request.path in (options.sse_path, options.message_path):
-            # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
-            allowed = "GET" if request.path == options.sse_path else "POST"
-            refusal = refuse(405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),))
-            await self._refuse(refusal, request, answer)
+        elif (allowed := self._legacy.method_at(request.path)) is not None:
+            await self._legacy_path(allowed, request, answer)
         else:
             text = f"there is nothing here; the endpoint is {request.root}{options.path or options.sse_path}"
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
-    async def _open_sse(self, sse: SseSessions, request: HttpRequest, answer: HttpAnswer) -> None:
-        refusal = self._foreign(request) or (self._no_room() if self._ending else await sse.get(request, answer))
-        if refusal is not None:
-            await self._refuse(refusal, request, answer)
-
-    async def _post_sse(self, sse: SseSessions, request: HttpRequest, answer: HttpAnswer) -> None:
-        refusal = self._foreign(request) or sse.refuse_post(request)
-        if refusal is None:
-            body = await self._body(request, answer, self._settings[request.is_local])
-            refusal = None if body is None else await sse.post(body, request, answer)
+    async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a path that the handshake era has besides the endpoint."""
+        if request.method != allowed:
+            # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
+            refusal: Refusal | None = refuse(
+                405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
+            )
+        elif (refusal := self._foreign(request)) is None:
+            if self._ending and allowed == "GET":
+                refusal = self._no_room()
+            else:
+                body = partial(self._body, request, answer, self._settings[request.is_local])
+                refusal = await self._legacy.serve_at(request, answer, body)
         if refusal is not None:
             await self._refuse(refusal, request, answer)
 
     def _foreign(self, request: HttpRequest) -> Refusal | None:
         fault = self._settings[request.is_local].guard.check(request.headers)
         return None if fault is None else refuse(403, fault)
-
-    async def _refused(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Refuse by the head; but what a store still has of a session that is gone is given."""
-        session, last = request.headers.get(SESSION_ID), request.headers.get(LAST_EVENT_ID)
-        gone = request.method == "GET" and refusal.status == 404 and session is not None and last is not None
-        if gone and session and last and await self._sessions.replay_of_another_run(session, last, answer):
-            return
-        await self._refuse(refusal, request, answer)
 
     async def _refuse(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)

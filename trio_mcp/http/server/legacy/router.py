@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.http.server.legacy.stores.events import EventStore, StoredEvent
+from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.http.server.legacy.streams import Stream
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.messages import (
@@ -66,6 +66,16 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
         self._storing = False
         self._room: trio.lowlevel.ParkingLot | None = None
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have a stream that owes them an answer."""
+        return len(self._by_request)
+
+    @property
+    def unstored(self) -> int:
+        """How many messages wait for the event store."""
+        return 0 if self._unstored is None else len(self._unstored)
 
     # --- streams -------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from trio_mcp.eras.era import LegacyEra
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.http.rules.ladder import Accept, refuse
+from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
 from trio_mcp.http.server.legacy.hosted import HostedConnection
 from trio_mcp.http.server.legacy.router import Router
-from trio_mcp.http.server.legacy.stores.events import EventsLost, EventStore, StoredEvent
 from trio_mcp.http.server.legacy.streams import ROOM, Stream, Writer, watching
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
@@ -76,6 +76,7 @@ class HttpSession(HostedConnection):
     Args:
         serving: The run of the server.
         options: What the endpoint is like.
+        live: Where it is as long as it runs.
         stateless: It is for one POST alone.
 
     Attributes:
@@ -86,7 +87,9 @@ class HttpSession(HostedConnection):
         over: Nothing is done for it any more.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions, *, stateless: bool = False) -> None:
+    def __init__(
+        self, serving: Serving, options: HttpOptions, live: set[HttpSession], *, stateless: bool = False
+    ) -> None:
         self.id = "" if stateless else secrets.token_urlsafe(32)
         self.router = self._make_router(None if stateless else options.event_store)
         super().__init__(serving, self.router)
@@ -95,6 +98,7 @@ class HttpSession(HostedConnection):
         self.forgotten = False
         self.over = trio.Event()
         self._options = options
+        self._live = live
         self._stateless = stateless
         self._negotiation.lasting = not stateless
 
@@ -111,6 +115,13 @@ class HttpSession(HostedConnection):
         self._negotiation.session = ClientDeclaration(LegacyEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
+
+    async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._live.add(self)
+        try:
+            await super().host(task_status=task_status)
+        finally:
+            self._live.discard(self)
 
     async def _last_words(self) -> None:
         # What was answered before the end can still be fetched, if the store outlives this run.

@@ -1,7 +1,4 @@
-"""HTTP+SSE, the transport of 2024-11-05: one stream for all that the server sends, and a path to post messages to.
-
-Whoever has no client of that revision left can delete this file, and `HttpOptions.sse_path`.
-"""
+"""HTTP+SSE, the transport of 2024-11-05: one stream for all that the server sends, and a path to post messages to."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from urllib.parse import parse_qs, quote
 
 from trio_mcp.http.headers import JSON
 from trio_mcp.http.rules.ladder import refuse
+from trio_mcp.http.server.event_store import EventStore
 from trio_mcp.http.server.legacy.router import Router
 from trio_mcp.http.server.legacy.session import HttpSession
-from trio_mcp.http.server.legacy.stores.events import EventStore
 from trio_mcp.http.server.legacy.streams import Stream
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode
@@ -23,6 +20,7 @@ from trio_mcp.types.error_codes import OVERLOADED
 if TYPE_CHECKING:
     from trio_mcp.http.rules.ladder import Refusal
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+    from trio_mcp.http.server.door import ReadBody
     from trio_mcp.http.server.options import HttpOptions
     from trio_mcp.server.serving import Serving
 
@@ -46,8 +44,8 @@ class _SseSession(HttpSession):
         leaving: It takes no new work, and ends when what is under way has ended.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions, messages: str) -> None:
-        super().__init__(serving, options)
+    def __init__(self, serving: Serving, options: HttpOptions, live: set[HttpSession], messages: str) -> None:
+        super().__init__(serving, options, live)
         self._messages = messages
         self.leaving = False
 
@@ -76,19 +74,26 @@ class SseSessions:
     Args:
         serving: The run of the server.
         options: What the endpoint is like.
+        live: Where each session is as long as it runs.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
+    def __init__(self, serving: Serving, options: HttpOptions, live: set[HttpSession]) -> None:
         self._serving = serving
         self._options = options
+        self._live = live
         self._sessions: dict[str, _SseSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
         """Serve the stream of a new session, and with it the session."""
         if len(self._sessions) >= self._options.max_sessions:
             text = "too many sessions; try again later"
             return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
-        session = _SseSession(self._serving, self._options, quote(request.root) + self._options.message_path)
+        session = _SseSession(
+            self._serving, self._options, self._live, quote(request.root) + self._options.message_path
+        )
         self._sessions[session.id] = session
         try:
             await self._serving.nursery.start(session.host)
@@ -98,21 +103,20 @@ class SseSessions:
             session.end("the client closed the stream")
         return None
 
-    def refuse_post(self, request: HttpRequest) -> Refusal | None:
-        """Judge a message by its head."""
+    async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+        """Take a message."""
         given = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         if given != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
             return refuse(404, f"the session is not known or has ended: open a stream at {self._options.sse_path}")
-        return None
-
-    async def post(self, body: bytes, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
-        """Take a message."""
+        text = await body()
+        if text is None:
+            return None
         session = self._named(request)
         if session is None:  # it has ended meanwhile
             return refuse(404, "the session has ended")
-        message = decode(body)
+        message = decode(text)
         if session.leaving and isinstance(message, (Request, Batch)):
             return refuse(503, ErrorData(OVERLOADED, "the server is ending"))
         session.feed(message, {"headers": request.headers})

@@ -1,4 +1,5 @@
-"""The sessions of an endpoint: opened by ``initialize``, found by id, ended by client, silence or server."""
+"""The handshake era at an endpoint: its sessions, opened by ``initialize``, found by id, ended by client, silence or
+server; and HTTP+SSE at paths of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trio_mcp.http.headers import SESSION_ID
-from trio_mcp.http.rules.ladder import Accept, Opening, refuse
+from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
+from trio_mcp.http.rules.ladder import Accept, Opening, Refusal, refuse
+from trio_mcp.http.server.door import HttpStatistics, LegacyEndpoint, ReadBody
+from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
-from trio_mcp.http.server.legacy.stores.events import EventsLost
+from trio_mcp.http.server.legacy.sse import SseSessions
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Response
@@ -22,36 +25,35 @@ if TYPE_CHECKING:
     from trio_mcp.http.server.options import HttpOptions
     from trio_mcp.server.serving import Serving
 
-__all__ = ["Sessions"]
+__all__ = ["Endpoint"]
 
 logger = logging.getLogger("trio_mcp")
 
 
-class Sessions:
-    """Every session of one endpoint.
+class Endpoint(LegacyEndpoint):
+    """What serves the handshake era.
 
     Args:
-        serving: The run of the server; it is the home of their tasks.
+        serving: The run of the server; it is the home of the sessions' tasks.
         options: What the endpoint is like.
     """
+
+    served = True
 
     def __init__(self, serving: Serving, options: HttpOptions) -> None:
         self._serving = serving
         self._options = options
+        self._live: set[HttpSession] = set()  # also those that stand alone, and those that are ending
+        self._sse = None if options.sse_path is None else SseSessions(serving, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
         self._watching = False
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def revision(self, session_id: str) -> str | None:
-        """The revision of a session; None for one that is not there."""
         session = self._sessions.get(session_id)
         return None if session is None or session.closed else session.revision
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a POST of the handshake era."""
         if self._options.stateless:
             await self._post_alone(accepted, request, answer)
         elif accepted.kind == "initialize":
@@ -66,7 +68,7 @@ class Sessions:
                 self._rest(session)
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        session = HttpSession(self._serving, self._options, stateless=True)
+        session = HttpSession(self._serving, self._options, self._live, stateless=True)
         if accepted.revision is not None:
             session.presume(accepted.revision)
         async with trio.open_nursery() as nursery:
@@ -81,7 +83,7 @@ class Sessions:
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
-        session = HttpSession(self._serving, self._options)
+        session = HttpSession(self._serving, self._options, self._live)
         self._sessions[session.id] = session
         try:
             await self._serving.nursery.start(session.host)
@@ -107,7 +109,6 @@ class Sessions:
         return False
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET."""
         assert opening.session is not None
         session = self._sessions[opening.session]
         self._idle.pop(session.id, None)
@@ -120,21 +121,16 @@ class Sessions:
             self._rest(session)
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
-        """Serve a DELETE: the session ends, and what was stored of it goes."""
         assert opening.session is not None
         session = self._sessions[opening.session]
         self._remove(session, "the client has ended the session", forget=True)
         await session.over.wait()
         await answer.whole(204)
 
-    async def replay_of_another_run(self, session_id: str, last_event_id: str, answer: HttpAnswer) -> bool:
-        """Give what a store that has outlived its session still has of a stream.
-
-        Returns:
-            Whether there was anything: else the client is to be told that the session is not known.
-        """
-        found, store = read_event_id(last_event_id), self._options.event_store
-        if found is None or store is None:
+    async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
+        session_id, store = request.headers.get(SESSION_ID), self._options.event_store
+        found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
+        if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
         stream, cursor = found
         started = False
@@ -158,16 +154,52 @@ class Sessions:
             await answer.finish()
         return started
 
-    def feed_broken_answer(self, message: Malformed, session_id: str | None) -> None:
-        """Let an answer that is none fail the call that it was for."""
+    def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
         session = None if session_id is None else self._sessions.get(session_id)
         if session is not None and not message.expects_answer and message.id is not None:
             session.feed(message)
 
-    def end_streams(self) -> None:
-        """End what would never end by itself."""
+    # --- HTTP+SSE ------------------------------------------------------------------------------------------------
+
+    def method_at(self, path: str) -> str | None:
+        if self._sse is None:
+            return None
+        return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
+
+    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+        assert self._sse is not None
+        if request.method == "GET":
+            return await self._sse.get(request, answer)
+        return await self._sse.post(request, answer, body)
+
+    # --- the end of the server -----------------------------------------------------------------------------------
+
+    def end(self) -> None:
         for session in self._sessions.values():
             session.router.rest.end()
+        if self._sse is not None:
+            self._sse.end_when_idle()
+
+    async def idle(self) -> None:
+        for session in tuple(self._live):
+            await session.idle()
+
+    def cut(self, why: str) -> None:
+        for session in tuple(self._live):
+            session.end(why)
+
+    def statistics(self) -> HttpStatistics:
+        return HttpStatistics(
+            sessions=len(self._sessions),
+            idle_sessions=len(self._idle),
+            sse_sessions=0 if self._sse is None else len(self._sse),
+            exchanges=sum(each.exchanges for each in self._live),
+            listening=sum(each.router.rest.writer is not None for each in self._live),
+            streams=sum(len(each.router.streams) - 1 for each in self._live),
+            unanswered=sum(each.router.unanswered for each in self._live),
+            unstored=sum(each.router.unstored for each in self._live),
+            watching=self._watching,
+        )
 
     # --- the end of a session ------------------------------------------------------------------------------------
 
