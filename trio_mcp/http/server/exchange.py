@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
 from trio_mcp.errors import McpError, SessionClosed
 from trio_mcp.http.rules.ladder import refuse, status_of
 from trio_mcp.http.server.asgi import Gone, HttpAnswer, HttpRequest
-from trio_mcp.http.server.legacy.hosted import NOTHING
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import RequestStarted
@@ -27,6 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["HttpExchange"]
 
 COMMENT = encode_comment()
+
+
+class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
+    """The reading half of a link that nobody reads from."""
+
+    async def receive(self) -> NoReturn:
+        raise trio.EndOfChannel
+
+    async def aclose(self) -> None:
+        pass
+
+
+NOTHING = _NothingToRead()
 
 
 class HttpExchange(Connection):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trio_mcp.errors import SessionClosed
+from trio_mcp.http.server.exchange import NOTHING
 from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
 from trio_mcp.link import Link
 from trio_mcp.server.connection import Connection
@@ -15,19 +16,9 @@ from trio_mcp.server.connection import Connection
 if TYPE_CHECKING:
     from trio_mcp.server.serving import Serving
 
-__all__ = ["NOTHING", "HostedConnection"]
+__all__ = ["HostedConnection"]
 
 logger = logging.getLogger("trio_mcp")
-
-
-class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading half of a link that nobody reads from."""
-
-    async def receive(self) -> NoReturn:
-        raise trio.EndOfChannel
-
-    async def aclose(self) -> None:
-        pass
 
 
 class HostedConnection(Connection):
@@ -92,6 +83,3 @@ class HostedConnection(Connection):
     def busy(self) -> bool:
         """Whether a request of the client's is under way."""
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
-
-
-NOTHING = _NothingToRead()
