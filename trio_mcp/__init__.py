@@ -74,12 +74,13 @@ if TYPE_CHECKING:
     )
     from trio_mcp.session import (
         BaseSession,
+        CallOptions,
         ClientSession,
+        HandlerOptions,
+        RequestContext,
         RequestRecord,
-        Responder,
         ServerSession,
         SessionOptions,
-        Timeouts,
     )
     from trio_mcp.stdio.client import stdio_client
     from trio_mcp.stdio.process import StdioServerParameters
@@ -138,10 +139,11 @@ _HOMES = {
         "BaseSession",
         "ClientSession",
         "RequestRecord",
-        "Responder",
+        "RequestContext",
         "ServerSession",
         "SessionOptions",
-        "Timeouts",
+        "CallOptions",
+        "HandlerOptions",
     ),
     "trio_mcp.http.client.parameters": ("HttpServerParameters",),
     "trio_mcp.memory": ("memory_link_pair",),
@@ -191,7 +193,7 @@ __all__ = [  # noqa: RUF022
     "RequestTimeout",
     "ResourceUpdated",
     "ResourcesListChanged",
-    "Responder",
+    "RequestContext",
     "ResponseCache",
     "Server",
     "ServerSession",
@@ -200,7 +202,8 @@ __all__ = [  # noqa: RUF022
     "SessionOptions",
     "SqliteEventStore",
     "StdioServerParameters",
-    "Timeouts",
+    "CallOptions",
+    "HandlerOptions",
     "ToolError",
     "ToolsListChanged",
     "TraceContext",

@@ -14,7 +14,7 @@ from trio_mcp.eras.server_negotiation import ServerIdentity
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trio_mcp.session import Responder
+    from trio_mcp.session import RequestContext
 
 
 class AddArguments(TypedDict):
@@ -32,8 +32,8 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-async def _call_tool(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
-    del responder
+async def _call_tool(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+    del context
     value = await add(**ADD_ARGUMENTS.validate_python(params["arguments"]))
     text = {"type": "text", "text": str(value)}
     return {"content": [text], "structuredContent": {"result": value}, "isError": False}

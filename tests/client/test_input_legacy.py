@@ -13,7 +13,7 @@ import trio.testing
 from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
 from tests.session.harness import Wire
-from trio_mcp import Client, Link, McpError, SessionOptions, memory_link_pair, types
+from trio_mcp import Client, HandlerOptions, Link, McpError, SessionOptions, memory_link_pair, types
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request
 
 NAME = form(name={"type": "string"})
@@ -55,7 +55,7 @@ async def test_the_limits_of_the_session_hold() -> None:
         running.append(params.message)
         await trio.sleep_forever()
 
-    options = SessionOptions(max_running_requests=2, max_queued_requests=1)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
     async with asking(elicitation=elicit, options=options) as (_, server):
         ids = [await server.send("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
         await trio.testing.wait_all_tasks_blocked()

@@ -13,6 +13,7 @@ from tests.client.asking import DONE, MODERN, TOOLS, asking, asks, form, request
 from tests.client.scripted import scripted, sent
 from tests.injection import cancel_everywhere
 from trio_mcp import (
+    CallOptions,
     Client,
     InputError,
     LocalProtocolError,
@@ -20,7 +21,6 @@ from trio_mcp import (
     RemoteProtocolError,
     RequestTimeout,
     SessionOptions,
-    Timeouts,
     types,
 )
 from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
@@ -276,7 +276,7 @@ async def test_the_total_timeout_covers_everything(how: str, slow: str, autojump
 
     results: list[Any] = [asks("s")] * 10 if slow == "pause" else [asks(q=ASK)]
     limits: dict[str, Any] = {"total_timeout": 6} if how == "call" else {}
-    options = SessionOptions(timeouts=Timeouts(total_timeout=6 if how == "session" else None))
+    options = SessionOptions(calls=CallOptions(total_timeout=6 if how == "session" else None))
     async with rounds(*results, elicitation=think, options=options) as (client, asked):
         start = trio.current_time()
         with pytest.raises(RequestTimeout) as caught:
@@ -292,7 +292,7 @@ async def test_a_call_may_lift_the_total_timeout_of_the_session(autojump_clock: 
         await trio.sleep(100)
         return {"name": "Ada"}
 
-    options = SessionOptions(timeouts=Timeouts(total_timeout=6))
+    options = SessionOptions(calls=CallOptions(total_timeout=6))
     async with rounds(asks(q=ASK), DONE, elicitation=think, options=options) as (client, _):
         assert (await client.call_tool("x", total_timeout=None)).text == "done"
 

@@ -25,6 +25,7 @@ from tests.client.listening import (
 )
 from tests.client.scripted import scripted, sent
 from trio_mcp import (
+    CallOptions,
     Client,
     LocalProtocolError,
     McpError,
@@ -35,7 +36,6 @@ from trio_mcp import (
     ResourceUpdated,
     SessionClosed,
     SessionOptions,
-    Timeouts,
     ToolsListChanged,
     TransportError,
 )
@@ -252,7 +252,7 @@ async def test_a_late_acknowledgement_is_no_fault(autojump_clock: Any) -> None:
 
 
 async def test_nothing_limits_how_long_it_lasts(autojump_clock: Any) -> None:
-    options = SessionOptions(timeouts=Timeouts(timeout=5, total_timeout=9))
+    options = SessionOptions(calls=CallOptions(timeout=5, total_timeout=9))
     async with modern(options=options) as rig, listening(*rig, **EVERYTHING) as (listener, request):
         await trio.sleep(80_000)
         await rig[2].send(notice(TOOLS, request.id))

@@ -30,7 +30,7 @@ from trio_mcp import (
     ClientSession,
     Link,
     ProcessExited,
-    Responder,
+    RequestContext,
     Server,
     SessionOptions,
     StdioServerParameters,
@@ -368,42 +368,30 @@ async def waiting_for_the_close() -> None:
 class OneHandler(BaseSession):
     """Leaves its first request to the test."""
 
-    taken: trio.MemorySendChannel[Responder]
+    taken: trio.MemorySendChannel[RequestContext]
 
-    async def received_request(self, responder: Responder) -> None:
-        await self.taken.send(responder)
+    async def received_request(self, context: RequestContext) -> Any:
+        await self.taken.send(context)
         await trio.sleep_forever()
 
 
 @contextlib.asynccontextmanager
-async def responder_without_room() -> AsyncIterator[tuple[Responder, Link]]:
+async def responder_without_room() -> AsyncIterator[tuple[RequestContext, Link]]:
     """A request that is being handled in a session whose way out is full."""
     limits = SessionOptions(max_outgoing_messages=1)
     async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
-        session.taken, taken = trio.open_memory_channel[Responder](0)
+        session.taken, taken = trio.open_memory_channel[RequestContext](0)
         await theirs.write.send(SessionMessage(Request(1, "x", {"_meta": {"progressToken": 5}})))
-        responder = await taken.receive()
+        context = await taken.receive()
         await fill(session)
-        yield responder, theirs
+        yield context, theirs
 
 
-@row("Responder.respond, respond_error")
-async def answering() -> None:
-    async with responder_without_room() as (responder, theirs):
-        await cancel_while_blocked(lambda: responder.respond({}))
-        await cancel_while_blocked(lambda: responder.respond_error(1, "x"))
-        assert not responder.answered
-        assert set(await methods_sent(theirs)) == {"filler"}
-
-
-@row("Responder.notify, report_progress, Context.report_progress")
+@row("RequestContext.send_notification, report_progress")
 async def notifying() -> None:
-    from trio_mcp import Context
-
-    async with responder_without_room() as (responder, theirs):
-        await cancel_while_blocked(lambda: responder.notify("y"))
-        await cancel_while_blocked(lambda: responder.report_progress(1))
-        await cancel_while_blocked(lambda: Context(responder, None).report_progress(1))
+    async with responder_without_room() as (context, theirs):
+        await cancel_while_blocked(lambda: context.send_notification("y"))
+        await cancel_while_blocked(lambda: context.report_progress(1))
         assert set(await methods_sent(theirs)) == {"filler"}
 
 
@@ -413,15 +401,13 @@ async def async_handler() -> None:
     ended = trio.Event()
 
     class Session(BaseSession):
-        async def received_request(self, responder: Responder) -> None:
+        async def received_request(self, context: RequestContext) -> Any:
             try:
                 await trio.sleep_forever()
             except trio.Cancelled as exc:
                 reasons.append(exc.reason)
-                with trio.CancelScope(shield=True):
-                    await responder.respond({"late": True})
                 ended.set()
-                raise
+            return {"late": True}
 
     async with memory_link_pair() as (ours, theirs), Session(*ours):
         await theirs.write.send(SessionMessage(Request(1, "x")))
@@ -622,7 +608,6 @@ async def test_no_cancelled_operation_of_a_session_takes_time(autojump_clock: Mo
         notification,
         session_close,
         waiting_for_the_close,
-        answering,
         notifying,
     ):
         await check()

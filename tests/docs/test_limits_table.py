@@ -13,12 +13,12 @@ import pytest
 import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
+    CallOptions,
     HttpOptions,
     ResponseCache,
     Server,
     SessionOptions,
     StdioServerParameters,
-    Timeouts,
     memory,
     sse_client,
     stdio_client,
@@ -51,9 +51,9 @@ OPTIONS = SessionOptions()
 
 # By the first cell of each row.
 STATED = {
-    "timeout": Timeouts().timeout,
-    "total_timeout": Timeouts().total_timeout,
-    "reset_on_progress": Timeouts().reset_on_progress,
+    "timeout": CallOptions().timeout,
+    "total_timeout": CallOptions().total_timeout,
+    "reset_on_progress": CallOptions().reset_on_progress,
     "Client(connect_timeout=…)": default(ClientConnection, "connect_timeout"),
     "Client(probe_timeout=…)": default(ClientConnection, "probe_timeout"),
     "ClientGroup(max_wait=…)": default(GroupConnections, "max_wait"),
@@ -164,7 +164,7 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 def test_each_limit_of_a_session_has_a_row() -> None:
     page = (ROOT / "docs" / "limits.md").read_text()
-    for field in (*Timeouts.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+    for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
             assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
 

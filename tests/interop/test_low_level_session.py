@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trio_mcp import ClientSession, McpError, Responder, stdio_client, types
+from trio_mcp import ClientSession, McpError, RequestContext, stdio_client, types
 
 from .support import DEADLINE, Launch
 
@@ -76,19 +76,19 @@ async def test_the_servers_own_requests_are_answered(everything_server: Launch) 
     """Sampling, elicitation and roots: each request of the server's, in the middle of a call, gets its answer."""
     asked: list[str] = []
 
-    async def sample(params: types.CreateMessageRequestParams, responder: Responder) -> types.CreateMessageResult:
-        asked.append(responder.method)
+    async def sample(params: types.CreateMessageRequestParams, context: RequestContext) -> types.CreateMessageResult:
+        asked.append(context.method)
         (message,) = params.messages
         assert isinstance(message.content, types.TextContent)
         said = types.TextContent(text=f"you said: {message.content.text}")
         return types.CreateMessageResult(role="assistant", content=said, model="a-model")
 
-    async def decline(params: object, responder: Responder) -> types.ElicitResult:
-        asked.append(responder.method)
+    async def decline(params: object, context: RequestContext) -> types.ElicitResult:
+        asked.append(context.method)
         return types.ElicitResult(action="decline")
 
-    async def roots(params: object, responder: Responder) -> types.ListRootsResult:
-        asked.append(responder.method)
+    async def roots(params: object, context: RequestContext) -> types.ListRootsResult:
+        asked.append(context.method)
         return types.ListRootsResult(roots=[types.Root(uri="file:///srv/data", name="data")])
 
     texts: dict[str, str] = {}

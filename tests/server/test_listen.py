@@ -14,7 +14,7 @@ import trio.testing
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY
 from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
-from trio_mcp import Server, SessionMessage, SessionOptions, memory_link_pair
+from trio_mcp import HandlerOptions, Server, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.server import connection as connection_module
 from trio_mcp.types import meta
@@ -197,7 +197,7 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
 
 async def test_subscriptions_take_no_place_of_a_call() -> None:
     """A session serves as many calls as ever, however much its client listens to."""
-    options = SessionOptions(max_running_requests=2, max_queued_requests=1)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
     async with wire_to(full_server(options=options)) as wire:
         await wire.listen(1, toolsListChanged=True)
         await wire.listen(2, toolsListChanged=True)

@@ -12,7 +12,7 @@ import trio.lowlevel
 from trio_mcp import ClientSession, Link, ServerSession, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 
 CLIENT_CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}
 
@@ -26,25 +26,27 @@ class ScriptedServer(ServerSession):
     """Answers every request with the function given; without one with an echo of the parameters."""
 
     def __init__(
-        self, link: Link, answer: Callable[[Responder], Awaitable[dict[str, Any]]] | None = None, **options: Any
+        self, link: Link, answer: Callable[[RequestContext], Awaitable[dict[str, Any]]] | None = None, **options: Any
     ) -> None:
         super().__init__(*link, options.pop("identity", identity()), **options)
         self.answer = answer
+        self.added: set[str] = set()
         self.seen: list[str] = []
 
-    async def received_request(self, responder: Responder) -> None:
-        self.seen.append(responder.method)
-        if responder.method in self._handlers:
-            await super().received_request(responder)
-        elif self.answer is None:
-            await responder.respond({"echo": responder.params.get("arguments")})
-        else:
-            await responder.respond(await self.answer(responder))
+    async def received_request(self, context: RequestContext) -> Any:
+        self.seen.append(context.method)
+        if context.method in self.added:
+            return await super().received_request(context)
+        return {"echo": context.params.get("arguments")} if self.answer is None else await self.answer(context)
+
+    def add_request_handler(self, method: str, *arguments: Any) -> None:
+        super().add_request_handler(method, *arguments)
+        self.added.add(method)
 
 
 @contextlib.asynccontextmanager
 async def session_pair(
-    answer: Callable[[Responder], Awaitable[dict[str, Any]]] | None = None,
+    answer: Callable[[RequestContext], Awaitable[dict[str, Any]]] | None = None,
     *,
     mode: str = "legacy",
     encode: bool = True,
@@ -118,7 +120,10 @@ async def client_on_wire(**arguments: Any) -> AsyncIterator[tuple[ClientSession,
 
 @contextlib.asynccontextmanager
 async def server_on_wire(
-    answer: Callable[[Responder], Awaitable[dict[str, Any]]] | None = None, *, open_it: bool = True, **arguments: Any
+    answer: Callable[[RequestContext], Awaitable[dict[str, Any]]] | None = None,
+    *,
+    open_it: bool = True,
+    **arguments: Any,
 ) -> AsyncIterator[tuple[ScriptedServer, Wire]]:
     """A server's session, open in the legacy era, and the client's end of its link."""
     async with memory_link_pair() as (ours, theirs):

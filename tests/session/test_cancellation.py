@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import SessionClosed, SessionOptions
+from trio_mcp import HandlerOptions, SessionClosed, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
@@ -19,7 +20,7 @@ async def test_a_cancelled_callers_reason_reaches_the_handler(mode: str) -> None
     reasons: list[str | None] = []
     running = trio.Event()
 
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         running.set()
         try:
             await trio.sleep_forever()
@@ -39,13 +40,10 @@ async def test_a_cancelled_callers_reason_reaches_the_handler(mode: str) -> None
 
 
 async def test_a_cancelled_request_gets_no_answer() -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
-        try:
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        with contextlib.suppress(trio.Cancelled):  # a handler that answers all the same
             await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):  # a handler that answers all the same
-                await responder.respond({"too": "late"})
-        raise AssertionError
+        return {"too": "late"}
 
     async with server_on_wire(answer) as (server, wire):
         await wire.send(Request(1, "tools/call", {"name": "x"}))
@@ -121,7 +119,7 @@ async def test_initialize_is_never_cancelled_on_the_wire() -> None:
 async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         with trio.CancelScope(shield=True):
             await release.wait()
         return {}
@@ -163,12 +161,12 @@ async def test_a_cancellation_of_nothing_is_ignored(params: dict[str, Any] | Non
 
 
 async def test_progress_stops_with_the_peers_cancellation() -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         try:
             await trio.sleep_forever()
         finally:
             with trio.CancelScope(shield=True):
-                await responder.report_progress(1)
+                await context.report_progress(1)
         raise AssertionError
 
     async with server_on_wire(answer) as (server, wire):
@@ -184,7 +182,7 @@ async def test_progress_stops_with_the_peers_cancellation() -> None:
 async def test_the_loss_of_the_link_cancels_handlers() -> None:
     ended: list[str | None] = []
 
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         try:
             await trio.sleep_forever()
         except trio.Cancelled as exc:
@@ -192,7 +190,10 @@ async def test_the_loss_of_the_link_cancels_handlers() -> None:
             raise
         raise AssertionError
 
-    async with server_on_wire(answer, options=SessionOptions(drain_grace=0.01)) as (server, wire):
+    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(drain_grace=0.01))) as (
+        server,
+        wire,
+    ):
         await wire.send(Request(1, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
         await wire.write.aclose()

@@ -26,19 +26,22 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 
 
-async def test_handle_incoming_sees_everything_that_is_no_answer() -> None:
+async def test_each_kind_of_arrival_that_is_no_answer_has_a_hook() -> None:
     seen: list[str] = []
 
     class Curious(BaseSession):
-        async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
-            seen.append(type(incoming).__name__)
-            await super().handle_incoming(incoming)
+        async def received_notification(self, notification: Notification) -> None:
+            seen.append(notification.method)
 
-        async def received_request(self, responder: Responder) -> None:
-            await responder.respond({"method": responder.method})
+        async def received_error(self, error: RemoteProtocolError) -> None:
+            seen.append(str(error))
+
+        async def received_request(self, context: RequestContext) -> Any:
+            seen.append(context.method)
+            return {"method": context.method}
 
     async with memory_link_pair() as (ours, theirs), Curious(*ours, on_error=lambda _: None) as session:
         wire = Wire(theirs)
@@ -51,7 +54,7 @@ async def test_handle_incoming_sees_everything_that_is_no_answer() -> None:
             nursery.start_soon(session.send_request, "acme/z")
             await wire.send(Response((await wire.request()).id, {}))
         await trio.testing.wait_all_tasks_blocked()
-    assert seen == ["Responder", "Notification", "RemoteProtocolError"]
+    assert seen == ["acme/x", "acme/y", "garbage"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -136,9 +139,9 @@ async def test_a_batch_of_2025_03_26_is_answered_with_a_batch() -> None:
 
 
 async def test_every_request_leaves_a_record(autojump_clock: trio.testing.MockClock) -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
-        await trio.sleep(responder.params["arguments"]["seconds"])
-        if responder.params["arguments"].get("fail"):
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        await trio.sleep(context.params["arguments"]["seconds"])
+        if context.params["arguments"].get("fail"):
             raise McpError(-32602, "no")
         return {}
 
@@ -185,8 +188,8 @@ async def test_every_request_leaves_a_record(autojump_clock: trio.testing.MockCl
 async def test_slow_requests_raise_an_alert(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
-        await trio.sleep(responder.params["arguments"])
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        await trio.sleep(context.params["arguments"])
         return {}
 
     alerts: list[RequestRecord] = []

@@ -10,15 +10,15 @@ import trio.lowlevel
 
 from tests.injection import cancel_after, cancel_everywhere
 from tests.session.harness import CLIENT_CAPABILITIES, ScriptedServer, session_pair
-from trio_mcp import ClientSession, SessionOptions, memory_link_pair
-from trio_mcp.session import Responder
+from trio_mcp import ClientSession, HandlerOptions, SessionOptions, memory_link_pair
+from trio_mcp.session import RequestContext
 
 
-async def work(responder: Responder) -> dict[str, Any]:
+async def work(context: RequestContext) -> dict[str, Any]:
     for number in range(3):
-        await responder.report_progress(number)
+        await context.report_progress(number)
         await trio.lowlevel.checkpoint()
-    return {"echo": responder.params.get("arguments")}
+    return {"echo": context.params.get("arguments")}
 
 
 async def settle(client: ClientSession, server: ScriptedServer) -> None:
@@ -50,7 +50,7 @@ async def test_a_call(callback: str | None, outgoing: int) -> None:
 
 
 async def test_many_calls_at_once() -> None:
-    options = SessionOptions(max_outgoing_messages=2, max_running_requests=3)
+    options = SessionOptions(max_outgoing_messages=2, handlers=HandlerOptions(max_running_requests=3))
     async with session_pair(work, client_options=options, server_options=options) as (client, server):
 
         async def scenario() -> None:
@@ -67,11 +67,11 @@ async def test_a_notification() -> None:
 
 
 async def test_a_servers_request_to_the_client() -> None:
-    async def ask(responder: Responder) -> dict[str, Any]:
-        await responder.session.send_request("roots/list")  # type: ignore[attr-defined]
-        return {"echo": responder.params.get("arguments")}
+    async def ask(context: RequestContext) -> dict[str, Any]:
+        await server.send_request("roots/list")
+        return {"echo": context.params.get("arguments")}
 
-    async def roots(params: Any, responder: Responder) -> dict[str, Any]:
+    async def roots(params: Any, context: RequestContext) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
         return {"roots": []}
 

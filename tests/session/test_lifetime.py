@@ -12,6 +12,7 @@ from tests.session.harness import ScriptedServer, Wire, client_on_wire, server_o
 from trio_mcp import (
     BaseSession,
     ClientSession,
+    HandlerOptions,
     LocalProtocolError,
     SessionClosed,
     SessionOptions,
@@ -19,7 +20,7 @@ from trio_mcp import (
     memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import Failure, Notification, Request, Response
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 
 
 class Oops(Exception):
@@ -119,7 +120,7 @@ async def test_the_failure_of_one_exchange_fails_one_call() -> None:
 async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
     release = trio.Event()
 
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         await release.wait()
         return {"finished": True}
 
@@ -142,11 +143,14 @@ async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
 async def test_handlers_that_do_not_finish_are_cancelled_after_the_grace(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         await trio.sleep_forever()
         raise AssertionError
 
-    async with server_on_wire(answer, options=SessionOptions(drain_grace=0.5)) as (server, wire):
+    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(drain_grace=0.5))) as (
+        server,
+        wire,
+    ):
         await wire.send(Request(1, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
         started = trio.current_time()

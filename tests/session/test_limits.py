@@ -10,16 +10,16 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, SessionOptions, memory_link_pair
+from trio_mcp import BaseSession, HandlerOptions, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 from trio_mcp.types.error_codes import OVERLOADED
 
 
 async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused() -> None:
     running, most, release = 0, 0, trio.Event()
 
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -27,7 +27,7 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         running -= 1
         return {}
 
-    options = SessionOptions(max_running_requests=3, max_queued_requests=4)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=3, max_queued_requests=4))
     async with server_on_wire(answer, options=options) as (_, wire):
         for number in range(10):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
@@ -43,11 +43,11 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
 
 
 async def test_a_full_house_still_answers_pings() -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         await trio.sleep_forever()
         raise AssertionError
 
-    options = SessionOptions(max_running_requests=1, max_queued_requests=1)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=1, max_queued_requests=1))
     async with server_on_wire(answer, options=options) as (_, wire):
         for number in range(3):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
@@ -60,12 +60,15 @@ async def test_a_queued_request_can_be_cancelled_before_it_runs() -> None:
     seen: list[Any] = []
     release = trio.Event()
 
-    async def answer(responder: Responder) -> dict[str, Any]:
-        seen.append(responder.id)
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        seen.append(context.id)
         await release.wait()
         return {}
 
-    async with server_on_wire(answer, options=SessionOptions(max_running_requests=1)) as (_, wire):
+    async with server_on_wire(answer, options=SessionOptions(handlers=HandlerOptions(max_running_requests=1))) as (
+        _,
+        wire,
+    ):
         for number in range(3):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
         await wire.send(Notification("notifications/cancelled", {"requestId": 1}))
@@ -79,17 +82,19 @@ async def test_a_queued_request_can_be_cancelled_before_it_runs() -> None:
 async def test_a_handler_waits_for_the_peers_answer_while_a_thousand_requests_come_in(mode: str) -> None:
     """Both sides have full queues towards each other; only readers that never wait get out of that."""
 
-    async def answer(responder: Responder) -> dict[str, Any]:
-        return await responder.session.send_request("roots/list")  # type: ignore[attr-defined, no-any-return]
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        return await server.send_request("roots/list")
 
-    async def list_roots(params: Any, responder: Responder) -> dict[str, Any]:
+    async def list_roots(params: Any, context: RequestContext) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
         return {"roots": []}
 
-    options = SessionOptions(max_running_requests=8, max_queued_requests=2000, max_outgoing_messages=4)
+    options = SessionOptions(
+        handlers=HandlerOptions(max_running_requests=8, max_queued_requests=2000), max_outgoing_messages=4
+    )
     done = 0
     with trio.fail_after(30):
-        async with session_pair(answer, mode=mode, client_options=options, server_options=options) as (client, _):
+        async with session_pair(answer, mode=mode, client_options=options, server_options=options) as (client, server):
             client.add_request_handler("roots/list", list_roots)
 
             async def call() -> None:
@@ -106,12 +111,12 @@ async def test_a_handler_waits_for_the_peers_answer_while_a_thousand_requests_co
 async def test_a_refused_queue_is_worked_off_without_recursion() -> None:
     """2,000 queued requests that are all refused on the spot when their turn comes."""
 
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         await release.wait()
         return {}
 
     release = trio.Event()
-    options = SessionOptions(max_running_requests=1, max_queued_requests=2000)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=1, max_queued_requests=2000))
     async with server_on_wire(answer, options=options) as (_, wire), trio.open_nursery() as nursery:
         await wire.send(Request("first", "tools/call", {"name": "x"}))
         for number in range(2000):
@@ -129,10 +134,10 @@ async def test_a_refused_queue_is_worked_off_without_recursion() -> None:
 
 
 async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
+    async def answer(context: RequestContext) -> dict[str, Any]:
         return {"text": "x" * 1000}
 
-    options = SessionOptions(max_running_requests=8, max_queued_requests=8)
+    options = SessionOptions(handlers=HandlerOptions(max_running_requests=8, max_queued_requests=8))
     async with (
         server_on_wire(answer, options=options) as (server, wire),
         server_on_wire(answer, options=options) as (_, other),
@@ -172,7 +177,7 @@ async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: py
 
     async with memory_link_pair() as (ours, theirs):
         wire = Wire(theirs)
-        async with Slow(*ours, options=SessionOptions(max_pending_notifications=10)):
+        async with Slow(*ours, options=SessionOptions(handlers=HandlerOptions(max_pending_notifications=10))):
             for number in range(100):
                 await wire.send(Notification(f"acme/{number}"))
             await trio.testing.wait_all_tasks_blocked()

@@ -10,13 +10,13 @@ import trio.lowlevel
 
 from tests.session.harness import client_on_wire, session_pair
 from trio_mcp.jsonrpc.messages import Notification, Response
-from trio_mcp.session import Responder
+from trio_mcp.session import RequestContext
 from trio_mcp.types.progress import ProgressNotificationParams
 
 
-async def count(responder: Responder) -> dict[str, Any]:
+async def count(context: RequestContext) -> dict[str, Any]:
     for number in range(1, 6):
-        await responder.report_progress(number, 5, f"step {number}")
+        await context.report_progress(number, 5, f"step {number}")
     return {"done": True}
 
 
@@ -39,10 +39,10 @@ async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mod
 
 
 async def test_concurrent_calls_each_get_their_own_progress() -> None:
-    async def answer(responder: Responder) -> dict[str, Any]:
-        base = responder.params["arguments"]["base"]
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        base = context.params["arguments"]["base"]
         for number in range(5):
-            await responder.report_progress(base + number)
+            await context.report_progress(base + number)
             await trio.lowlevel.checkpoint()
         return {}
 

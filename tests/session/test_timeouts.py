@@ -1,4 +1,4 @@
-"""Time limits of calls: idle, total, reset by progress (`basic/patterns/cancellation`, section Timeouts)."""
+"""Time limits of calls: idle, total, reset by progress (`basic/patterns/cancellation`, section CallOptions)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.session.harness import client_on_wire
-from trio_mcp import RequestTimeout, SessionOptions, Timeouts
+from trio_mcp import CallOptions, RequestTimeout, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Response
 
 
@@ -30,7 +30,7 @@ async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testin
 
 
 async def test_the_sessions_timeout_holds_for_calls_that_say_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    options = SessionOptions(timeouts=Timeouts(timeout=2))
+    options = SessionOptions(calls=CallOptions(timeout=2))
     async with client_on_wire(options=options) as (client, _):
         with pytest.raises(RequestTimeout) as caught:
             await client.send_request("tools/call", {"name": "x"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.session.harness import session_pair
-from trio_mcp import Responder, TraceContext
+from trio_mcp import RequestContext, TraceContext
 
 TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", None, "user=alice")
 
@@ -16,8 +16,8 @@ TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", 
 async def test_a_request_carries_the_current_trace_and_only_that(mode: str) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def answer(responder: Responder) -> dict[str, Any]:
-        seen.append(responder.meta)
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        seen.append(context.meta)
         return {}
 
     async with session_pair(answer, mode=mode) as (client, _):
@@ -31,8 +31,8 @@ async def test_a_request_carries_the_current_trace_and_only_that(mode: str) -> N
 async def test_a_servers_requests_to_its_client_carry_it_too() -> None:
     seen: list[dict[str, Any]] = []
 
-    async def roots(params: Any, responder: Responder) -> dict[str, Any]:
-        seen.append(responder.meta)
+    async def roots(params: Any, context: RequestContext) -> dict[str, Any]:
+        seen.append(context.meta)
         return {"roots": []}
 
     async with session_pair() as (client, server):

@@ -12,7 +12,15 @@ import trio
 from tests.transports.http_calls import TEXT, Calls, modern, works
 from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, HttpError, NegotiationError, RemoteProtocolError, SessionOptions, Timeouts, TransportError
+from trio_mcp import (
+    CallOptions,
+    Client,
+    HttpError,
+    NegotiationError,
+    RemoteProtocolError,
+    SessionOptions,
+    TransportError,
+)
 from trio_mcp.http.client import client_link as http_client_link
 from trio_mcp.http.client import cookies as http_cookies
 
@@ -188,7 +196,7 @@ async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(
     async def never(asked: Asked) -> None:
         await asked.gone()
 
-    options = SessionOptions(timeouts=Timeouts(timeout=1.0))
+    options = SessionOptions(calls=CallOptions(timeout=1.0))
     async with peer({"server/discover": never, "initialize": never}) as server:
         before = trio.current_time()
         with pytest.raises(TimeoutError):

@@ -223,7 +223,7 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
             ClientSession(read, write) as session,
         ):
 
-            async def answer(responder: Any) -> dict[str, Any]:
+            async def answer(context: Any) -> dict[str, Any]:
                 return {"not": float("nan")}
 
             session.add_request_handler("x/ask", answer)

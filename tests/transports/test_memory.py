@@ -150,8 +150,8 @@ async def test_buffers_are_bounded(encode: bool) -> None:
 async def test_a_request_that_can_not_be_encoded_fails_its_own_call_only() -> None:
     """The other calls, before and after, get their answers; the link stays."""
 
-    async def answer(_: Any, responder: Any) -> dict[str, Any]:
-        return {"params": responder.params}
+    async def answer(_: Any, context: Any) -> dict[str, Any]:
+        return {"params": context.params}
 
     with trio.fail_after(5):
         async with (

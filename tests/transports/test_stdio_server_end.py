@@ -46,7 +46,7 @@ def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
 UNCANCELLABLE = """
     import sys, trio
     from trio_mcp import BaseSession, stdio_server
-    async def handler(params, responder):
+    async def handler(params, context):
         print("SLEEPING", file=sys.stderr, flush=True)
         with trio.CancelScope(shield=True):
             await trio.sleep(1000)

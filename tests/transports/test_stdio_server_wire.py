@@ -96,8 +96,8 @@ LIMITED = """
     import trio
     from trio_mcp import ServerSession, stdio_server
     from trio_mcp.eras.server_negotiation import ServerIdentity
-    async def answer(params, responder):
-        return {"size": len(responder.params["text"])}
+    async def answer(params, context):
+        return {"size": len(context.params["text"])}
     async def main():
         identity = ServerIdentity(
             info={"name": "limited", "version": "1"}, capabilities=lambda revision: {}, instructions=None,

@@ -20,7 +20,7 @@ from trio_mcp.cli.text import clean_line
 from trio_mcp.client import Client, load_config
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
-from trio_mcp.session import SessionOptions, Timeouts
+from trio_mcp.session import CallOptions, SessionOptions
 from trio_mcp.stdio.process import StdioServerParameters
 from trio_mcp.types.logging import LoggingMessageNotificationParams
 
@@ -101,14 +101,14 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
     dialogue = Dialogue(before_asking) if has_terminal() else None
     if dialogue is not None:
         settings["elicitation"] = dialogue
-    timeouts = Timeouts() if options.timeout is None else Timeouts(timeout=options.timeout)
+    timeouts = CallOptions() if options.timeout is None else CallOptions(timeout=options.timeout)
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
     if options.root:
         settings["roots"] = [Path(root).resolve() for root in options.root]  # noqa: ASYNC240 - nothing runs yet
     target = target_of(options)
     try:
-        client = Client(target, mode=options.mode, options=SessionOptions(timeouts=timeouts), **settings)
+        client = Client(target, mode=options.mode, options=SessionOptions(calls=timeouts), **settings)
     except ValueError as exc:
         raise Exit(str(exc), USAGE) from None
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.listing import request_meta, validated
 from trio_mcp.client.prompts import strings
-from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.versions import at_least
 

@@ -9,15 +9,13 @@ import attrs
 import trio
 
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
-from trio_mcp.convert import another
 from trio_mcp.eras.era import RESULT_TYPES, ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
-from trio_mcp.session.calling import UNLIMITED, call
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.requests import UNLIMITED
 from trio_mcp.types.logging import LoggingLevel
 
 __all__ = ["ConnectedSession"]
@@ -64,10 +62,9 @@ class ConnectedSession(ClientSession):
         era = super()._modern_era(revision)
         return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
 
-    async def handle_incoming(self, incoming: Responder | Notification | RemoteProtocolError) -> None:
-        if isinstance(incoming, RemoteProtocolError):
-            self.last_fault = incoming
-        await super().handle_incoming(incoming)
+    async def received_error(self, error: RemoteProtocolError) -> None:
+        self.last_fault = error
+        await super().received_error(error)
 
     async def received_notification(self, notification: Notification) -> None:
         await self._on_notification(notification)
@@ -79,7 +76,7 @@ class ConnectedSession(ClientSession):
             try:
                 self._subscriptions.note(notification, modern=self.modern)
             except RemoteProtocolError as exc:
-                self._queue_notice(exc)
+                self._notices.put(exc)
 
     async def subscribe(
         self, method: str, params: dict[str, Any], opened: Callable[[OutgoingRequest], None]
@@ -94,11 +91,11 @@ class ConnectedSession(ClientSession):
         Errors and cancellation are those of `BaseSession.send_request`.
         """
         self._check_outgoing(method)
-        return self._read_result(await call(self, method, self._stamp(params), UNLIMITED, opened))
+        return self._read_result(await self._requests.call(method, self._stamp(params), UNLIMITED, opened))
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
         """Run something in a task that ends with the session; False if that has ended."""
-        if self._lost is not None or self._nursery is None:
+        if self.closed or self._nursery is None:
             return False
         self._nursery.start_soon(function, *arguments)
         return True
@@ -106,8 +103,8 @@ class ConnectedSession(ClientSession):
     async def raise_loss(self) -> NoReturn:
         """Wait until no call can be made any more, and raise what every call then raises."""
         await self._loss.wait()
-        assert self._lost is not None
-        raise another(self._lost)
+        self._requests.check_open()
+        raise AssertionError("a session that is lost has a reason")
 
     def _settle_everything(self, error: Exception) -> None:
         super()._settle_everything(error)

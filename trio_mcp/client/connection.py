@@ -29,8 +29,8 @@ from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.client_negotiation import ServerDeclaration
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.requests import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.extensions import checked_extensions, declared_extensions

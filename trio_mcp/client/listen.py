@@ -19,7 +19,7 @@ from trio_mcp.client.subscriptions import Subscription
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import CapabilityError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.session.calling import USE_SESSION, CallOptions, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit, Limits
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 
@@ -78,7 +78,7 @@ class ListenMethods(ClientConnection):
         """
         asked = _filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
         session = self.session
-        limit = CallOptions.of(session.options.timeouts, timeout, USE_SESSION, None, None).timeout
+        limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
         declared = session.server.capabilities

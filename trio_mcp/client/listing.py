@@ -12,7 +12,7 @@ from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
-from trio_mcp.session.calling import Limit
+from trio_mcp.session.requests import Limit
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.messages import PaginatedResult

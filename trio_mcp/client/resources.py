@@ -9,7 +9,7 @@ import trio
 
 from trio_mcp.client.answers.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listing import Listing, every, request_meta
-from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.input_required import InputRequiredResult
 from trio_mcp.types.resources import (
     ListResourcesResult,

@@ -12,7 +12,7 @@ from trio_mcp.client.answers.input_rounds import INPUT_REQUIRED, InputRounds
 from trio_mcp.client.listing import Listing, every, request_meta, validated
 from trio_mcp.client.results import ToolResult
 from trio_mcp.errors import CapabilityError, McpError
-from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.requests import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.types.input_required import InputRequiredResult
 from trio_mcp.types.tools import ListToolsResult, Tool
 

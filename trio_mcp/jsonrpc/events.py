@@ -57,7 +57,7 @@ class IncomingRequest:
         lane: Where it runs besides the limit; None if it counts for that.
         batch: The batch that its answer belongs to, if any.
         metadata: What the transport told of it; untouched here.
-        context: Whatever the session needs to find the running handler; untouched here.
+        scope: The cancel scope of its handler, or whatever else cancels it; untouched here.
     """
 
     request: Request
@@ -67,7 +67,7 @@ class IncomingRequest:
     running: bool = False
     lane: Lane | None = None
     batch: BatchInProgress | None = None
-    context: Any = None
+    scope: Any = None
 
     @property
     def open(self) -> bool:

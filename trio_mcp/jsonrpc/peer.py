@@ -107,6 +107,10 @@ class Peer:
         """The same for `LISTENING_METHODS`."""
         return self._besides["listening"]
 
+    def serves(self, request_id: RequestId) -> bool:
+        """Whether a request of the peer's is running or queued, unanswered and not cancelled."""
+        return request_id in self._incoming
+
     # --- our requests --------------------------------------------------------------------------------------------
 
     def open_request(

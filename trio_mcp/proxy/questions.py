@@ -22,7 +22,7 @@ from trio_mcp.types.versions import LATEST_LEGACY, at_least
 if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import Notification
     from trio_mcp.session.client import ClientSession
-    from trio_mcp.session.responder import Responder
+    from trio_mcp.session.context import RequestContext
 
 __all__ = ["ASKING", "HandedOn", "handed_on"]
 
@@ -68,8 +68,8 @@ class HandedOn(InputSources):
         assert isinstance(session, ConnectedSession)
         session.on_arrival = self._heard
 
-        async def answer(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
-            return await self._answer_with(responder.method, params)
+        async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+            return await self._answer_with(context.method, params)
 
         for method in ASKING:
             session.add_request_handler(method, answer)

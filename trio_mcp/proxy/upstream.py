@@ -23,7 +23,7 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_N
 if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import Notification
     from trio_mcp.proxy.proxy_server import ProxyServer
-    from trio_mcp.session.calling import ProgressCallback
+    from trio_mcp.session.requests import ProgressCallback
     from trio_mcp.types.progress import ProgressNotificationParams
 
 __all__ = ["Upstream"]
@@ -218,7 +218,7 @@ class Upstream:
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
         elif not is_spec_method(method) and (context := self._only_clients_call()) is not None:
-            context._responder.notify_nowait(method, params)
+            context.send_notification_nowait(method, params)
 
     def _pass_log(self, params: dict[str, Any]) -> None:
         level = params.get("level")
@@ -226,8 +226,8 @@ class Upstream:
             return
         context = self._only_clients_call()
         if context is not None:
-            if wants_log(context._responder.client, SEVERITY[level]):
-                context._responder.notify_nowait("notifications/message", params)
+            if wants_log(context.client, SEVERITY[level]):
+                context.send_notification_nowait("notifications/message", params)
         elif not self._calls:
             connections = [each for run in self._proxy._servings for each in run.connections]
             if len(connections) == 1:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
+from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
 from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.logging import CURRENT, wants_log
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.context import RequestContext
 from trio_mcp.session.server import ServerSession
+from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
@@ -43,9 +45,9 @@ class Connection(ServerSession):
         serving: The run of the server that it belongs to.
     """
 
-    def __init__(self, serving: Serving, link: Link) -> None:
-        read, write = link
+    def __init__(self, serving: Serving, link: Link | tuple[None, SessionSink]) -> None:
         server = serving.server
+        read, write = link
         super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
         self.serving = serving
         self._server = server
@@ -57,23 +59,23 @@ class Connection(ServerSession):
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
         self._trio_token = trio.lowlevel.current_trio_token()
 
-    async def received_request(self, responder: Responder) -> None:
+    def make_context(self, incoming: IncomingRequest) -> Context[Any]:
+        return Context(incoming, self._sink, self, self._state)
+
+    async def received_request(self, context: RequestContext) -> Any:
         server = self._server
-        handler = server._methods.get(responder.method)
+        handler = server._methods.get(context.method)
         if handler is None:
-            await super().received_request(responder)
-            return
-        meta = responder.meta
+            return await super().received_request(context)
+        assert isinstance(context, Context)
+        meta = context.meta
         # What this task has inherited is the trace in which the server was started, not that of the request.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
-        context: Context[Any] = Context(responder, self._state)
         CURRENT.set((context, self._trio_token))
         if server.middleware:
-            result = await call_through(server, handler, context)
-        else:
-            result = await handler(server, context)
-        await responder.respond(result)
+            return await call_through(server, handler, context)
+        return await handler(server, context)
 
     async def received_notification(self, notification: Notification) -> None:
         handler = self._server._notification_handlers.get(notification.method)
@@ -112,8 +114,8 @@ class Connection(ServerSession):
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
         """Send a log message that belongs to no request, if the session of the handshake era wants it."""
-        if self.initialized and wants_log(self.client, severity) and self._outbox.has_room:
-            self._outbox.put(SessionMessage(Notification("notifications/message", params)))
+        if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
+            self._sink.put(SessionMessage(Notification("notifications/message", params)))
 
     # --- hearing of changes --------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Connection(ServerSession):
     def listener(self) -> Listener:
         """Tells of what a session of the handshake era hears of."""
         if self._listener is None:
-            self._listener = Listener(self._send_change, self._outbox.room, self._spawn)
+            self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self._listeners.add(self._listener)
         return self._listener
 
@@ -144,11 +146,16 @@ class Connection(ServerSession):
             return
         self.serving.changes.add(self.listener, (method, uri))
 
+    @property
+    def room(self) -> Callable[[], Awaitable[None]]:
+        """Waits until something may be sent."""
+        return self._sink.room
+
     def _send_change(self, topic: Topic) -> bool:
         method, uri = topic
-        if not self._outbox.has_room:
+        if not self._sink.has_room:
             return False
-        self._outbox.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
+        self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
         return True
 
     def check_room_for(self, topics: Collection[Topic]) -> None:
@@ -201,9 +208,8 @@ class Connection(ServerSession):
         for listener in self._listeners - {self._listener}:
             listener.end()
         with trio.move_on_after(self.options.close_grace, shield=True):
-            while self._peer.listening_count:
-                await self._handlers_idle.park()
-            await self._outbox.flush()
+            await self._handlers.wait_for(lambda: not self._peer.listening_count)
+            await self._sink.flush()
 
 
 async def call_through(server: ServerCore, handler: Handler, context: Context[Any]) -> dict[str, Any]:

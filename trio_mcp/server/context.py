@@ -13,7 +13,8 @@ from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import McpError
 from trio_mcp.server.features.logging import send_log
 from trio_mcp.server.input.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
-from trio_mcp.server.input.rounds import connection_of, no_asking
+from trio_mcp.server.input.rounds import no_asking
+from trio_mcp.session.context import RequestContext
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -21,10 +22,11 @@ from trio_mcp.types.extensions import declared_extensions
 
 if TYPE_CHECKING:
     from trio_mcp.eras.server_negotiation import ClientDeclaration
-    from trio_mcp.jsonrpc.messages import RequestId
+    from trio_mcp.jsonrpc.events import IncomingRequest
+    from trio_mcp.server.connection import Connection
     from trio_mcp.server.input.rounds import Rounds
     from trio_mcp.server.input.sampling import Messages
-    from trio_mcp.session.responder import Responder
+    from trio_mcp.session.sink import Sink
     from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.logging import LoggingLevel
     from trio_mcp.types.roots import Root
@@ -40,7 +42,7 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 
-class Context(Generic[StateT]):
+class Context(RequestContext, Generic[StateT]):
     """One request, as its handler sees it. Declare a parameter of this type and the server fills it.
 
     The type argument is that of the lifespan's state: ``ctx: Context[Database]``.
@@ -48,33 +50,26 @@ class Context(Generic[StateT]):
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data. A middleware may replace them.
+        connection: The client.
         state: What the server's lifespan yielded; None without a lifespan.
     """
 
-    __slots__ = ("_responder", "_rounds", "method", "params", "state")
+    __slots__ = ("_rounds", "connection", "state")
 
-    def __init__(self, responder: Responder, state: StateT) -> None:
-        self._responder = responder
+    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection, state: StateT) -> None:
+        super().__init__(incoming, sink)
+        self.connection = connection
         self._rounds: Rounds | None = None
-        self.method = responder.method
-        self.params: dict[str, Any] = responder.params
         self.state = state
+
+    def handed_to(self, state: Any) -> Context[Any]:
+        """Make the context for a mounted server, whose lifespan has a state of its own."""
+        return Context(self.incoming, self._sink, self.connection, state)
 
     @property
     def _client(self) -> ClientDeclaration:
-        client = self._responder.client
-        assert client is not None
-        return client
-
-    @property
-    def request_id(self) -> RequestId:
-        """The id of the request."""
-        return self._responder.id
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The request's ``_meta``; empty if it has none."""
-        return self._responder.meta
+        assert self.client is not None
+        return self.client
 
     @property
     def trace_context(self) -> TraceContext | None:
@@ -82,12 +77,7 @@ class Context(Generic[StateT]):
 
         Requests that the handler makes carry it, too, if they are made with this library.
         """
-        return TraceContext.from_meta(self._responder.meta)
-
-    @property
-    def transport_metadata(self) -> Mapping[str, Any]:
-        """What the transport knows of the request (HTTP headers, for example); may be empty."""
-        return self._responder.metadata
+        return TraceContext.from_meta(self.meta)
 
     @property
     def protocol_version(self) -> str:
@@ -137,23 +127,6 @@ class Context(Generic[StateT]):
         if not declares(self.client_capabilities, capability):
             raise missing_capability(capability)
 
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the work is; does nothing if the client did not ask (`basic/patterns/progress`).
-
-        From a sync tool: ``trio.from_thread.run(ctx.report_progress, 1, 3)``.
-
-        Args:
-            progress: How much is done. It must grow: what is not above all that was reported before is not sent.
-            total: How much there is, if known.
-            message: A word for people; clients of 2024-11-05 don't get it.
-
-        Raises:
-            TypeError, ValueError: ``progress`` or ``total`` is no finite number.
-
-        Waits while the client is slow to read. When cancelled before that, nothing is sent.
-        """
-        await self._responder.report_progress(progress, total, message)
-
     async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
         """Send the client a notification of your own, which belongs to this request. After the answer nothing is sent.
 
@@ -171,7 +144,7 @@ class Context(Generic[StateT]):
         """
         if is_spec_method(method):
             raise ValueError(f"the protocol defines {method!r}; a notification of your own needs a name of your own")
-        await self._responder.notify(method, None if params is None else as_object(params, "params"))
+        await self.send_notification(method, None if params is None else as_object(params, "params"))
 
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).
@@ -193,7 +166,7 @@ class Context(Generic[StateT]):
 
         Waits while the client is slow to read. When cancelled before that, nothing is sent.
         """
-        await send_log(self._responder, level, data, logger)
+        await send_log(self, level, data, logger)
 
     def close_stream(self, retry: float | None = None) -> bool:
         """End the HTTP response that carries this request, so that none is held open for long: the client comes back.
@@ -209,7 +182,7 @@ class Context(Generic[StateT]):
             Whether there is such a response; where not, nothing happens. What was sent before goes out on it first,
             what is sent from now on is for the client that has come back.
         """
-        return connection_of(self).close_stream(self.request_id, retry)
+        return self.connection.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
         """As `close_stream`, for the response to the GET of this session: what belongs to no request goes there.
@@ -220,7 +193,7 @@ class Context(Generic[StateT]):
         Returns:
             Whether the client has one open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
         """
-        return connection_of(self).close_stream(None, retry)
+        return self.connection.close_stream(None, retry)
 
     # --- asking the client; the long way of each is in docs/asking ------------------------------------------------
 

@@ -7,19 +7,20 @@ is the sans-IO `trio_mcp.jsonrpc.peer.Peer`.
 from __future__ import annotations
 
 from trio_mcp.link import Link
-from trio_mcp.session.base import BaseSession
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.options import RequestRecord, SessionOptions, Timeouts
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.context import RequestContext
+from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
 from trio_mcp.session.server import ServerSession
+from trio_mcp.session.session import BaseSession
 
 __all__ = [
     "BaseSession",
+    "CallOptions",
     "ClientSession",
+    "HandlerOptions",
     "Link",
+    "RequestContext",
     "RequestRecord",
-    "Responder",
     "ServerSession",
     "SessionOptions",
-    "Timeouts",
 ]

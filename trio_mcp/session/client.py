@@ -28,9 +28,9 @@ from trio_mcp.errors import (
     RequestTimeout,
 )
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.session.base import BaseSession
-from trio_mcp.session.calling import USE_SESSION, Limit
 from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.requests import USE_SESSION, Limit
+from trio_mcp.session.session import BaseSession
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.methods import method_spec
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS
@@ -144,7 +144,7 @@ class ClientSession(BaseSession):
             HttpError: The server's answer was no MCP.
         """
         self._not_open()
-        limit = self.options.timeouts.timeout
+        limit = self.options.calls.timeout
         patience = probe_timeout if limit is None else min(probe_timeout, limit)
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)

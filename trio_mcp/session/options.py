@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-__all__ = ["RequestRecord", "SessionOptions", "Timeouts"]
+__all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -40,8 +40,8 @@ def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> Non
 
 
 @attrs.frozen(kw_only=True)
-class Timeouts:
-    """How long a call waits for its answer (`basic/patterns/cancellation`, section Timeouts).
+class CallOptions:
+    """What we ask: how long a call waits for its answer (`basic/patterns/cancellation`, section CallOptions).
 
     Attributes:
         timeout: Seconds without an answer; with ``reset_on_progress`` each progress notification starts them anew.
@@ -85,31 +85,44 @@ def log_slow_request(record: RequestRecord) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class SessionOptions:
-    """The limits of a session and its hooks.
+class HandlerOptions:
+    """What we answer: how much of the peer's is under way at once.
 
     Attributes:
-        timeouts: What holds for calls that don't say otherwise.
         max_running_requests: How many of the peer's requests run at once.
         max_queued_requests: How many more wait; beyond that a request is refused with an error at once.
-        max_outgoing_messages: How many messages wait for the link before those who send wait, too.
         max_pending_notifications: How many of the peer's notifications wait for their handlers; beyond that they are
             dropped, and the log says so.
-        close_grace: Seconds that a close waits for messages handed over before it.
         drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
+    """
+
+    max_running_requests: int = attrs.field(default=128, validator=_count)
+    max_queued_requests: int = attrs.field(default=1024, validator=_count)
+    max_pending_notifications: int = attrs.field(default=1024, validator=_count)
+    drain_grace: float = attrs.field(default=0.5, validator=_grace)
+
+
+@attrs.frozen(kw_only=True)
+class SessionOptions:
+    """The options of both directions, and what they share.
+
+    Attributes:
+        calls: Those of what we ask.
+        handlers: Those of what we answer.
+        max_outgoing_messages: How many messages wait for the link before those who send wait, too.
+        close_grace: Seconds that a close waits for messages handed over before it.
         on_request: Called, synchronously, with the record of each request that is over. It must not block.
         alert_threshold: Requests of at least this many seconds also go to ``on_alert``, but for
             ``subscriptions/listen``, which is meant to last; None watches for none.
         on_alert: Called like ``on_request``; logs a warning by default.
     """
 
-    timeouts: Timeouts = attrs.field(factory=Timeouts, validator=attrs.validators.instance_of(Timeouts))
-    max_running_requests: int = attrs.field(default=128, validator=_count)
-    max_queued_requests: int = attrs.field(default=1024, validator=_count)
+    calls: CallOptions = attrs.field(factory=CallOptions, validator=attrs.validators.instance_of(CallOptions))
+    handlers: HandlerOptions = attrs.field(
+        factory=HandlerOptions, validator=attrs.validators.instance_of(HandlerOptions)
+    )
     max_outgoing_messages: int = attrs.field(default=128, validator=_count)
-    max_pending_notifications: int = attrs.field(default=1024, validator=_count)
     close_grace: float = attrs.field(default=1.0, validator=_grace)
-    drain_grace: float = attrs.field(default=0.5, validator=_grace)
     on_request: Callable[[RequestRecord], object] | None = None
     alert_threshold: float | None = attrs.field(default=None, validator=_seconds)
     on_alert: Callable[[RequestRecord], object] = log_slow_request

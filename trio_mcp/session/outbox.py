@@ -13,20 +13,16 @@ from typing import TypeAlias
 import trio
 
 from trio_mcp.jsonrpc.events import IncomingRequest, OutgoingRequest
-from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
+from trio_mcp.session.sink import Owner
 
-__all__ = ["Outbox", "Owner"]
+__all__ = ["Outbox"]
 
-Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
 _Entry: TypeAlias = tuple[SessionMessage, Owner]
 
 
-def _nobody(function: Callable[[], Awaitable[None]]) -> None:
-    pass
-
-
 class Outbox:
-    """The way out of a session.
+    """The way out of a session: a `Sink` that hands everything to one link.
 
     Args:
         channel: The link's sending half; closed by `aclose`.
@@ -71,7 +67,7 @@ class Outbox:
         """Whether `put` may be called now."""
         return len(self._bulk) < self._max_bulk
 
-    async def room(self) -> None:
+    async def room(self, related: RequestId | None = None) -> None:
         """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
 
         Cancellation leaves everything as it was.
@@ -105,6 +101,9 @@ class Outbox:
         self._start_writer()
         return True
 
+    def release(self, request_id: RequestId) -> None:
+        """One link carries everything: there is nothing to release."""
+
     def _start_writer(self) -> None:
         if not self._has_writer:
             self._has_writer = True
@@ -125,11 +124,8 @@ class Outbox:
         return True
 
     async def _write(self) -> None:
-        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks.
-
-        Of two that meet, because an owner drains what a writer was started for, one leaves the rest to the other.
-        """
-        while not self._writing and (entry := self._next()) is not None:
+        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks."""
+        while (entry := self._next()) is not None:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
@@ -167,24 +163,10 @@ class Outbox:
         self._senders.unpark_all()
         self._drained.unpark_all()
 
-    async def drain(self) -> None:
-        """Hand over what there is in this task, unless the writer is at it, and wait until everything is handed over.
-
-        For the owner of a link that is only written to.
-        """
-        if not self._writing:
-            await self._write()
-        await self.flush()
-
     async def flush(self) -> None:
         """Wait until everything has been handed to the link, or the link is broken."""
         while not self.idle and not self._broken:
             await self._drained.park()
-
-    def release(self) -> None:
-        """Let go of the session, after which nothing may be put here: what refers to itself is a burden to free."""
-        self.give_up()
-        self._spawn = _nobody
 
     async def aclose(self) -> None:
         """Close the link's sending half; what is still here is dropped."""

@@ -11,9 +11,10 @@ from trio_mcp.eras.capabilities import declares, is_spec_method, requests_of_cli
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification, SessionMessage
-from trio_mcp.session.base import BaseSession
+from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import SessionOptions
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.session import BaseSession
+from trio_mcp.session.sink import SessionSink
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
@@ -33,8 +34,8 @@ class ServerSession(BaseSession):
 
     def __init__(
         self,
-        read: trio.abc.ReceiveChannel[SessionMessage],
-        write: trio.abc.SendChannel[SessionMessage],
+        read: trio.abc.ReceiveChannel[SessionMessage] | None,
+        write: trio.abc.SendChannel[SessionMessage] | SessionSink,
         identity: ServerIdentity,
         *,
         options: SessionOptions | None = None,
@@ -59,8 +60,8 @@ class ServerSession(BaseSession):
         """Whether the client can still be told things when a request is answered; not over HTTP without sessions."""
         return self._negotiation.lasting
 
-    def _intercept(self, responder: Responder) -> dict[str, Any] | None:
-        negotiation, request = self._negotiation, responder.request
+    def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        negotiation, request = self._negotiation, context.request
         if request.method == "initialize":
             result = negotiation.initialize(request)
             assert negotiation.session is not None
@@ -69,10 +70,10 @@ class ServerSession(BaseSession):
             return result
         if request.method == "server/discover":
             return negotiation.discover(request)
-        if request.method == "ping" and not responder.meta and negotiation.session is None:
+        if request.method == "ping" and not context.meta and negotiation.session is None:
             return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
         client = negotiation.declaration(request)
-        responder.client = client
+        context.client = client
         if request.method in requests_of_clients(client.revision):
             return {} if request.method == "ping" else None
         if is_spec_method(request.method):

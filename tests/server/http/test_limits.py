@@ -12,7 +12,7 @@ import trio
 from pydantic_core import to_json
 
 from tests.server.http.harness import Events, Made, Raw, request, served, session
-from trio_mcp import SessionOptions, types
+from trio_mcp import HandlerOptions, SessionOptions, types
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
 
@@ -136,7 +136,7 @@ async def test_a_body_that_is_too_large_by_its_head_is_not_waited_for() -> None:
 
 async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served() -> None:
     """Some run, some wait, the next is refused at once; a question is answered, and a ping, whatever is full."""
-    made = Made(options=SessionOptions(max_running_requests=2, max_queued_requests=1))
+    made = Made(options=SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1)))
     async with served(made=made) as (_, http, _):
         raw, other = Raw(http), Raw(http)
         await raw.initialize()

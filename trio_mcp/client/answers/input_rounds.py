@@ -15,7 +15,7 @@ from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.listing import validated
 from trio_mcp.convert import as_object
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
-from trio_mcp.session.calling import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.requests import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
 
@@ -67,7 +67,7 @@ class InputRounds(ClientConnection):
         session = self.session
         if not session.modern:
             return result  # a field that means nothing there
-        total = session.options.timeouts.total_timeout if total_timeout is USE_SESSION else total_timeout
+        total = session.options.calls.total_timeout if total_timeout is USE_SESSION else total_timeout
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
             for _ in range(self._max_input_rounds):

@@ -21,7 +21,7 @@ from trio_mcp.types.methods import method_spec
 
 if TYPE_CHECKING:
     from trio_mcp.session.client import ClientSession
-    from trio_mcp.session.responder import Responder
+    from trio_mcp.session.context import RequestContext
 
 __all__ = ["InputSources"]
 
@@ -84,9 +84,9 @@ class InputSources:
     def attach(self, session: ClientSession) -> None:
         """Answer the requests of a server of the legacy era."""
 
-        async def answer(params: dict[str, Any], responder: Responder) -> dict[str, Any]:
+        async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:
-                get_answer = self.prepare(session.server.revision, responder.method, params)
+                get_answer = self.prepare(session.server.revision, context.method, params)
             except LocalProtocolError:
                 raise McpError(INVALID_REQUEST, "the handshake is not complete") from None
             except RemoteProtocolError as exc:

@@ -11,7 +11,7 @@ from trio_mcp.client.config.mcp_servers import ConfigSource, load_config
 from trio_mcp.client.group.listing import Listed
 from trio_mcp.client.group.resources import GroupResources
 from trio_mcp.client.results import ToolResult
-from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.prompts import GetPromptResult, Prompt
 from trio_mcp.types.tools import Tool
 

@@ -7,7 +7,7 @@ from typing import Any
 from trio_mcp.client.client import Client
 from trio_mcp.client.group.listing import Catalog, GroupListing, Listed, about
 from trio_mcp.errors import LocalProtocolError
-from trio_mcp.session.calling import USE_SESSION, Limit
+from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from trio_mcp.uri_templates import MAX_URI, UriTemplate

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp.errors import McpError, SessionClosed
+from trio_mcp.errors import SessionClosed
 from trio_mcp.http.rules.ladder import refuse, status_of
 from trio_mcp.http.server.asgi import Gone, HttpAnswer, HttpRequest
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import RequestStarted
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
-from trio_mcp.link import Link
+from trio_mcp.jsonrpc.messages import (
+    ErrorData,
+    ErrorResponse,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    SessionMessage,
+)
 from trio_mcp.server.connection import Connection
-from trio_mcp.session.responder import Responder
+from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
@@ -28,21 +36,12 @@ __all__ = ["HttpExchange"]
 COMMENT = encode_comment()
 
 
-class _NothingToRead(trio.abc.ReceiveChannel[SessionMessage]):
-    """The reading half of a link that nobody reads from."""
-
-    async def receive(self) -> NoReturn:
-        raise trio.EndOfChannel
-
-    async def aclose(self) -> None:
-        pass
-
-
-NOTHING = _NothingToRead()
+MAX_WAITING = 128
+"""Messages of one exchange that wait to be written before those who send wait."""
 
 
 class HttpExchange(Connection):
-    """A connection for a single request. It has no reader: the request has been read, and nothing else will come.
+    """A connection for a single request, which has been read: nothing else will come.
 
     Args:
         serving: The run of the server.
@@ -52,12 +51,11 @@ class HttpExchange(Connection):
     """
 
     def __init__(self, serving: Serving, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
-        self._way = _Way(self)
-        super().__init__(serving, Link(NOTHING, self._way))
+        self._way = _Way(self._write_soon, self.send)
+        super().__init__(serving, (None, self._way))
         self._answer = answer
         self.may_stream = may_stream
         self._keep_alive = keep_alive
-        self._responder: Responder | None = None
         self._extension: Gone | None = None
         self._gone = False
 
@@ -65,19 +63,10 @@ class HttpExchange(Connection):
         """Run the handler in this task, and answer. When cancelled, so is the handler."""
         (event,) = self._peer.receive(message, metadata)
         assert isinstance(event, RequestStarted)
-        incoming = event.incoming
-        responder = incoming.context = Responder(self, incoming)
-        settled: dict[str, Any] | ErrorData | None
-        try:
-            settled = self._intercept(responder)
-        except McpError as exc:
-            settled = ErrorData(exc.code, exc.message, exc.data)
-        if settled is not None:
-            answer = self._peer.answer(incoming, settled)
-            assert isinstance(answer, (Response, ErrorResponse))
-            await self.send(answer)
+        context = self._handlers.begin(event.incoming)
+        if context is None:
+            await self._way.write()
             return
-        self._responder = responder
         self._extension = request.extension
         try:
             async with trio.open_nursery() as nursery:
@@ -86,17 +75,18 @@ class HttpExchange(Connection):
                     nursery.start_soon(self._watch, request)
                 else:
                     self._extension.call(self._client_left)
-                await self._serve(responder, incoming)
-                await self._outbox.drain()
+                await self._handlers.serve(context)
+                await self._way.write()
                 self._nursery = None
                 nursery.cancel_scope.cancel("the request is answered")
             if not self._answer.finished and not self._gone:
                 await self._end_unanswered()
         finally:
             self._watch_no_more()
-            # What refers to itself waits for the garbage collector, which would take a quarter of the time.
-            self._responder = incoming.context = self._way.exchange = None
-            self._outbox.release()
+            self._way.give_up()
+
+    def _write_soon(self) -> None:
+        self._spawn(self._way.write)
 
     def _watch_no_more(self) -> None:
         if self._extension is not None:
@@ -121,12 +111,7 @@ class HttpExchange(Connection):
         """Cancel the handler; nothing is answered any more."""
         self._settle_everything(SessionClosed(why))
         # Nobody reads it, so nobody needs to wait for room.
-        self._outbox.give_up()
-
-    def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        # Once it is answered, this exchange's own task writes what there is.
-        if self._responder is None or not self._responder.answered:
-            super()._spawn(function)
+        self._way.give_up()
 
     async def send(self, message: Response | ErrorResponse | Notification) -> None:
         """Write a message: what comes before the answer begins a stream."""
@@ -151,17 +136,53 @@ class HttpExchange(Connection):
             await answer.finish()
 
 
-class _Way(trio.abc.SendChannel[SessionMessage]):
-    """Where the outbox of an exchange writes to."""
+class _Way:
+    """The sink of an exchange: the answer is written by the exchange itself, what comes before it by a task."""
 
-    def __init__(self, exchange: HttpExchange) -> None:
-        self.exchange: HttpExchange | None = exchange
+    def __init__(self, write_soon: Callable[[], None], send: Callable[[Any], Awaitable[None]]) -> None:
+        self._write_soon = write_soon
+        self._send = send
+        self._waiting: deque[Any] = deque()
+        self._taken = trio.lowlevel.ParkingLot()
+        self._writing = trio.Lock()
+        self._over = False
 
-    async def send(self, value: SessionMessage) -> None:
-        message = value.message
-        assert isinstance(message, (Response, ErrorResponse, Notification))
-        if self.exchange is not None:
-            await self.exchange.send(message)
+    @property
+    def has_room(self) -> bool:
+        return self._over or len(self._waiting) < MAX_WAITING
+
+    async def room(self, related: RequestId | None = None) -> None:
+        while not self.has_room:
+            await self._taken.park()
+
+    def put(self, message: SessionMessage, owner: Owner = None) -> None:
+        if not self._over:
+            self._waiting.append(message.message)
+            if isinstance(message.message, Notification):
+                self._write_soon()
+
+    def put_control(self, message: SessionMessage) -> bool:
+        self.put(message)
+        return True
+
+    def release(self, request_id: RequestId) -> None:
+        pass
+
+    async def write(self) -> None:
+        """Write what is waiting."""
+        async with self._writing:
+            while self._waiting:
+                message = self._waiting.popleft()
+                self._taken.unpark()
+                await self._send(message)
+
+    async def flush(self) -> None:
+        await self.write()
+
+    def give_up(self) -> None:
+        self._over = True
+        self._waiting.clear()
+        self._taken.unpark_all()
 
     async def aclose(self) -> None:
-        pass
+        self.give_up()

@@ -19,7 +19,7 @@ from trio_mcp.server.changes import (
     Listener,
     Topic,
 )
-from trio_mcp.server.connection import Connection, Handler
+from trio_mcp.server.connection import Handler
 from trio_mcp.server.core import ServerCore
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -28,7 +28,6 @@ from trio_mcp.uri_templates import MAX_URI
 
 if TYPE_CHECKING:
     from trio_mcp.server.context import Context
-    from trio_mcp.session.responder import Responder
 
 __all__ = ["ListeningMethods"]
 
@@ -56,32 +55,30 @@ async def _listen(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
     honored = _honored(context.params.get("notifications"), server, context.protocol_version)
     topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
     topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
-    responder = context._responder
-    connection = responder.session
-    assert isinstance(connection, Connection)
+    connection = context.connection
     connection.check_room_for(topics)
-    listener = Listener(_sender(responder), connection._outbox.room)
+    listener = Listener(_sender(context), connection.room)
     with connection.listening(listener, topics):
         # What changes meanwhile waits: nothing may precede the acknowledgement.
-        await responder.notify(ACKNOWLEDGED, {"_meta": _stamp(responder), "notifications": honored})
+        await context.send_notification(ACKNOWLEDGED, {"_meta": _stamp(context), "notifications": honored})
         await listener.run()
-    return {"_meta": _stamp(responder)}
+    return {"_meta": _stamp(context)}
 
 
-def _sender(responder: Responder) -> Callable[[Topic], bool]:
+def _sender(context: Context[Any]) -> Callable[[Topic], bool]:
     def send(topic: Topic) -> bool:
         method, uri = topic
-        params: dict[str, Any] = {"_meta": _stamp(responder)}
+        params: dict[str, Any] = {"_meta": _stamp(context)}
         if uri is not None:
             params["uri"] = uri
-        return responder.notify_nowait(method, params)
+        return context.send_notification_nowait(method, params)
 
     return send
 
 
-def _stamp(responder: Responder) -> dict[str, Any]:
+def _stamp(context: Context[Any]) -> dict[str, Any]:
     """What everything on the stream carries."""
-    return {meta.SUBSCRIPTION_ID: responder.id}
+    return {meta.SUBSCRIPTION_ID: context.request_id}
 
 
 def _honored(wanted: object, server: ServerCore, revision: str) -> dict[str, Any]:

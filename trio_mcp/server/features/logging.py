@@ -16,7 +16,6 @@ from trio_mcp.types.versions import LATEST_LEGACY, at_least
 if TYPE_CHECKING:
     from trio_mcp.eras.server_negotiation import ClientDeclaration
     from trio_mcp.server.context import Context
-    from trio_mcp.session.responder import Responder
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
@@ -45,12 +44,12 @@ def severity_of(level: object) -> int:
     return severity
 
 
-async def send_log(responder: Responder, level: str, data: Any, logger: str | None) -> None:
+async def send_log(context: Context[Any], level: str, data: Any, logger: str | None) -> None:
     """Send a log message that belongs to a request. See `Context.log`."""
     severity = severity_of(level)
     if logger is not None and not isinstance(logger, str):
         raise TypeError(f"logger must be a string, got {logger!r}")
-    if not wants_log(responder.client, severity):
+    if not wants_log(context.client, severity):
         await trio.lowlevel.checkpoint()
         return
     try:
@@ -58,7 +57,7 @@ async def send_log(responder: Responder, level: str, data: Any, logger: str | No
         plain = from_json(to_json(data, by_alias=True, inf_nan_mode="strings"))
     except PydanticSerializationError as exc:
         raise TypeError(f"the data of a log message can't be turned into JSON: {exc}") from None
-    await responder.notify("notifications/message", _params(level, plain, logger))
+    await context.send_notification("notifications/message", _params(level, plain, logger))
 
 
 def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
@@ -110,42 +109,41 @@ class McpLogHandler(logging.Handler):
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
         context, token = current
-        responder = context._responder
         self._emitting = True
         try:
             level = _level_of(record.levelno)
-            if wants_log(responder.client, SEVERITY[level]):
+            if wants_log(context.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
                 # What has no UTF-8 form would fail the message.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-                self._send(responder, token, _params(level, text, record.name))
+                self._send(context, token, _params(level, text, record.name))
         except Exception:
             self.handleError(record)
         finally:
             self._emitting = False
 
-    def _send(self, responder: Responder, token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
+    def _send(self, context: Context[Any], token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
         try:
             here = trio.lowlevel.current_trio_token() is token
         except RuntimeError:
             here = False
         if here:
-            self._hand_over(responder, params)
+            self._hand_over(context, params)
         elif self._room.acquire(blocking=False):
             try:
-                token.run_sync_soon(self._hand_over_soon, responder, params)
+                token.run_sync_soon(self._hand_over_soon, context, params)
             except trio.RunFinishedError:
                 self._room.release()
         else:
             self._drop()
 
-    def _hand_over_soon(self, responder: Responder, params: dict[str, Any]) -> None:
+    def _hand_over_soon(self, context: Context[Any], params: dict[str, Any]) -> None:
         self._room.release()
-        self._hand_over(responder, params)
+        self._hand_over(context, params)
 
-    def _hand_over(self, responder: Responder, params: dict[str, Any]) -> None:
-        taken = responder.notify_nowait("notifications/message", params)
-        if not taken and not responder.answered and not responder.cancel_scope.cancel_called:
+    def _hand_over(self, context: Context[Any], params: dict[str, Any]) -> None:
+        taken = context.send_notification_nowait("notifications/message", params)
+        if not taken and not context.incoming.answered and not context.cancel_scope.cancel_called:
             self._drop()
 
     def _drop(self) -> None:

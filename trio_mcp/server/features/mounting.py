@@ -169,7 +169,7 @@ class Mount:
             changed: Parameters that the mounted server knows by another value.
         """
         state = connection_of(context).serving.states.get(self.server)
-        inner: Context[Any] = Context(context._responder, state)
+        inner: Context[Any] = context.handed_to(state)
         inner.params = context.params | changed
         return await call_through(self.server, self.server._methods[context.method], inner)
 

@@ -258,9 +258,7 @@ class ResourceMethods(ServerCore):
 
 
 def _connection(context: Context[Any]) -> Connection:
-    session = context._responder.session
-    assert isinstance(session, Connection)
-    return session
+    return context.connection
 
 
 def _not_found(uri: str, revision: str) -> McpError:

@@ -48,7 +48,7 @@ async def run_interactive(
     bound = bind()  # refuses bad arguments before anything else
     if at_least(LATEST_LEGACY, context.protocol_version):
         return await _run_legacy(server, context, bound, bind, is_async)
-    params = context._responder.params
+    params = context.request.params or {}
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:

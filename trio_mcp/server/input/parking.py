@@ -159,7 +159,7 @@ class ParkedRounds(Rounds):
             if key in self._waiting:
                 self._take(key, self._waiting[key][1], data)
         self._leave()  # once only
-        self.context._responder = context._responder
+        self.context.go_on_as(context)
         self._live = True
         self._scope.deadline = math.inf
         for key in responses:

@@ -221,10 +221,10 @@ class Rounds:
             state=None if parked else self.state,
             parked=parked,
         )
-        responder = self.context._responder
+        request = self.context.request
         try:
             token = server.sealer.seal(
-                state, responder.method, responder.params, principal_of(server, self.context), self.seconds(requests)
+                state, request.method, request.params or {}, principal_of(server, self.context), self.seconds(requests)
             )
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
@@ -343,8 +343,7 @@ def _response(method: str, data: Any) -> InputResponse:
 
 def connection_of(context: Context[Any]) -> Connection:
     """The client's connection."""
-    connection: Any = context._responder.session
-    return connection  # type: ignore[no-any-return]
+    return context.connection
 
 
 def principal_of(server: ServerCore, context: Context[Any]) -> str | None:
@@ -365,14 +364,14 @@ def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestSt
     Raises:
         McpError: It is not in order: -32602.
     """
-    responder = context._responder
-    token, responses = responder.params.get("requestState"), responder.params.get("inputResponses")
+    params = context.request.params or {}
+    token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: the responses by the keys of the requests")
     if token is None:
         return None, responses or {}
     try:
-        state = server.sealer.open(token, responder.method, responder.params, principal_of(server, context))
+        state = server.sealer.open(token, context.method, params, principal_of(server, context))
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     # Responses to what nobody has asked are ignored (Error Handling).

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from trio_mcp.errors import SessionClosed
-from trio_mcp.http.server.exchange import NOTHING
-from trio_mcp.jsonrpc.messages import Incoming, SessionMessage
-from trio_mcp.link import Link
 from trio_mcp.server.connection import Connection
+from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:
     from trio_mcp.server.serving import Serving
@@ -29,8 +27,8 @@ class HostedConnection(Connection):
         way: Where what it sends goes.
     """
 
-    def __init__(self, serving: Serving, way: trio.abc.SendChannel[SessionMessage]) -> None:
-        super().__init__(serving, Link(NOTHING, way))
+    def __init__(self, serving: Serving, way: SessionSink) -> None:
+        super().__init__(serving, (None, way))
 
     async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run what belongs to the session until `end`. A fault of its own costs nobody else anything."""
@@ -56,15 +54,11 @@ class HostedConnection(Connection):
     async def _last_words(self) -> None:
         """What is still to be done when nothing runs any more."""
 
-    def feed(self, message: Incoming, metadata: dict[str, Any] | None = None) -> None:
-        """Take what the client has sent."""
-        self._take(SessionMessage(message, metadata=metadata))
-
     def end(self, why: str) -> None:
         """End the session: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
         self._closing = True
         self._settle_everything(SessionClosed(why))
-        self._outbox.give_up()
+        self._sink.give_up()
         if self._nursery is not None:
             nursery, self._nursery = self._nursery, None
             nursery.cancel_scope.cancel(why)
@@ -76,8 +70,7 @@ class HostedConnection(Connection):
 
     async def idle(self) -> None:
         """Wait until no handler runs."""
-        while self._peer.running_count:
-            await self._handlers_idle.park()
+        await self._handlers.wait_idle()
 
     @property
     def busy(self) -> bool:

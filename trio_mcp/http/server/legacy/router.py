@@ -15,8 +15,9 @@ import trio
 
 from trio_mcp.errors import TransportError
 from trio_mcp.http.server.event_store import EventStore, StoredEvent
-from trio_mcp.http.server.legacy.streams import Stream
+from trio_mcp.http.server.legacy.streams import ROOM, Stream
 from trio_mcp.jsonrpc.codec import encode_or_replace
+from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
@@ -28,6 +29,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
     SessionMessage,
 )
+from trio_mcp.session.sink import Owner
 
 if TYPE_CHECKING:
     from trio_mcp.http.server.legacy.session import HttpSession
@@ -39,9 +41,12 @@ logger = logging.getLogger("trio_mcp")
 MAX_UNSTORED = 64
 """Messages that wait for the event store before those who send wait."""
 
+MAX_CONTROL = 2048
+"""Answers given on the spot and cancellations that wait for it besides; further ones are dropped."""
 
-class Router(trio.abc.SendChannel[SessionMessage]):
-    """The way out of a session.
+
+class Router:
+    """The way out of a session: its `SessionSink`.
 
     Args:
         store: Where messages are kept; None for nowhere.
@@ -65,6 +70,7 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._asked: dict[RequestId, Stream] = {}
         self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
         self._storing = False
+        self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
 
     @property
@@ -136,36 +142,45 @@ class Router(trio.abc.SendChannel[SessionMessage]):
         self._asked.pop(request_id, None)
         self.session.feed(Failure(TransportError(why), request_id))
 
-    # --- the channel ---------------------------------------------------------------------------------------------
+    # --- the sink of the session -----------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
-        return self._unstored is None or len(self._unstored) < MAX_UNSTORED
+        return self._ended or self._unstored is None or len(self._unstored) < MAX_UNSTORED
 
-    async def room(self) -> None:
-        """Wait until the event store has caught up."""
+    async def room(self, related: RequestId | None = None) -> None:
+        """Wait until the event store has caught up, and whoever reads the stream of a request."""
         while not self.has_room:
             if self._room is None:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
+        stream = self.of_request(related)
+        while stream is not None and stream.backlog >= ROOM and stream.writer is not None:
+            await stream.change()
 
-    def send_nowait(self, value: SessionMessage) -> None:
-        """Route a message.
+    def put(self, message: SessionMessage, owner: Owner = None) -> None:
+        if self._ended:
+            return
+        if type(owner) is OutgoingRequest:
+            owner.sent = True
+        self._route(message)
 
-        Raises:
-            trio.WouldBlock: The event store has to catch up first.
-        """
-        if not self.has_room:
-            raise trio.WouldBlock
-        self._route(value)
+    def put_control(self, message: SessionMessage) -> bool:
+        if self._ended or (self._unstored is not None and len(self._unstored) >= MAX_UNSTORED + MAX_CONTROL):
+            return False
+        self._route(message)
+        return True
 
-    async def send(self, value: SessionMessage) -> None:
-        await trio.lowlevel.checkpoint()
-        await self.room()
-        self._route(value)
+    async def flush(self) -> None:
+        """Everything is routed when it is put."""
+
+    def give_up(self) -> None:
+        self._ended = True
+        if self._room is not None:
+            self._room.unpark_all()
 
     async def aclose(self) -> None:
-        pass
+        self.give_up()
 
     def _route(self, value: SessionMessage) -> None:
         message = value.message
@@ -225,7 +240,7 @@ class Router(trio.abc.SendChannel[SessionMessage]):
             self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
             if not self._storing:
                 self._storing = True
-                self.session._spawn(self._store_all)
+                self.session.start_soon(self._store_all)
         else:
             stream.put(data)
             if stream.overrun:

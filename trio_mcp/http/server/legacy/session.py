@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -17,10 +17,10 @@ from trio_mcp.http.rules.ladder import Accept, refuse
 from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
 from trio_mcp.http.server.legacy.hosted import HostedConnection
 from trio_mcp.http.server.legacy.router import Router
-from trio_mcp.http.server.legacy.streams import ROOM, Stream, Writer, watching
+from trio_mcp.http.server.legacy.streams import Stream, Writer, watching
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.events import IncomingRequest, RequestStarted
+from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -33,7 +33,6 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
-from trio_mcp.session.responder import Responder
 from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
@@ -145,16 +144,16 @@ class HttpSession(HostedConnection):
         (event,) = self._peer.receive(message, metadata)
         assert isinstance(event, RequestStarted)
         incoming = event.incoming
-        settled: dict[str, Any] | ErrorData | None
+        answer: dict[str, Any] | ErrorData | None
         try:
-            settled = self._intercept(Responder(self, incoming))
+            answer = self.intercept(self.make_context(incoming))
         except McpError as exc:
-            settled = ErrorData(exc.code, exc.message, exc.data)
-        assert settled is not None
-        answer = self._peer.answer(incoming, settled)
+            answer = ErrorData(exc.code, exc.message, exc.data)
+        assert answer is not None
+        given = self._peer.answer(incoming, answer)
         self._peer.finished(incoming)
-        assert isinstance(answer, (Response, ErrorResponse))
-        return answer
+        assert isinstance(given, (Response, ErrorResponse))
+        return given
 
     # --- what the client posts ------------------------------------------------------------------------------------
 
@@ -217,7 +216,7 @@ class HttpSession(HostedConnection):
             return
         await self._carry(stream, request, answer, cursor, at_once=True)
 
-    def feed(self, message: Incoming, metadata: dict[str, Any] | None = None) -> None:
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
         if type(message) is Response or type(message) is ErrorResponse or type(message) is Malformed:
             self.router.answered(message.id)
         elif type(message) is Batch:
@@ -231,23 +230,16 @@ class HttpSession(HostedConnection):
 
     def _after_cancellation(self, request_id: Any) -> None:
         # What is cancelled gets no answer, so its stream ends.
-        if type(request_id) in (int, str) and request_id not in self._peer._incoming:
+        if type(request_id) in (int, str) and not self._peer.serves(request_id):
             self.router.release(request_id)
+
+    def start_soon(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run something in a task of the session's, unless it has ended."""
+        self._spawn(function)
 
     def give_up(self, request_id: RequestId, why: str) -> None:
         """Cancel a request of the client's, as if it had done so."""
         self.feed(Notification("notifications/cancelled", {"requestId": request_id, "reason": why}))
-
-    def _free(self, incoming: IncomingRequest) -> None:
-        super()._free(incoming)
-        if not incoming.answered:
-            self.router.release(incoming.request.id)
-
-    async def _room_for(self, request_id: RequestId) -> None:
-        await super()._room_for(request_id)
-        stream = self.router.of_request(request_id)
-        while stream is not None and stream.backlog >= ROOM and stream.writer is not None:
-            await stream.change()
 
     # --- what the client reads ------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from trio_mcp.http.server.legacy.session import HttpSession
 from trio_mcp.http.server.legacy.streams import Stream
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Message, Request, RequestId
 from trio_mcp.types.error_codes import OVERLOADED
 
@@ -55,13 +54,11 @@ class _SseSession(HttpSession):
     def end_when_idle(self) -> None:
         """End as soon as no request is under way."""
         self.leaving = True
-        if not self.busy:
-            self.end("the server is ending")
+        self.start_soon(self._end_when_settled)
 
-    def _free(self, incoming: IncomingRequest) -> None:
-        super()._free(incoming)
-        if self.leaving:
-            self.end_when_idle()
+    async def _end_when_settled(self) -> None:
+        await self._handlers.wait_for(lambda: not self.busy)
+        self.end("the server is ending")
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
         where = f"{self._messages}?session_id={self.id}"

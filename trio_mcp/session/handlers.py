@@ -1,0 +1,177 @@
+"""What we answer: the peer's requests, from their arrival to their answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import trio
+
+from trio_mcp.convert import as_object
+from trio_mcp.errors import McpError
+from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.jsonrpc.messages import ErrorData, SessionMessage
+from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.session.context import RequestContext
+from trio_mcp.session.options import RequestRecord, SessionOptions
+from trio_mcp.session.sink import Sink
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+
+__all__ = ["Handlers", "RequestHooks", "error_for"]
+
+logger = logging.getLogger("trio_mcp")
+
+
+class RequestHooks(Protocol):
+    """Who decides what is answered."""
+
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        """Make what the handler of a request is given."""
+        ...
+
+    def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
+
+        Raises:
+            McpError: To refuse it.
+        """
+        ...
+
+    async def received_request(self, context: RequestContext) -> Any:
+        """Handle a request, and return its result; an exception becomes the error answer."""
+        ...
+
+    def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
+        """Give the error answer for an exception that a handler raised."""
+        ...
+
+
+class Handlers:
+    """The handlers of one link that run, each in a task and a cancel scope of its own.
+
+    Used by sessions, beside `Requests`, and alone for a single request of the modern era over HTTP.
+
+    Args:
+        peer: What is in flight.
+        sink: Where answers go.
+        hooks: Who decides what is answered.
+        options: Limits and hooks.
+        spawn: Start a task for a handler.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        sink: Sink,
+        hooks: RequestHooks,
+        options: SessionOptions,
+        spawn: Callable[[Callable[[RequestContext], Awaitable[None]], RequestContext], None],
+        reply: Callable[[SessionMessage], object],
+    ) -> None:
+        self._peer = peer
+        self._sink = sink
+        self._hooks = hooks
+        self._options = options
+        self._spawn = spawn
+        self._reply = reply
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def start(self, incoming: IncomingRequest) -> None:
+        """Run its handler, and where the request is answered on the spot those of its successors in the queue."""
+        successor: IncomingRequest | None = incoming
+        while successor is not None:
+            context = self.begin(successor)
+            if context is not None:
+                self._spawn(self.serve, context)
+                return
+            successor = self._peer.finished(successor)
+
+    def begin(self, incoming: IncomingRequest) -> RequestContext | None:
+        """Answer a request on the spot (None), or make the context for `serve`."""
+        incoming.scope = trio.CancelScope()
+        context = self._hooks.make_context(incoming)
+        answer: dict[str, Any] | ErrorData | None
+        try:
+            answer = self._hooks.intercept(context)
+        except McpError as exc:
+            answer = ErrorData(exc.code, exc.message, exc.data)
+        if answer is None:
+            return context
+        message = self._peer.answer(incoming, answer)
+        if message is not None:
+            self._reply(SessionMessage(message, incoming.request.id))
+        return None
+
+    async def serve(self, context: RequestContext) -> None:
+        """Run the handler in its cancel scope, and answer."""
+        incoming = context.incoming
+        watched = self._options.watched
+        started = trio.current_time() if watched else 0.0
+        failure: Exception | None = None
+        try:
+            try:
+                with incoming.scope:
+                    result = await self._hooks.received_request(context)
+                    if type(result) is not dict:
+                        result = {} if result is None else as_object(result, "a handler's result")
+                    if context.client is not None:
+                        result = context.client.era.finish_result(result)
+                    await self._answer(incoming, result)
+            except Exception as exc:
+                failure = exc
+            except BaseExceptionGroup as group:
+                # A nursery of the handler's that was cancelled together with the session, and failed on the way out.
+                cancelled, failures = group.split(trio.Cancelled)
+                if cancelled is None or not isinstance(failures, ExceptionGroup):
+                    raise
+                logger.error("the handler of %r failed", context.method, exc_info=failures)
+                raise cancelled from None
+            if failure is not None:
+                await self._fail(context, incoming, failure)
+        finally:
+            self._free(incoming)
+            if watched:
+                outcome = ("ok" if failure is None else "error") if incoming.answered else "cancelled"
+                duration = trio.current_time() - started
+                self._options.record(RequestRecord(context.method, "in", duration, outcome))  # type: ignore[arg-type]
+
+    async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
+        sink = self._sink
+        if not sink.has_room:
+            await sink.room()
+        message = self._peer.answer(incoming, answer)
+        if message is not None:
+            sink.put(SessionMessage(message, incoming.request.id))
+
+    async def _fail(self, context: RequestContext, incoming: IncomingRequest, failure: Exception) -> None:
+        if not incoming.cancelled:
+            await self._answer(incoming, self._hooks.error_for(failure, context))
+        elif not isinstance(failure, McpError):  # that was to be the answer
+            logger.error("the handler of %r failed after the fact", context.method, exc_info=failure)
+
+    def _free(self, incoming: IncomingRequest) -> None:
+        successor = self._peer.finished(incoming)
+        if not incoming.answered:
+            self._sink.release(incoming.request.id)
+        if successor is not None:
+            self.start(successor)
+        if not self._peer.running_count or incoming.lane is not None:
+            self._idle.unpark_all()
+
+    async def wait_idle(self) -> None:
+        """Wait until no handler runs, those of requests that last aside."""
+        await self.wait_for(lambda: not self._peer.running_count)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait for what can come true when the last handler ends, or that of a request that lasts."""
+        while not condition():
+            await self._idle.park()
+
+
+def error_for(exc: Exception, method: str) -> ErrorData:
+    """Give the error answer for an exception that a handler raised; anything but an `McpError` goes to the log."""
+    if isinstance(exc, McpError):
+        return ErrorData(exc.code, exc.message, exc.data)
+    logger.error("the handler of %r failed", method, exc_info=exc)
+    return ErrorData(INTERNAL_ERROR, f"internal error in {method!r}")

@@ -1,0 +1,428 @@
+"""`BaseSession`: one side of a conversation. Its lifetime, its reader, its hooks, and what it sends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar, Unpack, overload
+
+import trio
+from pydantic import BaseModel, ValidationError
+
+from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp.convert import another, as_object, as_result, brief
+from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
+from trio_mcp.jsonrpc.events import (
+    CancelRequested,
+    Fault,
+    IncomingRequest,
+    NotificationReceived,
+    ProgressReceived,
+    Reply,
+    RequestStarted,
+    Settled,
+)
+from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import Handlers, error_for
+from trio_mcp.session.notices import Notices
+from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.outbox import Outbox
+from trio_mcp.session.requests import CallLimits, Limits, Requests
+from trio_mcp.session.sink import SessionSink
+from trio_mcp.trace_context import CURRENT_TRACE
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
+
+__all__ = ["BaseSession", "RequestHandler"]
+
+logger = logging.getLogger("trio_mcp")
+
+ResultT = TypeVar("ResultT", bound=BaseModel)
+RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
+
+# How many messages the reader takes in one go before it lets other tasks run.
+READ_BURST = 64
+
+
+class BaseSession(EnteredOnce):
+    """One side of a conversation: requests in both directions over a pair of memory channels of `SessionMessage`.
+
+    An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. What
+    leaves the block is the very object that was raised in it. The loss of the link ends the session, never the block:
+    every pending call, and every later one, raises what happened.
+
+    Args:
+        read: Where messages come from; None for a session that is given them by `feed`.
+        write: Where messages go; a `SessionSink` takes them as it likes.
+        options: Limits, timeouts and hooks.
+        on_error: Called, sync or async, with what arrived and belongs to no request (a `RemoteProtocolError`).
+            Without it such things are logged as warnings.
+
+    Subclasses may override `received_request`, `received_notification` and `received_error`.
+    """
+
+    def __init__(
+        self,
+        read: trio.abc.ReceiveChannel[SessionMessage] | None,
+        write: trio.abc.SendChannel[SessionMessage] | SessionSink,
+        *,
+        options: SessionOptions | None = None,
+        on_error: Callable[[RemoteProtocolError], object] | None = None,
+    ) -> None:
+        if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
+            raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
+        self.options = options = options or SessionOptions()
+        limits = options.handlers
+        self._read = read
+        self._on_error = on_error
+        self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
+        self._nursery: trio.Nursery | None = None
+        self._closing = False
+        self._dropping = False
+        self._finished = trio.Event()
+        self._peer = Peer(max_running=limits.max_running_requests, max_queued=limits.max_queued_requests)
+        self._sink = self._way_out(write)
+        self._notices = Notices(self, limits.max_pending_notifications, self._spawn)
+        self._requests = Requests(self._peer, self._sink, options, self._spawn, self._notices.put)
+        self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
+
+    def _way_out(self, write: object) -> SessionSink:
+        if isinstance(write, trio.abc.SendChannel):
+            return Outbox(write, self._spawn, max_bulk=self.options.max_outgoing_messages)
+        if isinstance(write, SessionSink):
+            return write
+        raise TypeError(f"write must be a trio SendChannel, got {type(write).__name__}")
+
+    # --- lifetime ------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _lifetime(self) -> AsyncIterator[None]:
+        async with background_nursery(self.aclose) as nursery:
+            await nursery.start(self._run)
+            yield
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Everything of the session that is not its block, so that a close from outside never cancels the block."""
+        try:
+            async with background_nursery() as nursery:
+                self._nursery = nursery
+                if self._read is not None:
+                    nursery.start_soon(self._read_all, self._read)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+            self._settle_everything(SessionClosed("the session was closed"))
+            self._notices.clear()
+            self._finished.set()
+
+    def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run something of the session's own in a task, as long as there is work: an idle session has only its reader.
+
+        A session that has ended, or has not begun, has nothing to run.
+        """
+        if self._nursery is not None:
+            self._nursery.start_soon(function)
+
+    def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(serve, context, name=f"request {context.method}")
+
+    async def aclose(self) -> None:
+        """End the session, from any task; again is a no-op.
+
+        Every pending call raises `SessionClosed`, running handlers are cancelled, messages handed over before are
+        given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
+        """
+        if self._lifetime_manager is None:
+            return  # never entered, so nothing runs
+        if not self._closing:
+            self._closing = True
+            self._settle_everything(SessionClosed("the session was closed"))
+            try:
+                with trio.move_on_after(self.options.close_grace):
+                    await self._sink.flush()
+            finally:
+                await self._close_link()
+        await self._finished.wait()
+
+    async def _close_link(self) -> None:
+        try:
+            await self._sink.aclose()
+        finally:
+            try:
+                if self._read is not None:
+                    await self._read.aclose()
+            finally:
+                if self._nursery is not None:
+                    self._nursery.cancel_scope.cancel("the session is closed")
+
+    async def wait_closed(self) -> None:
+        """Wait until the session has ended: by `aclose`, or because the link was closed or lost."""
+        await self._finished.wait()
+
+    @property
+    def next_request_id(self) -> int:
+        """The id that the next request of ours gets."""
+        return self._peer.next_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether no call can be made any more."""
+        return self._requests.lost is not None
+
+    @property
+    def close_cause(self) -> Exception | None:
+        """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
+        lost = self._requests.lost
+        return None if lost is None else another(lost)
+
+    def _settle_everything(self, error: Exception) -> None:
+        self._requests.lose(error)
+        why = str(self._requests.lost)
+        _, incoming = self._peer.close()
+        for received in incoming:
+            received.scope.cancel(why)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def _read_all(self, read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
+        """The reader: it never waits for the writer or a handler, or the two sides could wait for each other."""
+        receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
+        lost: Exception | None = None
+        try:
+            while lost is None:
+                lost = self._take(await read.receive())
+                if receive_nowait is None:
+                    continue
+                with contextlib.suppress(trio.WouldBlock):
+                    # What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves.
+                    for _ in range(READ_BURST):
+                        if lost is not None:
+                            break
+                        lost = self._take(receive_nowait())
+        except trio.EndOfChannel:
+            pass
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
+        await self._link_ended(lost)
+
+    def _take(self, item: SessionMessage) -> Exception | None:
+        """Take what the link hands over; gives the reason if it is lost."""
+        message = item.message
+        if type(message) is Failure and message.request_id is None:
+            return message.error
+        self.feed(message, item.metadata)
+        return None
+
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
+        """Act on what has arrived, without waiting.
+
+        Args:
+            message: What the peer has sent.
+            metadata: What the transport knows of it.
+        """
+        peer = self._peer
+        for event in (
+            peer.fail(message.request_id, message.error)
+            if type(message) is Failure
+            else peer.receive(message, metadata)
+        ):
+            match event:
+                case Settled():
+                    event.outgoing.waiter.settle(event.outcome)
+                case RequestStarted():
+                    self._handlers.start(event.incoming)
+                case NotificationReceived():
+                    self._note(event.notification)
+                    self._notices.put(event.notification)
+                case ProgressReceived():
+                    event.outgoing.waiter.add_progress(event.params)
+                case CancelRequested():
+                    event.incoming.scope.cancel(event.reason or "the peer cancelled the request")
+                case Reply():
+                    self._reply(SessionMessage(event.message))
+                case Fault():
+                    self._notices.put(event.error)
+
+    def _reply(self, message: SessionMessage) -> None:
+        taken = self._sink.put_control(message)
+        if not taken and not self._dropping:  # said once, or a peer could fill the log
+            self._notices.put(RemoteProtocolError("the peer does not read its answers; some are dropped"))
+        self._dropping = not taken
+
+    async def _link_ended(self, lost: Exception | None) -> None:
+        if lost is None:
+            # The peer has closed its sending side, but may still read: let running handlers finish, for a moment.
+            self._requests.lose(SessionClosed("the peer closed the link"))
+            with trio.move_on_after(self.options.handlers.drain_grace):
+                await self._handlers.wait_idle()
+            self._settle_everything(SessionClosed("the peer closed the link"))
+            with trio.move_on_after(self.options.close_grace):
+                await self._sink.flush()
+        else:
+            self._settle_everything(lost)
+        await self._close_link()
+
+    # --- hooks ---------------------------------------------------------------------------------------------------
+
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        """Make what the handler of a request is given."""
+        return RequestContext(incoming, self._sink)
+
+    def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
+
+        Raises:
+            McpError: To refuse it.
+        """
+        return {} if context.method == "ping" else None
+
+    def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
+        """Give the error answer for an exception that a handler raised; all but `McpError` goes to the log."""
+        return error_for(exc, context.method)
+
+    async def received_request(self, context: RequestContext) -> Any:
+        """Handle one request, and return its result: override it to answer them all yourself.
+
+        It runs in a task of its own, inside the request's cancel scope. As it stands it looks for a handler added with
+        `add_request_handler`. A result is a model, a mapping, or None for an empty one; an exception becomes an error
+        answer.
+        """
+        handler, params_type = self._added.get(context.method, (None, None))
+        if handler is None:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+        params: Any = context.params
+        if params_type is not None:
+            try:
+                params = params_type.model_validate(params)
+            except ValidationError as exc:
+                raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None
+        return await handler(params, context)
+
+    async def received_notification(self, notification: Notification) -> None:
+        """Take one notification: override it. Those of the protocol's own bookkeeping don't come here.
+
+        Notifications and errors come one after the other, in the order of arrival.
+        """
+
+    async def received_error(self, error: RemoteProtocolError) -> None:
+        """Take what arrived and belongs to no request: override it. As it stands it calls ``on_error``, or logs."""
+        if self._on_error is None:
+            logger.warning("from the peer: %s", error)
+            return
+        outcome = self._on_error(error)
+        if isinstance(outcome, Awaitable):
+            await outcome
+
+    def _note(self, notification: Notification) -> None:
+        """Look at a notification in the order of arrival, before any later message is looked at."""
+
+    def add_request_handler(
+        self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None
+    ) -> None:
+        """Answer a method, for example one of your own.
+
+        Args:
+            method: The method's name.
+            handler: ``async (params, context) -> result``; the result is a model, a dict, or None for an empty one.
+            params_type: The model that validates the parameters; without it the handler gets plain data.
+
+        Raises:
+            ValueError: The method has a handler already.
+        """
+        if method in self._added:
+            raise ValueError(f"the method {method!r} has a handler already")
+        self._added[method] = (handler, params_type)
+
+    # --- what we send --------------------------------------------------------------------------------------------
+
+    @overload
+    async def send_request(
+        self,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None = ...,
+        result_type: None = ...,
+        *,
+        related_request_id: RequestId | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> dict[str, Any]: ...
+
+    @overload
+    async def send_request(
+        self,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None,
+        result_type: type[ResultT],
+        *,
+        related_request_id: RequestId | None = ...,
+        **limits: Unpack[CallLimits],
+    ) -> ResultT: ...
+
+    async def send_request(
+        self,
+        method: str,
+        params: BaseModel | Mapping[str, Any] | None = None,
+        result_type: type[BaseModel] | None = None,
+        *,
+        related_request_id: RequestId | None = None,
+        **limits: Unpack[CallLimits],
+    ) -> Any:
+        """Send a request and wait for its answer.
+
+        Args:
+            method: The method's name.
+            params: Its parameters: a model, or plain JSON data.
+            result_type: The model that validates the result; without it the result is plain data.
+            related_request_id: The peer's request that this one is part of serving: a transport with a stream for each
+                request puts it there.
+            limits: ``timeout``, ``total_timeout``, ``reset_on_progress`` and ``on_progress``: see `CallLimits`.
+
+        Raises:
+            McpError: The peer answered with an error.
+            RequestTimeout: No answer came in time.
+            TransportError: The link failed or the session was closed.
+            RemoteProtocolError: The answer is not what the method answers.
+            LocalProtocolError: The request is not allowed now; nothing was sent.
+
+        When cancelled, the peer is told (with the reason) and the call ends at once, without waiting for anything.
+        """
+        merged = Limits.of(self.options.calls, limits)
+        self._check_outgoing(method)
+        plain = self._stamp(None if params is None else as_object(params, "params"))
+        result = self._read_result(await self._requests.call(method, plain, merged, related=related_request_id))
+        return result if result_type is None else as_result(result, result_type, method)
+
+    async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
+        """Send a notification.
+
+        Waits while too much is queued for the link. When cancelled before that, nothing has been sent.
+
+        Raises:
+            TransportError: The link failed or the session was closed.
+            LocalProtocolError: The notification is not allowed now.
+        """
+        self._check_outgoing(method)
+        plain = None if params is None else as_object(params, "params")
+        await trio.lowlevel.checkpoint()
+        await self._sink.room()
+        self._requests.check_open()
+        self._sink.put(SessionMessage(Notification(method, plain)))
+
+    def _check_outgoing(self, method: str) -> None:
+        """Refuse what may not be sent now: the hook for each side's rules.
+
+        Raises:
+            LocalProtocolError: The revision has no such method, or a capability is missing.
+        """
+
+    def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What every request of ours carries: the trace it belongs to, and what the rules of the era add."""
+        trace = CURRENT_TRACE.get()
+        return params if trace is None else trace.added_to(params)
+
+    def _read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Check what every result carries, by the rules of the era."""
+        return result
