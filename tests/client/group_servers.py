@@ -42,11 +42,24 @@ class Flaky:
             yield ours
 
 
-async def until(group: ClientGroup, server: str, state: str) -> ServerStatus:
-    """Wait until a server of a group is in a state."""
-    while group.status[server].state != state:
-        await group._changed.park()
-    return group.status[server]
+class Statuses:
+    """The ``on_status`` of a group: which states its servers were in, and the last status of each."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, ServerStatus] = {}
+        self.heard: list[tuple[str, str]] = []
+        self._news = trio.lowlevel.ParkingLot()
+
+    def __call__(self, server: str, status: ServerStatus) -> None:
+        self.last[server] = status
+        self.heard.append((server, status.state))
+        self._news.unpark_all()
+
+    async def until(self, server: str, state: str) -> ServerStatus:
+        """Wait until a server is in a state."""
+        while server not in self.last or self.last[server].state != state:
+            await self._news.park()
+        return self.last[server]
 
 
 async def add(group: ClientGroup, server: str) -> int:

@@ -280,7 +280,7 @@ async def test_cancelling_a_read_leaves_no_flight() -> None:
             await client.read_resource(URI)
 
     async def check() -> None:
-        assert not cache._flights
+        assert cache.statistics().pending == 0
         cache.clear()
 
     await cancel_everywhere(scenario, check)
@@ -334,6 +334,9 @@ class CacheMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.patch.undo()
+        self.cache.forget("resources/read")
+        held = self.cache.statistics()
+        assert (held.entries, held.bytes) == (0, 0)
 
     @rule(seconds=st.floats(0.1, 30))
     def wait(self, seconds: float) -> None:
@@ -378,9 +381,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_is_bounded(self) -> None:
-        assert len(self.cache) <= 4
-        assert 0 <= self.cache._bytes <= 3000
-        assert self.cache._bytes == sum(entry.size for entry in self.cache._entries.values())
+        held = self.cache.statistics()
+        assert held.entries == len(self.cache) <= 4
+        assert 0 <= held.bytes <= 3000
+        assert held.pending <= len(self.flights)
 
 
 TestCache = CacheMachine.TestCase

@@ -276,7 +276,7 @@ async def test_a_server_that_fails_to_list_costs_the_others_nothing() -> None:
 
 
 async def test_a_hostile_template_costs_bounded_work() -> None:
-    from trio_mcp.client import group_resources
+    from trio_mcp.client.group import resources as group_resources
 
     templates = tuple(f"x:{{+a{number}}}{'/z' * 100}" for number in range(10_000))
     matched = 0
@@ -289,7 +289,7 @@ async def test_a_hostile_template_costs_bounded_work() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group_resources, "UriTemplate", Counting)
-        assert not group_resources._has_template("x:" + "y/" * 400, templates)
+        assert not group_resources.has_template("x:" + "y/" * 400, templates)
     assert 0 < matched <= group_resources.MAX_MATCH_WORK
 
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import trio
 
-from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, add, until
+from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server
 from tests.injection import cancel_after, cancel_everywhere
 from trio_mcp import (
@@ -160,8 +160,10 @@ async def test_adding_what_can_not_be_connected_to(autojump_clock: trio.testing.
 async def test_a_call_that_waits_for_a_server_which_is_removed() -> None:
     broken = Flaky()
     broken.refusal = Oops("no")
-    async with ClientGroup({"a": broken}, require="none", reconnect=Reconnect(delay=4, jitter=0)) as group:
-        await until(group, "a", "failed")
+    statuses = Statuses()
+    reconnect = Reconnect(delay=4, jitter=0)
+    async with ClientGroup({"a": broken}, require="none", reconnect=reconnect, on_status=statuses) as group:
+        await statuses.until("a", "failed")
         async with trio.open_nursery() as nursery:
 
             @nursery.start_soon
@@ -196,18 +198,21 @@ async def test_a_close_that_is_cancelled_waits_for_nothing(way: str) -> None:
 
     @contextlib.asynccontextmanager
     async def never_closes() -> AsyncIterator[Link]:
-        async with flaky() as link:
-            yield link
-            await trio.sleep_forever()
+        try:
+            async with flaky() as link:
+                yield link
+                await trio.sleep_forever()
+        finally:
+            ended.set()
 
+    ended = trio.Event()
     async with ClientGroup({"a": never_closes}) as group:
-        member = group._members["a"]
         with trio.CancelScope() as scope:
             scope.cancel()
             await (group.remove("a") if way == "remove" else group.aclose())
         assert scope.cancelled_caught
         with trio.fail_after(10):
-            await member.ended.wait()
+            await ended.wait()
 
 
 @pytest.mark.parametrize("error", [Oops("x"), ExceptionGroup("mine", [Oops("y")]), KeyboardInterrupt(), SystemExit(3)])

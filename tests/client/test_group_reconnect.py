@@ -13,7 +13,7 @@ import psutil
 import pytest
 import trio
 
-from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, add, until
+from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server, script
 from trio_mcp import (
     ClientGroup,
@@ -33,11 +33,11 @@ DYING = script("import os; os._exit(7)", after="die")
 
 async def test_a_lost_server_comes_back_and_the_others_do_not_notice() -> None:
     flaky = Flaky()
-    heard: list[tuple[str, str]] = []
+    statuses = Statuses()
     async with ClientGroup(
         {"flaky": flaky, "good": make_server()},
         reconnect=AT_ONCE,
-        on_status=lambda name, status: heard.append((name, status.state)),
+        on_status=statuses,
     ) as group:
         lost: list[TransportError] = []
 
@@ -58,15 +58,15 @@ async def test_a_lost_server_comes_back_and_the_others_do_not_notice() -> None:
 
             await trio.testing.wait_all_tasks_blocked()
             flaky.cut()
-            await until(group, "flaky", "failed")
+            await statuses.until("flaky", "failed")
             assert await add(group, "good") == 3
             assert await add(group, "flaky") == 3  # waits until it is back
             unharmed.cancel()
         assert unharmed.cancelled_caught
         assert len(lost) == len({id(error) for error in lost}) == 3
         assert all(error.server == "flaky" for error in lost)
-    assert [state for name, state in heard if name == "good"] == ["connecting", "connected", "closed"]
-    assert [state for name, state in heard if name == "flaky"] == [
+    assert [state for name, state in statuses.heard if name == "good"] == ["connecting", "connected", "closed"]
+    assert [state for name, state in statuses.heard if name == "flaky"] == [
         *("connecting", "connected", "failed", "connecting", "connected", "closed")
     ]
 
@@ -82,13 +82,14 @@ async def test_a_server_that_comes_back_as_another_is_asked_anew() -> None:
         return server
 
     flaky = Flaky(with_resource())
-    async with ClientGroup({"flaky": flaky, "other": with_resource()}, reconnect=AT_ONCE) as group:
+    statuses = Statuses()
+    async with ClientGroup({"flaky": flaky, "other": with_resource()}, reconnect=AT_ONCE, on_status=statuses) as group:
         with pytest.raises(LocalProtocolError, match="'flaky' and 'other' all have"):
             await group.read_resource("x://y")
         flaky.server = make_server()
         flaky.cut()
-        await until(group, "flaky", "failed")
-        await until(group, "flaky", "connected")
+        await statuses.until("flaky", "failed")
+        await statuses.until("flaky", "connected")
         assert (await group.read_resource("x://y")).contents
 
 
@@ -97,10 +98,11 @@ async def test_delays_grow_up_to_a_bound_and_a_call_raises_at_once_when_its_serv
 ) -> None:
     flaky = Flaky()
     reconnect = Reconnect(delay=1, factor=3, max_delay=20, jitter=0)
-    async with ClientGroup({"a": flaky}, reconnect=reconnect, max_wait=5) as group:
+    statuses = Statuses()
+    async with ClientGroup({"a": flaky}, reconnect=reconnect, max_wait=5, on_status=statuses) as group:
         flaky.refusal = TransportError("still away")
         flaky.cut()
-        await until(group, "a", "failed")
+        await statuses.until("a", "failed")
         lost_at = trio.current_time()
         await trio.sleep(70)
         assert [at - lost_at for at in flaky.attempts[1:]] == pytest.approx([1, 4, 13, 33, 53])
@@ -123,14 +125,15 @@ async def test_delays_grow_up_to_a_bound_and_a_call_raises_at_once_when_its_serv
 async def test_a_long_connection_ends_a_row_of_failures(autojump_clock: trio.testing.MockClock) -> None:
     flaky = Flaky()
     reconnect = Reconnect(delay=1, factor=10, max_delay=100, jitter=0)
-    async with ClientGroup({"a": flaky}, reconnect=reconnect) as group:
+    statuses = Statuses()
+    async with ClientGroup({"a": flaky}, reconnect=reconnect, on_status=statuses):
         delays: list[float] = []
         for lasted in (0, 50, 99, 100, 0):
             await trio.sleep(lasted)
             flaky.cut()
-            status = await until(group, "a", "failed")
+            status = await statuses.until("a", "failed")
             delays.append(status.retry_at - trio.current_time())  # type: ignore[operator]
-            await until(group, "a", "connected")
+            await statuses.until("a", "connected")
     assert delays == pytest.approx([1, 10, 100, 1, 10])
 
 
@@ -154,9 +157,10 @@ def test_bad_delays_are_refused(bad: dict[str, Any]) -> None:
 
 async def test_a_server_that_is_given_up_stays_failed(autojump_clock: trio.testing.MockClock) -> None:
     flaky = Flaky()
-    async with ClientGroup({"a": flaky}, reconnect=NEVER) as group:
+    statuses = Statuses()
+    async with ClientGroup({"a": flaky}, reconnect=NEVER, on_status=statuses) as group:
         flaky.cut()
-        status = await until(group, "a", "failed")
+        status = await statuses.until("a", "failed")
         assert status.retry_at is None
         assert isinstance(status.cause, SessionClosed)
         started = trio.current_time()

@@ -34,6 +34,7 @@ from trio_mcp import (
     RequestTimeout,
     ResourcesListChanged,
     ResourceUpdated,
+    ResponseCache,
     SessionClosed,
     SessionOptions,
     ToolsListChanged,
@@ -214,7 +215,7 @@ async def test_a_refusal_is_raised_on_entering() -> None:
             async with client.listen(tools_list_changed=True):
                 raise AssertionError
         assert wire.heard == []
-        assert len(client._subscriptions) == 0
+        assert client.statistics().subscriptions == 0
 
 
 async def test_an_error_later_is_raised_by_the_loop_after_what_came_before() -> None:
@@ -285,7 +286,7 @@ async def test_leaving_cancels_the_request_at_once() -> None:
         assert [(note.method, note.params) for note in wire.heard] == [
             ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client listens no more"})
         ]
-        assert len(client._subscriptions) == 0
+        assert client.statistics().subscriptions == 0
         with pytest.raises(LocalProtocolError, match="has been left"):
             await anext(events)
 
@@ -386,7 +387,7 @@ async def test_the_loss_of_the_link_is_raised_by_every_loop(how: str, revision: 
         with pytest.raises(TransportError):
             async with client.listen(tools_list_changed=True):
                 raise AssertionError
-        assert len(client._subscriptions) == 0
+        assert client.statistics().subscriptions == 0
 
 
 BAD_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -502,25 +503,26 @@ async def test_a_middleware_that_fails_fails_the_one_who_listens() -> None:
 
 @pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
 async def test_every_notice_makes_the_client_forget_listened_for_or_not(revision: str) -> None:
-    """What was learnt of the tools' output schemas goes, and whoever has a hook is told, in the order of arrival."""
+    """What was learnt of the tools' output schemas goes, and the cache is told, in the order of arrival."""
     changes: list[Any] = []
+
+    class Noting(ResponseCache):
+        def changed(self, kind: str, uri: str | None) -> None:
+            changes.append((kind, uri))
+
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}}]}
-    answers = {"tools/list": tools}
-    async with scripted(answers, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None) as (
-        client,
-        _,
-        wire,
-    ):
-        client._change_hooks.append(lambda kind, uri: changes.append((kind, uri)))
+    async with scripted(
+        {"tools/list": tools}, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None, cache=Noting()
+    ) as (client, _, wire):
         await client.list_tools()
-        assert client._output_schemas.knows("t")
+        assert client.statistics().known_tools == 1
         await wire.send(notice(PROMPTS))
         await settle()
-        assert client._output_schemas.knows("t")
+        assert client.statistics().known_tools == 1
         await wire.send(notice(TOOLS))
         await wire.send(notice(RESOURCES))
         await wire.send(notice(UPDATED, uri="x:/a"))
         await wire.send(notice(UPDATED))
         await settle()
-        assert not client._output_schemas.knows("t")
+        assert client.statistics().known_tools == 0
     assert changes == [("prompts", None), ("tools", None), ("resources", None), ("resources", "x:/a")]

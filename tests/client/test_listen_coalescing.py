@@ -25,10 +25,8 @@ from tests.client.listening import (
 )
 from tests.client.scripted import scripted
 from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
-from trio_mcp.client import Subscription
 from trio_mcp.client.events import ChangeEvent
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.types.subscriptions import SubscriptionFilter
 
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
 URIS = ["x:/a", "x:/b", "x:/a/below", "x:/c"]
@@ -84,15 +82,15 @@ async def test_a_listener_of_any_speed_sees_the_last_change_of_each_and_nothing_
                 if step == "settle":
                     await settle()
                 elif step == "take":
-                    if events._pending:
+                    if events.waiting:
                         await take()
                 else:
                     event, method, uri = EVENTS[step]
                     versions[event] += 1
                     await wire.send(notice(method, subscription, **({} if uri is None else {"uri": uri})))
             await settle()
-            assert len(events._pending) <= len(EVENTS)
-            while events._pending:
+            assert events.waiting <= len(EVENTS)
+            while events.waiting:
                 await take()
             assert set(told) <= wanted
             for event in wanted:
@@ -118,7 +116,7 @@ async def test_events_wait_in_the_order_of_their_first_occurrence() -> None:
         await wire.send(notice(UPDATED, uri="x:/b"))
         await settle()
         taken += [await anext(events), await anext(events)]
-        assert not events._pending
+        assert events.waiting == 0
     assert taken == [ResourceUpdated("x:/b"), ToolsListChanged(), ResourceUpdated("x:/a"), ResourceUpdated("x:/b")]
 
 
@@ -137,7 +135,7 @@ async def test_a_listener_that_takes_nothing_holds_up_nobody() -> None:
         assert (await client.list_tools()).tools == []
         await settle()
         assert len(busy.events) >= 1
-        assert len(idle._pending) == 1
+        assert idle.waiting == 1
         nursery.cancel_scope.cancel()
 
 
@@ -156,39 +154,52 @@ BELOW = [
 
 
 @pytest.mark.parametrize(("asked", "told", "heard"), BELOW)
-def test_a_resource_below_one_that_was_asked_for_is_told_as_itself(asked: str, told: str, heard: bool) -> None:
-    subscription = subscribed([asked])
-    assert subscription._deliver(ResourceUpdated(told)) is heard
-    assert list(subscription._pending) == ([ResourceUpdated(told)] if heard else [])
+@pytest.mark.parametrize("revision", [MODERN, LEGACY])
+async def test_a_resource_below_one_that_was_asked_for_is_told_as_itself(
+    revision: str, asked: str, told: str, heard: bool
+) -> None:
+    """In the modern era, where a notice names its subscription, one that it does not cover is a fault."""
+    events, faults = await told_to_one_who_asked_for([asked], [told], revision)
+    assert events == ([told] if heard else [])
+    assert len(faults) == (0 if heard or revision == LEGACY else 1)
 
 
-def test_without_end_below_is_told_as_the_nearest_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_end_below_is_told_as_the_nearest_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server can't fill our memory with names that it makes up, and no change is lost."""
     monkeypatch.setattr("trio_mcp.client.subscriptions.MAX_PENDING", 3)
-    subscription = subscribed(["x:/", "x:/a"])
-    for number in range(100):
-        assert subscription._deliver(ResourceUpdated(f"x:/a/{number}"))
-        assert subscription._deliver(ResourceUpdated(f"x:/b/{number}"))
-    assert set(subscription._pending) == {
-        ResourceUpdated("x:/a/0"),
-        ResourceUpdated("x:/b/0"),
-        ResourceUpdated("x:/a/1"),
-        ResourceUpdated("x:/a"),
-        ResourceUpdated("x:/"),
-    }
+    told = [f"x:/{where}/{number}" for number in range(100) for where in "ab"]
+    events, faults = await told_to_one_who_asked_for(["x:/", "x:/a"], told)
+    assert sorted(events) == ["x:/", "x:/a", "x:/a/0", "x:/a/1", "x:/b/0"]
+    assert faults == []
 
 
-def test_a_name_of_any_length_is_told_as_the_one_that_was_asked_for() -> None:
-    subscription = subscribed(["x:/a"])
-    assert subscription._deliver(ResourceUpdated("x:/a/" + "b" * 8193))
-    assert list(subscription._pending) == [ResourceUpdated("x:/a")]
+async def test_a_name_of_any_length_is_told_as_the_one_that_was_asked_for() -> None:
+    assert await told_to_one_who_asked_for(["x:/a"], ["x:/a/" + "b" * 8193]) == (["x:/a"], [])
 
 
-def subscribed(uris: list[str]) -> Subscription:
-    wanted = SubscriptionFilter(resource_subscriptions=uris)
-    subscription = Subscription(wanted)
-    subscription._honor(wanted)
-    return subscription
+async def told_to_one_who_asked_for(
+    asked: list[str], told: list[str], revision: str = MODERN
+) -> tuple[list[str], list[Exception]]:
+    """What somebody hears who takes nothing before all of it has come, and what was found wrong with it."""
+    faults: list[Exception] = []
+    async with (
+        scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, on_error=faults.append) as rig,
+        trio.open_nursery() as nursery,
+    ):
+        client, requests, wire = rig
+
+        async def acknowledge() -> None:
+            await settle()
+            await wire.send(acknowledgement(requests[-1]))
+
+        if revision == MODERN:
+            nursery.start_soon(acknowledge)
+        async with client.listen(resources=asked) as events:
+            for uri in told:
+                await wire.send(notice(UPDATED, requests[-1].id if revision == MODERN else None, uri=uri))
+            await settle()
+            heard = [await anext(events) for _ in range(events.waiting)]
+    return [event.uri for event in heard if isinstance(event, ResourceUpdated)], faults
 
 
 async def test_a_cancelled_wait_loses_nothing() -> None:

@@ -20,8 +20,15 @@ from tests.client.listening import (
 )
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
+from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.messages import Response
+
+
+def nothing_is_left(client: Client) -> bool:
+    left = client.statistics()
+    assert left.session is not None
+    return not any((left.subscriptions, left.subscription_requests, left.watched_resources, left.session.outgoing))
 
 
 @pytest.mark.parametrize("middleware", [False, True])
@@ -57,8 +64,7 @@ async def test_modern(middleware: bool) -> None:
 
         async def check() -> None:
             await settle()
-            assert len(client._subscriptions) == 0
-            assert client.session._peer.outgoing_count == 0
+            assert nothing_is_left(client)
 
         assert await cancel_everywhere(scenario, check) >= 10
     assert faults == []
@@ -88,8 +94,7 @@ async def test_legacy() -> None:
 
         async def check() -> None:
             await settle()
-            assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
-            assert client.session._peer.outgoing_count == 0
+            assert nothing_is_left(client)
             assert subscribed == set()
 
         assert await cancel_everywhere(scenario, check) >= 20

@@ -57,7 +57,8 @@ async def test_the_same_face_as_in_the_modern_era(revision: str) -> None:
             assert [await anext(events), await anext(events)] == [ResourceUpdated("x:/b"), ToolsListChanged()]
         await settle()
         assert sorted(asked_for(asked)[2:]) == [("unsubscribe", "x:/a"), ("unsubscribe", "x:/b")]
-        assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
+        left = client.statistics()
+        assert (left.subscriptions, left.watched_resources) == (0, 0)
 
 
 async def test_only_what_the_server_declares_is_honoured() -> None:
@@ -78,7 +79,7 @@ async def test_only_what_the_server_declares_is_honoured() -> None:
             await wire.send(message)
         assert await anext(events) == PromptsListChanged()
         await settle()
-        assert not events._pending
+        assert events.waiting == 0
         assert asked == []
     assert faults == []
 
@@ -116,7 +117,7 @@ async def test_the_first_subscribes_and_the_last_unsubscribes() -> None:
                 ("subscribe", "x:/c"),
                 ("unsubscribe", "x:/c"),
             ]
-            assert not one._pending
+            assert one.waiting == 0
         await settle()
         assert sorted(asked_for(asked)[4:]) == [("unsubscribe", "x:/a"), ("unsubscribe", "x:/b")]
 
@@ -146,7 +147,8 @@ async def test_a_refused_resource_is_raised_and_those_before_it_are_given_back()
                 raise AssertionError
         await settle()
         assert asked_for(asked) == [("subscribe", "x:/a"), ("subscribe", "x:/no"), ("unsubscribe", "x:/a")]
-        assert len(client._subscriptions) == len(client._resource_watches or ()) == 0
+        left = client.statistics()
+        assert (left.subscriptions, left.watched_resources) == (0, 0)
 
 
 async def test_a_subscription_given_up_is_given_back_as_it_may_have_been_carried_out(autojump_clock: Any) -> None:
@@ -158,7 +160,7 @@ async def test_a_subscription_given_up_is_given_back_as_it_may_have_been_carried
         await settle()
         assert asked_for(asked) == [("subscribe", "x:/a"), ("unsubscribe", "x:/a")]
         assert [note.params["requestId"] for note in wire.heard[1:]] == [asked[0].id]
-        assert len(client._resource_watches or ()) == 0
+        assert client.statistics().watched_resources == 0
 
 
 async def test_leaving_waits_for_no_answer_but_listening_again_does(autojump_clock: Any) -> None:
@@ -197,7 +199,7 @@ async def test_a_lost_link_gets_no_unsubscription() -> None:
         await settle()
         assert listener.done
         assert asked_for(asked) == [("subscribe", "x:/a")]
-        assert len(client._resource_watches or ()) == 0
+        assert client.statistics().watched_resources == 0
 
 
 async def test_a_refused_unsubscription_is_nobody_s_trouble(caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +237,7 @@ async def test_notices_that_are_nobody_s_are_no_faults() -> None:
             await wire.send(message)
         await wire.send(notice(UPDATED, uri="x:/a"))
         assert await anext(events) == ResourceUpdated("x:/a")
-        assert not events._pending
+        assert events.waiting == 0
     assert faults == []
 
 

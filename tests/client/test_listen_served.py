@@ -82,7 +82,7 @@ async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioSe
                 await client.call_tool("change")
                 assert {await anext(everything) for _ in ALL} == ALL
                 assert await anext(prompts) == PromptsListChanged()
-                assert not everything._pending
+                assert everything.waiting == 0
             await client.call_tool("change")
             assert {await anext(everything) for _ in ALL} == ALL
             assert await client.list_tools()
@@ -92,14 +92,15 @@ async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioSe
 @pytest.mark.parametrize("mode", [MODERN, LEGACY])
 async def test_leaving_ends_the_subscription_at_the_server(mode: str) -> None:
     server = desk()
-    async with Client(server, mode=mode) as client:
+    seen: list[object] = []
+    async with Client(server, mode=mode, on_message=seen.append) as client:
         for _ in range(3):
             async with client.listen(tools_list_changed=True, resources=["desk://calendar"]):
                 pass
         await settle()
-        assert len(client._subscriptions) == 0
-        seen: list[str] = []
-        client._change_hooks.append(lambda kind, uri: seen.append(uri or kind))
+        assert client.statistics().subscriptions == 0
+        assert (server.statistics().listening, server.statistics().watched_resources) == (0, 0)
+        seen.clear()
         server.notify_resource_updated("desk://calendar")
         await settle()
         assert seen == []

@@ -183,8 +183,10 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
 
     async def endless(context: Any, call_next: Any) -> Any:
         nonlocal pages
+        if context.method != "tools/list":
+            return await call_next()
         pages += 1
-        return {**await call_next(), "nextCursor": None if context.method != "tools/list" else f"{pages}"}
+        return {"tools": [], "ttlMs": 0, "cacheScope": "private", "nextCursor": f"{pages}"}
 
     server = Server("x")
     server.middleware = (endless,)
@@ -193,15 +195,10 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
     async def one() -> None: ...
 
     async with Client(server) as client:
-        server._methods["tools/list"] = _one_page
         with pytest.raises(RemoteProtocolError, match="no end: 5 pages"):
             async for _ in client.iter_tools():
                 pass
     assert pages == 5
-
-
-async def _one_page(server: Any, context: Any) -> dict[str, Any]:
-    return {"tools": [], "ttlMs": 0, "cacheScope": "private"}
 
 
 async def test_a_malformed_result_is_the_servers_fault() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 from pydantic import BaseModel
 
+from tests.server.input_harness import hand_client
 from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
@@ -94,28 +96,24 @@ async def test_what_it_says_of_itself_is_what_the_upstream_says(above: str, belo
         assert capabilities.logging is not None
 
 
-async def test_a_proxy_of_a_server_that_only_has_tools_declares_nothing_else() -> None:
-    class Bare(Server):
-        def _capabilities(self, revision: str) -> dict[str, Any]:
-            return {"tools": {}}
+def only_with_tools() -> Server:
+    server = Server("bare")
+    server.identity = attrs.evolve(server.identity, capabilities=lambda revision: {"tools": {}})
+    return server
 
-    async with Client(ProxyServer(Bare("bare"), name="front")) as client:
+
+async def test_a_proxy_of_a_server_that_only_has_tools_declares_nothing_else() -> None:
+    async with Client(ProxyServer(only_with_tools(), name="front")) as client:
         assert client.capabilities.to_wire() == {"tools": {}}
         assert client.server_info is not None
         assert client.server_info.name == "front"
 
 
 async def test_what_the_upstream_does_not_offer_is_an_unknown_method() -> None:
-    class Bare(Server):
-        def _capabilities(self, revision: str) -> dict[str, Any]:
-            return {"tools": {}}
-
-    proxy = ProxyServer(Bare("bare"))
-    async with Client(proxy) as client:
-        client.session._allowed.add("prompts/list")  # as a client does that does not look first
-        with pytest.raises(McpError, match="does not offer it") as caught:
-            await client.request("prompts/list")
-        assert caught.value.code == -32601
+    async with hand_client(ProxyServer(only_with_tools())) as client:  # which does not look first
+        refused = await client.once("prompts/list", {})
+    assert refused.code == -32601
+    assert "does not offer it" in refused.message
 
 
 @every_era
@@ -212,14 +210,14 @@ async def test_changes_pass(above: str, below: str) -> None:
         with trio.fail_after(5):
             async with client.listen(tools_list_changed=True, resources=listened) as events:
                 await trio.testing.wait_all_tasks_blocked(0.01)
+                assert server.statistics().watched_resources == len(listened)
                 server.notify_resource_updated("data://elsewhere")
                 server.notify_resource_updated("data://by/1")
                 assert await anext(events) == ResourceUpdated("data://by/1")
                 server.add_tool(lambda: 0, name="new")
                 assert await anext(events) == ToolsListChanged()
             await trio.testing.wait_all_tasks_blocked(0.01)
-            (run,) = server._servings
-            assert not [topic for topic in run.changes._listeners if topic[1] is not None]  # nobody listens any more
+            assert server.statistics().watched_resources == 0  # nobody listens any more
 
 
 @every_era

@@ -73,7 +73,7 @@ class Runner:
                     raise Wrong(f"{self._page.name}:{block.line}: a block of language {language!r} is not checked")
 
     def _print(self, *values: object, sep: str = " ", flush: bool = False) -> None:
-        frame = sys._getframe(1)
+        frame = inspect.stack(0)[1].frame
         line = frame.f_lineno if frame.f_code.co_filename == str(self._page) else None
         self._printed.append((line, sep.join(map(str, values))))
 

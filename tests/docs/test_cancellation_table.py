@@ -280,8 +280,10 @@ async def setting_roots() -> None:
             await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
             sent = [message for message in wire.received_nowait() if isinstance(message, Notification)]
             assert "notifications/roots/list_changed" not in [message.method for message in sent]
-            assert client._inputs.roots is not None
-            assert await client._inputs.roots.prepare(None, {}, "2025-11-25")() == {"roots": [{"uri": "file:///new"}]}
+            await wire.send(Request("roots", "roots/list"))
+            while not isinstance(answer := await wire.receive(), Response):
+                pass
+            assert answer.result == {"roots": [{"uri": "file:///new"}]}
 
 
 @row("Client.aclose")

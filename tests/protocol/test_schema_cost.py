@@ -211,7 +211,7 @@ def test_what_has_been_worked_out_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         for second in range(20):
             value = {f"n{first}": {f"n{second}": {}}}
             expected[first, second] = model.work(value)
-            assert len(model._states) <= 50 + 3
+            assert model.states_kept <= 50 + 3
     assert expected[3, 5] == CostModel(take_apart(schema), per_byte=1, per_match=1).work({"n3": {"n5": {}}})
 
 

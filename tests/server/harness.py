@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jsonschema_rs
@@ -32,13 +33,22 @@ async def client_of(server: Server, revision: str = MODERN, **options: Any) -> A
             yield client
 
 
+def listed(server: Server, revision: str = MODERN) -> list[types.Tool]:
+    """The tools that a client is told of; in a run of Trio of its own, so that any test may ask."""
+
+    async def ask() -> list[types.Tool]:
+        async with client_of(server, revision) as client:
+            return [tool async for tool in client.iter_tools()]
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(trio.run, ask).result()
+
+
 def tool_of(function: Callable[..., Any], **details: Any) -> types.Tool:
     """The definition that a function gets, its schemas checked against the metaschema of 2020-12."""
     server = Server("test")
     server.add_tool(function, **{"name": "tool", **details})
-    found = server._tools.get("tool")
-    assert found is not None
-    definition = found.definition
+    (definition,) = listed(server)
     for schema in filter(None, (definition.input_schema, definition.output_schema)):
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
     return definition

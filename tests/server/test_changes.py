@@ -13,6 +13,7 @@ from tests.server.harness import LEGACY, MODERN, client_of, server_with
 from trio_mcp import Client, McpError, Server, SessionMessage, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.server.changes import Listener
+from trio_mcp.server.serving import serving
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 CHANGED = "notifications/tools/list_changed"
@@ -76,7 +77,7 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         await settled(first)
         assert sorted(seen) == ["a", "a", "b"]
     server.add_tool(one)
-    assert not server._servings
+    assert server.statistics().runs == 0
 
 
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
@@ -194,10 +195,9 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        async with client_of(server, LEGACY):
-            kept.extend(run.changes for run in server._servings)
-            (kept_of_run,) = kept
-            kept_of_run.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
+        async with serving(server) as run:
+            kept.append(run.changes)
+            run.changes.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 
     trio.run(main)
     (changes,) = kept

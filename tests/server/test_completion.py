@@ -410,7 +410,7 @@ def test_what_is_refused_at_registration() -> None:
     for function in (takes_nothing, needs_an_int, needs_three):
         with pytest.raises(TypeError, match="the function must take the text so far, a str"):
             add(function, prompt="review", argument="code")
-    assert len(server._completers) == 1
+    assert server.statistics().completions == 1
 
 
 async def test_the_completions_of_a_prompt_go_with_it() -> None:

@@ -109,7 +109,7 @@ async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing
                     link.read(second)
             for listener, link in links.values():
                 assert listener.topics == link.wanted
-                assert set(listener._dirty) <= link.wanted, "what waits is bounded by what was asked for"
+                assert set(listener.waiting) <= link.wanted, "what waits is bounded by what was asked for"
         for _ in range(len(TOPICS) + 1):
             await settled()
             for _, link in links.values():
@@ -119,7 +119,7 @@ async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing
                 changed = versions[topic] - link.since[topic]
                 assert len(link.told[topic]) <= changed + 1, "never more often than it changed"
                 assert not changed or link.told[topic][-1] == versions[topic], "the last state is not missed"
-        assert set(changes._listeners) == {topic for _, link in links.values() for topic in link.wanted}
+        assert set(changes.topics) == {topic for _, link in links.values() for topic in link.wanted}
         nursery.cancel_scope.cancel()
 
 
@@ -165,13 +165,11 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
                 server.notify_resource_updated(f"y://{turn}/{uri}")  # nobody listens
             news = await reading.news()
             assert Counter(uri for _, _, uri in news) == Counter(uris), "once each, at once"
-        for run in server._servings:
-            assert not run.changes._changed
-            assert set(run.changes._listeners) == {(RESOURCE_UPDATED, uri) for uri in uris}
-            for connection in run.connections:
-                assert len(connection._outbox) <= 8
-                for listener in connection._listeners:
-                    assert len(listener._dirty) <= len(uris)
+        statistics = server.statistics()
+        assert (statistics.sessions, statistics.listening) == (2, 21)
+        assert statistics.topics == statistics.watched_resources == len(uris)
+        assert 0 < statistics.messages_waiting <= 8
+        assert 0 < statistics.changes_waiting <= 20 * len(uris)
         told: list[Any] = []
         while some := stalled.all_here():
             told += some
@@ -226,8 +224,8 @@ async def test_announcing_costs_the_same_however_many_listen() -> None:
         changes.announce(TOOLS_CHANGED)
         changes.announce(RESOURCE_UPDATED, "x://nobody")
     assert told == []
-    assert list(changes._changed) == [TOPICS[0]]
-    assert not any(listener._dirty for listener in listeners)
+    assert list(changes.waiting) == [TOPICS[0]]
+    assert not any(listener.waiting for listener in listeners)
 
 
 async def test_a_cut_off_fan_out_has_forgotten_nothing(autojump_clock: trio.testing.MockClock) -> None:
@@ -245,7 +243,7 @@ async def test_a_cut_off_fan_out_has_forgotten_nothing(autojump_clock: trio.test
                 return True
 
             listener = Listener(send, trio.lowlevel.checkpoint)
-            listener._idle = True
+            listener.open()
             changes[0].add(listener, TOPICS[0])
         changes[0].announce(TOOLS_CHANGED)
         with trio.move_on_after(0.01):

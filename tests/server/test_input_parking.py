@@ -49,7 +49,7 @@ class Desk:
 
     @property
     def parked(self) -> int:
-        return sum(len(run.parked) for run in self.server._servings)
+        return self.server.statistics().parked
 
 
 @contextlib.asynccontextmanager
@@ -139,7 +139,7 @@ async def test_the_end_of_the_run_ends_what_is_parked() -> None:
             await begin(client)
         assert desk.parked == 1
     assert desk.events == ["start", "cancelled", "end"]
-    assert not run.parked
+    assert desk.parked == 0
 
 
 async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.MockClock) -> None:
@@ -150,7 +150,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.Moc
         assert desk.events == ["start"]
         await trio.sleep(2)
         assert desk.events == ["start", "cancelled", "end"]
-        assert not run.parked
+        assert desk.parked == 0
         error = await client.once("tools/call", retry(asked))
         assert isinstance(error, ErrorData)
         assert "its time was up" in error.message
@@ -202,7 +202,7 @@ async def test_a_live_request_takes_its_handler_along(how: str) -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 assert desk.events == ["start", "cancelled", "end"]
         assert desk.events == ["start", "cancelled", "end"]
-        assert not run.parked
+        assert desk.parked == 0
 
 
 async def test_log_messages_go_to_the_request_that_is_served() -> None:
@@ -270,11 +270,13 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
         asked = await begin(client)
         await trio.sleep(20)
         assert text_of(await client.once("tools/call", retry(asked))) == "gave up"
-        assert not run.parked
+        assert server.statistics().parked == 0
 
 
-async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("test")
+async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = Server("test", request_state_ttl=60)
 
     @server.tool(park_input=True)
     async def tool(ctx: Context) -> str:
@@ -285,10 +287,9 @@ async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(caplog: p
 
     async with serving(server) as run, link_to(run) as client:
         await begin(client)
-        for parked in tuple(run.parked.values()):
-            parked._scope.cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        assert not run.parked
+        assert server.statistics().parked == 1
+        await trio.sleep(61)
+        assert server.statistics().parked == 0
         assert (await client.once("tools/list", {}))["tools"]
 
 
@@ -312,7 +313,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
     async with serving(server) as run, link_to(run) as client:
         await begin(client)
         await trio.sleep(61)
-        assert not run.parked
+        assert server.statistics().parked == 0
         await left.wait()
     assert unwound == ["RoundEnded"]
 
@@ -328,16 +329,18 @@ async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> N
 
     async def check() -> None:
         assert desk.parked == 0
-        assert not desk.server._servings
+        assert desk.server.statistics().runs == 0
         assert desk.events.count("start") == desk.events.count("end")
         desk.events.clear()
 
     assert await cancel_everywhere(scenario, check) > 20
 
 
-async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run() -> None:
-    """The client cancels each of the two requests, at each step: the run lives on, with nothing parked that is live."""
-    desk = Desk()
+async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The client cancels each of the two requests, at each step: the run lives on, with nothing parked for good."""
+    desk = Desk(request_state_ttl=60)
     async with serving(desk.server) as run:
 
         async def scenario() -> None:
@@ -347,13 +350,11 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run() -> No
 
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            # What was asked and not answered is parked, until its deadline: none of it is live.
-            assert all(not each._live for each in run.parked.values())
-            assert desk.events.count("start") - desk.events.count("end") == len(run.parked)
-            for each in tuple(run.parked.values()):
-                each._scope.cancel()
-            await trio.testing.wait_all_tasks_blocked()
-            assert not run.parked
+            # What was asked and not answered is parked until its deadline; what a request waited for would have none.
+            assert desk.events.count("start") - desk.events.count("end") == desk.parked
+            await trio.sleep(61)
+            assert desk.parked == 0
+            assert desk.events.count("start") == desk.events.count("end")
             desk.events.clear()
 
         assert await cancel_everywhere(scenario, check) > 20

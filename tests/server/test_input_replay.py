@@ -12,6 +12,7 @@ from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, HandClient, a
 from tests.types.published import needs_schemas, validator
 from trio_mcp import Context, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.server.input.request_state import StateSealer
 
 KEY = b"k" * 32
 
@@ -156,7 +157,7 @@ async def test_a_state_is_for_its_principal_alone() -> None:
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     server = server_of(two, request_state_ttl=60)
     now = [1_000_000.0]
-    monkeypatch.setattr(server.sealer, "_clock", lambda: now[0])
+    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61
@@ -169,7 +170,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
     server = server_of(tool)
     now = [1_000_000.0]
-    monkeypatch.setattr(server.sealer, "_clock", lambda: now[0])
+    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 6

@@ -168,11 +168,12 @@ async def test_a_subscription_that_the_client_cancels_ends_without_an_answer() -
         await settled()
         server.notify_tools_changed()
         assert await wire.news() == [(TOOLS, 2, None)]
-        (run,) = server._servings
-        assert len(run.changes._listeners[TOOLS, None]) == 1
+        statistics = server.statistics()
+        assert (statistics.listening, statistics.topics) == (1, 1)
         await wire.cancel(2)
         await settled()
-        assert not run.changes._listeners
+        statistics = server.statistics()
+        assert (statistics.listening, statistics.topics) == (0, 0)
         assert wire.all_here() == []
 
 
@@ -281,7 +282,7 @@ async def test_a_client_that_does_not_read_holds_the_end_up_for_the_grace_only(
     started = trio.current_time()
     await serve_and_listen(server, 100, stalled=True)
     assert trio.current_time() - started == 3.0
-    assert not server._servings
+    assert server.statistics().runs == 0
 
 
 async def test_without_subscriptions_the_end_waits_for_nobody(autojump_clock: trio.testing.MockClock) -> None:
@@ -320,7 +321,7 @@ async def test_listening_can_be_cancelled_at_every_step() -> None:
                 await channel.aclose()
 
     async def check() -> None:
-        assert not server._servings
+        assert server.statistics().runs == 0
 
     assert await cancel_everywhere(scenario, check) > 10
 

@@ -80,7 +80,7 @@ async def test_what_is_there_throughout_is_listed_once_and_in_order(
     """Cursors SHOULD be stable: here they are, whatever comes and goes between two pages."""
     names = [f"tool{number}" for number in range(count)]
     server = server_of(names, page_size)
-    steady = list(names)
+    there, steady = set(names), list(names)
     removed: set[str] = set()
     listed: list[str] = []
     cursor = None
@@ -94,11 +94,13 @@ async def test_what_is_there_throughout_is_listed_once_and_in_order(
                 break
             for action, number in changes[step] if step < len(changes) else ():
                 name = f"tool{number}"
-                if action in ("remove", "replace") and name in server._tools:
+                if action in ("remove", "replace") and name in there:
                     server.remove_tool(name)
+                    there.discard(name)
                     removed.add(name)
-                if action in ("add", "replace") and name not in server._tools:
+                if action in ("add", "replace") and name not in there:
                     server.add_tool(lambda: None, name=name)
+                    there.add(name)
     steady = [name for name in names if name not in removed]
     assert [name for name in listed if name in steady] == steady
     always_new = [name for name in listed if name not in removed]

@@ -128,7 +128,7 @@ async def test_a_prompt_without_parameters_has_no_arguments() -> None:
         ]
 
 
-def test_the_decorator_leaves_the_function_as_it_is() -> None:
+async def test_the_decorator_leaves_the_function_as_it_is() -> None:
     server = Server("test")
 
     @server.prompt
@@ -140,7 +140,8 @@ def test_the_decorator_leaves_the_function_as_it_is() -> None:
         return "detailed"
 
     assert (plain(), detailed()) == ("plain", "detailed")
-    assert [prompt.name for _, prompt in server._prompts.numbered()] == ["plain", "other"]
+    async with client_of(server) as client:
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["plain", "other"]
 
 
 def test_what_is_refused_at_registration() -> None:
@@ -171,7 +172,7 @@ def test_what_is_refused_at_registration() -> None:
         server.add_prompt(review)
     with pytest.raises(KeyError, match="there is no prompt named 'opaque'"):
         server.remove_prompt("opaque")
-    assert len(server._prompts) == 1
+    assert server.statistics().prompts == 1
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------

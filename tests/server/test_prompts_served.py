@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from tests.server.harness import MODERN, both_eras, client_of, every_revision
+from tests.server.input_harness import hand_client
 from trio_mcp import CapabilityError, Client, Context, McpError, Server
 from trio_mcp.types import PromptMessage
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -47,19 +48,9 @@ async def test_the_capability_is_declared_where_there_are_prompts(revision: str)
 @both_eras
 async def test_without_the_capability_there_are_no_such_methods(revision: str) -> None:
     """A client that asks all the same gets -32601."""
-    refused: list[McpError] = []
-
-    async def ask(context: Context, call_next: Callable[[], Any]) -> dict[str, Any]:
+    async with hand_client(Server("test"), revision) as client:
         for method in ("prompts/list", "prompts/get"):
-            with pytest.raises(McpError) as caught:
-                await server._methods[method](server, context)
-            refused.append(caught.value)
-        return dict(await call_next())
-
-    server = Server("test", middleware=[ask])
-    async with client_of(server, revision) as client:
-        await client.list_tools()
-    assert [error.code for error in refused] == [METHOD_NOT_FOUND] * 2
+            assert (await client.once(method, {"name": "hello"})).code == METHOD_NOT_FOUND
 
 
 @both_eras
@@ -110,15 +101,14 @@ async def test_what_a_middleware_changes_the_next_client_does_not_see() -> None:
     async def shout(context: Context, call_next: Callable[[], Any]) -> dict[str, Any]:
         result: dict[str, Any] = await call_next()
         for prompt in result["prompts"]:
-            prompt["name"] = prompt["name"].upper()
+            prompt["name"] += "!"
         return result
 
     server = Server("test", middleware=[shout])
     server.add_prompt(hello)
     async with client_of(server) as client:
-        assert await names(client) == ["HELLO"]
-        assert await names(client) == ["HELLO"]
-    assert server._prompts.get("hello") is not None
+        assert await names(client) == ["hello!"]
+        assert await names(client) == ["hello!"]
 
 
 # --- failures ------------------------------------------------------------------------------------------------------

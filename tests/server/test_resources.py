@@ -269,7 +269,7 @@ async def test_middleware_surrounds_reading() -> None:
     async def watch(context: Context, call_next: Any) -> Any:
         result = await call_next()
         seen.append((context.method, context.params.get("uri")))
-        if "resources" in result:
+        if len(seen) == 2:  # the first list
             result["resources"].clear()
             result["resources"].append({"uri": "x://z", "name": "z"})
         return result
@@ -278,10 +278,10 @@ async def test_middleware_surrounds_reading() -> None:
     server.add_resource("config://app", config)
     async with client_of(server) as client:
         await read(client, "config://app")
-        for _ in range(2):
-            assert (await client.request("resources/list"))["resources"] == [{"uri": "x://z", "name": "z"}]
+        assert (await client.request("resources/list"))["resources"] == [{"uri": "x://z", "name": "z"}]
+        (listed,) = (await client.request("resources/list"))["resources"]
+        assert listed["uri"] == "config://app", "what a middleware changes the next client does not see"
     assert seen[:2] == [("resources/read", "config://app"), ("resources/list", None)]
-    assert server._resources.get("config://app").for_revision(MODERN)["uri"] == "config://app"  # type: ignore[union-attr]
 
 
 # --- capabilities --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, client_of
+from tests.server.input_harness import hand_client
 from trio_mcp import Client, LocalProtocolError, McpError, Server
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server import connection
@@ -109,18 +110,21 @@ async def test_an_update_may_come_from_another_thread() -> None:
 
 async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> None:
     """After the answer to ``resources/unsubscribe`` nothing comes, however long the link was congested before."""
-    seen: list[Notification] = []
     server = with_resources()
-    async with client_of(server, LEGACY, on_message=seen.append) as client:
-        for uri in ("x://a", "x://t/b"):
-            await subscribe(client, uri)
-        (run,) = server._servings
-        (connection,) = run.connections
-        for uri in ("x://a", "x://t/b"):
+    async with hand_client(server, LEGACY) as client:
+        uris = [f"x://t/{number}" for number in range(500)]  # more than the link and the session's queue hold
+        for uri in uris:
+            assert await client.once("resources/subscribe", {"uri": uri}) == {}
+        for uri in uris:
             server.notify_resource_updated(uri)
-        run.changes.remove(connection.listener, (UPDATED, "x://a"))
         await settled()
-    assert seen == [Notification(UPDATED, {"uri": "x://t/b"})]
+        assert server.statistics().changes_waiting > 1
+        assert await client.once("resources/unsubscribe", {"uri": uris[-1]}) == {}
+        while server.statistics().changes_waiting or server.statistics().messages_waiting:
+            assert await client.once("ping", {}) == {}
+        assert await client.once("ping", {}) == {}
+    told = [notice.params["uri"] for notice in client.notices if notice.params]
+    assert told == uris[:-1]
 
 
 async def test_only_what_is_there_can_be_subscribed_to() -> None:

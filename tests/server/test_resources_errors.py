@@ -123,7 +123,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
     server = Server("test")
     with pytest.raises(TypeError, match=problem):
         server.add_resource(uri, function, name="n")
-    assert not server._capabilities(MODERN).get("resources")
+    assert not server.identity.capabilities(MODERN).get("resources")
 
 
 @pytest.mark.parametrize(

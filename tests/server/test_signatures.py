@@ -11,7 +11,7 @@ import attrs
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Strict
 
-from tests.server.harness import call, tool_of
+from tests.server.harness import call, listed, tool_of
 from trio_mcp import Context, Server
 
 if TYPE_CHECKING:
@@ -257,10 +257,10 @@ async def test_types_that_are_local_to_a_function() -> None:
 
     server = Server("test")
     outer(server)
-    for name in ("plain", "detailed"):
-        tool = server._tools.get(name)
-        assert tool is not None
-        assert set(tool.definition.input_schema["$defs"]) == {"Inner", "Innermost"}
+    tools = listed(server)
+    assert [tool.name for tool in tools] == ["plain", "detailed"]
+    for tool in tools:
+        assert set(tool.input_schema["$defs"]) == {"Inner", "Innermost"}
 
 
 def test_an_annotation_that_can_not_be_resolved_says_so() -> None:

@@ -23,12 +23,12 @@ async def work(context: RequestContext) -> dict[str, Any]:
 
 async def settle(client: ClientSession, server: ScriptedServer) -> None:
     """Everything in flight is gone, and the sessions still work."""
-    assert client._peer.outgoing_count == 0
+    assert client.statistics().outgoing == 0
     await trio.testing.wait_all_tasks_blocked()
-    assert server._peer.running_count == 0
-    assert server._peer.incoming_count == 0
-    assert client._outbox.idle
-    assert server._outbox.idle
+    served = server.statistics()
+    assert (served.running, served.incoming) == (0, 0)
+    assert client.statistics().flushed
+    assert served.flushed
     assert await client.send_request("tools/call", {"name": "x", "arguments": {"n": 7}}) == {"echo": {"n": 7}}
 
 
@@ -80,8 +80,8 @@ async def test_a_servers_request_to_the_client() -> None:
 
         async def check() -> None:
             await settle(client, server)
-            assert server._peer.outgoing_count == 0
-            assert client._peer.running_count == 0
+            assert server.statistics().outgoing == 0
+            assert client.statistics().running == 0
 
         assert await cancel_everywhere(lambda: client.send_request("tools/call", {"name": "x"}), check) >= 5
 
@@ -103,7 +103,8 @@ async def test_connecting_using_and_closing(mode: str) -> None:
 
     async def check() -> None:
         for session in sessions:
-            assert session._peer.outgoing_count == session._peer.incoming_count == session._peer.running_count == 0
+            left = session.statistics()
+            assert (left.outgoing, left.incoming, left.running) == (0, 0, 0)
         await trio.testing.wait_all_tasks_blocked()
         # pytest-trio's own tasks apart, nothing is left of the sessions.
         root = trio.lowlevel.current_root_task()

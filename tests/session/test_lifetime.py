@@ -226,14 +226,19 @@ class StepCounter(trio.abc.Instrument):
 async def test_after_a_close_an_idle_second_has_no_scheduled_step(
     closer: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with session_pair() as (client, server):
+    async with (
+        memory_link_pair(encode=True) as (ours, theirs),
+        ScriptedServer(theirs) as server,
+        ClientSession(*ours) as client,
+    ):
+        await client.initialize()
         await client.send_request("tools/call", {"name": "x"})
         if closer in ("client", "both"):
             await client.aclose()
         if closer in ("server", "both"):
             await server.aclose()
         if closer == "link":
-            await client._outbox.aclose()
+            await ours.write.aclose()
         await server.wait_closed()
         await client.aclose()
         await trio.testing.wait_all_tasks_blocked()

@@ -16,6 +16,11 @@ from trio_mcp.session import RequestContext
 from trio_mcp.types.error_codes import OVERLOADED
 
 
+def messages_waiting(session: BaseSession) -> int:
+    statistics = session.statistics()
+    return statistics.bulk_waiting + statistics.control_waiting
+
+
 async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused() -> None:
     running, most, release = 0, 0, trio.Event()
 
@@ -28,10 +33,12 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         return {}
 
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=3, max_queued_requests=4))
-    async with server_on_wire(answer, options=options) as (_, wire):
+    async with server_on_wire(answer, options=options) as (server, wire):
         for number in range(10):
             await wire.send(Request(number, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
+        statistics = server.statistics()
+        assert (statistics.running, statistics.queued, statistics.incoming) == (3, 4, 7)
         refused = wire.received_nowait()
         assert [m.id for m in refused if isinstance(m, ErrorResponse)] == [7, 8, 9]
         assert all(isinstance(m, ErrorResponse) and m.error.code == OVERLOADED for m in refused)
@@ -61,7 +68,7 @@ async def test_a_queued_request_can_be_cancelled_before_it_runs() -> None:
     release = trio.Event()
 
     async def answer(context: RequestContext) -> dict[str, Any]:
-        seen.append(context.id)
+        seen.append(context.request_id)
         await release.wait()
         return {}
 
@@ -152,7 +159,7 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
         finally:
             tracemalloc.stop()
         assert after - before < 1_000_000, (before, after)
-        assert len(server._outbox) < 3000
+        assert messages_waiting(server) < 3000
         # The other client of the same process is served as ever.
         await other.send(Request(1, "tools/call", {"name": "x"}))
         assert isinstance(await other.receive(), Response)
@@ -163,7 +170,7 @@ async def test_garbage_from_a_peer_that_never_reads_is_bounded_too() -> None:
         for _ in range(5_000):
             await wire.send(Malformed(-32700, "garbage"))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server._outbox) < 3000
+        assert messages_waiting(server) < 3000
 
 
 async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,18 +214,18 @@ async def test_senders_wait_when_the_outbox_is_full_and_go_on_in_order() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "error"),
+    ("kind", "name", "value", "error"),
     [
-        ("max_running_requests", 0, ValueError),
-        ("max_queued_requests", True, TypeError),
-        ("max_outgoing_messages", "4", TypeError),
-        ("max_pending_notifications", -1, ValueError),
-        ("alert_threshold", 0, ValueError),
-        ("timeouts", 5, TypeError),
-        ("close_grace", -1, ValueError),
-        ("drain_grace", "x", TypeError),
+        (HandlerOptions, "max_running_requests", 0, ValueError),
+        (HandlerOptions, "max_queued_requests", True, TypeError),
+        (SessionOptions, "max_outgoing_messages", "4", TypeError),
+        (HandlerOptions, "max_pending_notifications", -1, ValueError),
+        (SessionOptions, "alert_threshold", 0, ValueError),
+        (SessionOptions, "calls", 5, TypeError),
+        (SessionOptions, "close_grace", -1, ValueError),
+        (HandlerOptions, "drain_grace", "x", TypeError),
     ],
 )
-def test_limits_are_checked(name: str, value: Any, error: type[Exception]) -> None:
+def test_limits_are_checked(kind: type[Any], name: str, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=name):
-        SessionOptions(**{name: value})
+        kind(**{name: value})

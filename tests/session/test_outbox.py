@@ -28,8 +28,7 @@ class Slow(trio.abc.SendChannel[SessionMessage]):
         pass
 
 
-async def test_draining_waits_for_what_the_writer_has_in_hand() -> None:
-    """A task that drains meets a writer that was started and has not begun: neither leaves the other's message."""
+async def test_a_writer_ends_when_all_is_written_and_the_next_message_starts_another() -> None:
     slow = Slow()
     async with trio.open_nursery() as nursery:
 
@@ -39,7 +38,7 @@ async def test_draining_waits_for_what_the_writer_has_in_hand() -> None:
         outbox = Outbox(slow, spawn)
         for name in ("first", "second"):
             outbox.put(SessionMessage(Notification(name)))
-        await outbox.drain()
+        await outbox.flush()
         assert slow.sent == ["first", "second"]
         outbox.put(SessionMessage(Notification("third")))  # and there is a writer again
         await outbox.flush()

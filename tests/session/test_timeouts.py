@@ -106,7 +106,7 @@ async def test_a_timeout_counts_the_wait_for_a_peer_that_does_not_read(autojump_
         async with trio.open_nursery() as nursery:
             for _n in range(60):  # more than the link and the outbox hold
                 nursery.start_soon(_expect_timeout, client)
-        assert client._peer.outgoing_count == 0
+        assert client.statistics().outgoing == 0
 
 
 async def _expect_timeout(client: Any) -> None:

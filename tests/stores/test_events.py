@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 import trio
 from hypothesis import given
@@ -144,10 +145,11 @@ async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path
         async with SqliteEventStore(tmp_path / "text"):
             pass
     with trio.CancelScope() as scope:
-        async with SqliteEventStore(tmp_path / "events.db") as store:
+        async with SqliteEventStore(tmp_path / "events.db"):
+            assert [each for each in psutil.Process().open_files() if each.path.startswith(str(tmp_path))]
             scope.cancel()
             await trio.lowlevel.checkpoint()
-    assert store._connection is None
+    assert not [each for each in psutil.Process().open_files() if each.path.startswith(str(tmp_path))]
 
 
 async def test_a_file_that_is_no_database_is_an_error_each_time(tmp_path: Path) -> None:

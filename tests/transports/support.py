@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import trio
 
@@ -46,6 +47,14 @@ def python(code: str, *args: str, **options: Any) -> StdioServerParameters:
 
 def shell(code: str, **options: Any) -> StdioServerParameters:
     return StdioServerParameters("sh", ["-c", code], **options)
+
+
+def kept_connections(http_client: httpx.AsyncClient) -> int:
+    """How many connections an HTTP client keeps for later; no request may be under way or wait for one."""
+    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]
+    assert pool._requests == []
+    assert all(connection.is_idle() for connection in pool.connections)
+    return len(pool.connections)
 
 
 @asynccontextmanager

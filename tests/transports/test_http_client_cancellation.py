@@ -27,7 +27,7 @@ from tests.transports.http_calls import (
     works,
 )
 from tests.transports.http_peer import Asked, event, peer, result
-from tests.transports.support import DEADLINE
+from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import (
     Client,
     RequestTimeout,
@@ -110,10 +110,7 @@ async def test_a_cancellation_anywhere_leaves_no_task_and_no_connection() -> Non
                 await client.call_tool("json")
 
         async def check() -> None:
-            pool = http_client._transport._pool  # type: ignore[attr-defined]
-            assert all(connection.is_idle() for connection in pool.connections)
-            assert pool._requests == []
-            await server.until_live(len(pool.connections))
+            await server.until_live(kept_connections(http_client))
 
         with trio.fail_after(2 * DEADLINE):
             assert await cancel_everywhere(scenario, check) > 20

@@ -17,6 +17,7 @@ import trio
 
 from tests.injection import cancel_everywhere
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
+from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
 from trio_mcp.http.client.legacy import events as http_events
 from trio_mcp.http.client.origins import ORIGINS
@@ -206,12 +207,10 @@ async def on(path: Path) -> AsyncIterator[tuple[Peer, httpx.AsyncClient, Callabl
 
 async def consistent(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """No exchange is open on either side, and no task lives but those that serve the connections kept for later."""
-    pool = http_client._transport._pool  # type: ignore[attr-defined]
-    assert pool._requests == []
-    assert all(connection.is_idle() for connection in pool.connections)
+    kept = kept_connections(http_client)
     # A connection may still wait to be accepted, only to be found closed; what never ends runs into the net.
     statistics = trio.lowlevel.current_statistics
-    while server.live > len(pool.connections) or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
+    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
         await trio.sleep(0.001)
 
 

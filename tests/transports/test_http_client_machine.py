@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
+from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
 from trio_mcp.http.client.legacy import events as http_events
 
@@ -178,11 +179,9 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
 
 async def over(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """Wait until nothing is left of any exchange; what never ends runs into the net."""
-    pool = http_client._transport._pool  # type: ignore[attr-defined]
-    assert pool._requests == []
-    assert all(connection.is_idle() for connection in pool.connections)
+    kept = kept_connections(http_client)
     statistics = trio.lowlevel.current_statistics
-    while server.live > len(pool.connections) or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
+    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
         await trio.sleep(0.001)
 
 

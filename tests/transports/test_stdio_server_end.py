@@ -205,11 +205,11 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -
     with serving() as wire:
         process = psutil.Process(wire.process.pid)
         before = process.memory_info().rss
-        os.set_blocking(wire._send_fd, False)
+        os.set_blocking(wire.send_fd, False)
         sent, deadline = 0, time.monotonic() + 3
         while sent < 20_000 and time.monotonic() < deadline:
             try:
-                os.write(wire._send_fd, request.replace(b'"id": 1,', b'"id": %d,' % (sent + 1)))
+                os.write(wire.send_fd, request.replace(b'"id": 1,', b'"id": %d,' % (sent + 1)))
                 sent += 1
             except BlockingIOError:
                 time.sleep(0.01)

@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import trio_mcp.types
-from trio_mcp.types._base import WireModel
+from trio_mcp.types import WireModel
+
+# Every file with models.
+MODULES = {path.stem for path in Path(trio_mcp.types.__path__[0]).glob("*.py")} - {"__init__", "meta", "extensions"}
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -48,29 +52,22 @@ def test_a_method_loads_only_its_own_models() -> None:
 
 
 def test_every_name_is_exported_and_found() -> None:
-    """The table of names, the submodules' own lists and `dir` agree."""
+    """The submodules' own lists, `__all__` and `dir` agree.
+
+    A file with models that nobody lists would be invisible to ``from trio_mcp import types``.
+    """
     listed: dict[str, str] = {}
-    for module in set(trio_mcp.types._MODULE_OF.values()):
+    for module in MODULES:
         imported = __import__(f"trio_mcp.types.{module}", fromlist=["__all__"])
         names = ["WireModel"] if module == "_base" else imported.__all__
         listed |= dict.fromkeys(names, module)
         assert all(getattr(trio_mcp.types, name) is getattr(imported, name) for name in names)
-    assert listed == trio_mcp.types._MODULE_OF
     assert {"meta", *listed} == set(trio_mcp.types.__all__) <= set(dir(trio_mcp.types))
-
-
-def test_every_module_with_models_is_in_the_table() -> None:
-    """A file with models that nobody lists would be invisible to `from trio_mcp import types`."""
-    from pathlib import Path
-
-    files = {path.stem for path in Path(trio_mcp.types.__path__[0]).glob("*.py")} - {"__init__", "meta", "extensions"}
-    assert files == set(trio_mcp.types._MODULE_OF.values())
 
 
 def test_type_checkers_see_the_same_names() -> None:
     """The imports under TYPE_CHECKING are written out, because type checkers cannot run the table."""
     import ast
-    from pathlib import Path
 
     tree = ast.parse(Path(str(trio_mcp.types.__file__)).read_text())
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
@@ -80,8 +77,7 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    modules = set(trio_mcp.types._MODULE_OF.values()) - {"_base"}
-    assert seen == {("", "meta"), ("_base", "WireModel"), *((module, "*") for module in modules)}
+    assert seen == {("", "meta"), ("_base", "WireModel"), *((module, "*") for module in MODULES - {"_base"})}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

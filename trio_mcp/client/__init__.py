@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.client import Client
+from trio_mcp.client.cache import CacheStatistics, ResponseCache
+from trio_mcp.client.client import Client, ClientStatistics
 from trio_mcp.client.config.mcp_servers import load_config
 from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from trio_mcp.client.group.client_group import ClientGroup
@@ -13,8 +13,10 @@ from trio_mcp.client.results import ToolResult
 from trio_mcp.client.subscriptions import Subscription
 
 __all__ = [
+    "CacheStatistics",
     "Client",
     "ClientGroup",
+    "ClientStatistics",
     "Listed",
     "PromptsListChanged",
     "Reconnect",

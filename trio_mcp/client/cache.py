@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.http.client.parameters import HttpServerParameters
 
-__all__ = ["Flight", "ResponseCache"]
+__all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 
 MAX_TTL_MS = 365 * 24 * 3600 * 1000
 OVERHEAD = 500
@@ -48,6 +48,21 @@ class Flight:
     spoiled: bool = False
 
 
+@attrs.frozen
+class CacheStatistics:
+    """What a cache holds.
+
+    Attributes:
+        entries: Results that it keeps.
+        bytes: What they count for in ``max_bytes``.
+        pending: Requests that are on their way, whose results it may keep.
+    """
+
+    entries: int
+    bytes: int
+    pending: int
+
+
 class ResponseCache:
     """Keeps those results of **one** server that may be kept: ``Client(..., cache=ResponseCache())``.
 
@@ -80,6 +95,10 @@ class ResponseCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def statistics(self) -> CacheStatistics:
+        """What the cache holds now. Cheap: it only looks at counters."""
+        return CacheStatistics(len(self._entries), self._bytes, len(self._flights))
 
     def clear(self) -> None:
         """Forget everything, also the answers that are on their way."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from trio_mcp.client.answers.root_methods import RootMethods
 from trio_mcp.client.completion import CompletionMethods
 from trio_mcp.client.listen import ListenMethods
@@ -9,8 +11,30 @@ from trio_mcp.client.logging import LoggingMethods
 from trio_mcp.client.prompts import PromptMethods
 from trio_mcp.client.resources import ResourceMethods
 from trio_mcp.client.tools import ToolMethods
+from trio_mcp.session.session import SessionStatistics
 
-__all__ = ["Client"]
+__all__ = ["Client", "ClientStatistics"]
+
+
+@attrs.frozen
+class ClientStatistics:
+    """What a client is doing.
+
+    Attributes:
+        session: What its session is doing; None before it is connected.
+        subscriptions: Blocks of `Client.listen` that are open.
+        subscription_requests: How many of them have a request at the server: modern era only.
+        watched_resources: Resources that the client is subscribed to: legacy era only.
+        events_waiting: Events that have come and that no loop has taken.
+        known_tools: Tools whose output schema is known from a list.
+    """
+
+    session: SessionStatistics | None
+    subscriptions: int
+    subscription_requests: int
+    watched_resources: int
+    events_waiting: int
+    known_tools: int
 
 
 class Client(
@@ -63,3 +87,14 @@ class Client(
     Raises:
         TypeError, ValueError: An argument is not what it should be.
     """
+
+    def statistics(self) -> ClientStatistics:
+        """What the client is doing now. Cheap: it only looks at counters, and at each `Client.listen` that is open."""
+        return ClientStatistics(
+            session=None if self._session is None else self._session.statistics(),
+            subscriptions=len(self._subscriptions),
+            subscription_requests=self._subscriptions.requests,
+            watched_resources=0 if self._resource_watches is None else len(self._resource_watches),
+            events_waiting=self._subscriptions.waiting,
+            known_tools=len(self._output_schemas),
+        )

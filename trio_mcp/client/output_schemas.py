@@ -34,6 +34,9 @@ class OutputSchemas:
         self.all_known = False
         self.learning = trio.Lock()
 
+    def __len__(self) -> int:
+        return len(self._schemas)
+
     def knows(self, name: str) -> bool:
         """Whether there is nothing to learn about a tool."""
         return name in self._schemas or self.all_known

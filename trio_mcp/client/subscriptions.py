@@ -66,6 +66,11 @@ class Subscription(AsyncIterator[ChangeEvent]):
         """Whether the server has ended the subscription of its own accord; the loop then ends without an error."""
         return self._over and self._cause is None
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return len(self._pending)
+
     async def __anext__(self) -> ChangeEvent:
         """The next event. When cancelled, none is lost."""
         await trio.lowlevel.checkpoint()
@@ -164,7 +169,17 @@ class Subscriptions:
         self._last_id = 0
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._by_request)
+        return len(self._held)
+
+    @property
+    def requests(self) -> int:
+        """How many of them have a request: none in the legacy era."""
+        return len(self._by_request)
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return sum(subscription.waiting for subscription in self._held)
 
     @contextlib.contextmanager
     def holding(self, subscription: Subscription) -> Iterator[None]:

@@ -98,6 +98,11 @@ class Peer:
         return len(self._incoming)
 
     @property
+    def queued_count(self) -> int:
+        """How many of the peer's requests wait for a place."""
+        return len(self._queue)
+
+    @property
     def running_count(self) -> int:
         """How many handlers have been started and not yet been reported `finished`, those of `LANES` aside."""
         return self._running

@@ -48,6 +48,11 @@ class CostModel:
         self._states: dict[tuple[tuple[int, int], ...], _State] = {}
         self._start = self.state({root: 1})
 
+    @property
+    def states_kept(self) -> int:
+        """How many states have been worked out and are kept."""
+        return len(self._states)
+
     def work(self, value: Any) -> int:
         """Count the looks of a subschema at a value that validating it could take.
 

@@ -9,16 +9,19 @@ from trio_mcp.server.features.logging import McpLogHandler
 from trio_mcp.server.functions.providers import Depends
 from trio_mcp.server.input.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.server import Server
+from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 
 __all__ = [
     "CacheHint",
     "Context",
     "Depends",
     "Elicited",
+    "HttpStatistics",
     "InputRequest",
     "InputRequired",
     "McpLogHandler",
     "NotificationContext",
     "Server",
+    "ServerStatistics",
     "UrlElicitationRequired",
 ]

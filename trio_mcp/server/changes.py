@@ -72,6 +72,11 @@ class Listener:
         self._idle = False
         self._ended = False
 
+    @property
+    def waiting(self) -> tuple[Topic, ...]:
+        """What has changed and it has not been told, in order."""
+        return tuple(self._dirty)
+
     def open(self) -> None:
         """From now on tell what there is; a task runs only while something waits for room."""
         self._idle = True
@@ -146,6 +151,16 @@ class Changes:
         self._topic: Topic = TOOLS_CHANGED, None
         self._waiting: list[Listener] = []
         self._parked = trio.lowlevel.ParkingLot()
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """What somebody listens to."""
+        return tuple(self._listeners)
+
+    @property
+    def waiting(self) -> tuple[Topic, ...]:
+        """What was announced, and nobody has been told yet, in order."""
+        return tuple(self._changed)
 
     def add(self, listener: Listener, topic: Topic) -> None:
         """Let a listener hear of a topic from now on."""

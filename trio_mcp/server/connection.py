@@ -192,6 +192,11 @@ class Connection(ServerSession):
         self.serving.changes.remove_all(listener)
 
     @property
+    def changes_waiting(self) -> int:
+        """How many changes its client has not been told yet, those that are just being announced aside."""
+        return sum(len(listener.waiting) for listener in self._listeners)
+
+    @property
     def has_listeners(self) -> bool:
         """Whether a ``subscriptions/listen`` is open."""
         return self._peer.listening_count > 0

@@ -64,7 +64,9 @@ class Context(RequestContext, Generic[StateT]):
 
     def handed_to(self, state: Any) -> Context[Any]:
         """Make the context for a mounted server, whose lifespan has a state of its own."""
-        return Context(self.incoming, self._sink, self.connection, state)
+        inner: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
+        inner.client = self.client
+        return inner
 
     @property
     def _client(self) -> ClientDeclaration:

@@ -24,6 +24,7 @@ from trio_mcp.server.features.tools import RegisteredTool
 from trio_mcp.server.functions.providers import Provider, key_of, read_provider
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.serving import Serving, serving
+from trio_mcp.server.statistics import ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.extensions import checked_extensions
@@ -209,6 +210,38 @@ class ServerCore:
         for each in tuple(self._servings):
             for connection in tuple(each.connections):
                 connection.complete_elicitation(elicitation_id)
+
+    def statistics(self) -> ServerStatistics:
+        """What the server offers and what it is doing now.
+
+        It looks at every session and every topic once: cheap enough for each second, not for each request. Call it in
+        the thread of the event loop.
+        """
+        runs = tuple(self._servings)
+        topics = {topic for run in runs for topic in run.changes.topics}
+        connections = [connection for run in runs for connection in run.connections]
+        sessions = [connection.statistics() for connection in connections]
+        return ServerStatistics(
+            tools=len(self._tools),
+            resources=len(self._resources),
+            resource_templates=len(self._resource_templates),
+            prompts=len(self._prompts),
+            completions=len(self._completers),
+            runs=len(runs),
+            sessions=len(sessions),
+            incoming=sum(each.incoming for each in sessions),
+            running=sum(each.running for each in sessions),
+            queued=sum(each.queued for each in sessions),
+            outgoing=sum(each.outgoing for each in sessions),
+            parked=sum(len(run.parked) for run in runs),
+            listening=sum(each.listening for each in sessions),
+            topics=len(topics),
+            watched_resources=sum(uri is not None for _, uri in topics),
+            changes_waiting=sum(len(run.changes.waiting) for run in runs)
+            + sum(connection.changes_waiting for connection in connections),
+            messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
+            http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
+        )
 
     # --- serving -------------------------------------------------------------------------------------------------
 

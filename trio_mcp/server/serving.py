@@ -12,6 +12,7 @@ import trio
 from trio_mcp._nursery import background_nursery
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection
+from trio_mcp.server.statistics import HttpStatistics
 
 if TYPE_CHECKING:
     from trio_mcp.link import Link
@@ -33,6 +34,7 @@ class Serving:
         changes: Tells them what has changed.
         connections: The clients that are connected.
         parked: The handlers that wait for input without a request, by the id in its ``requestState``.
+        endpoints: What tells of each HTTP endpoint that serves the run.
     """
 
     server: ServerCore
@@ -41,6 +43,7 @@ class Serving:
     changes: Changes
     connections: set[Connection] = attrs.field(factory=set, init=False)
     parked: dict[str, ParkedRounds] = attrs.field(factory=dict, init=False)
+    endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.

@@ -11,7 +11,7 @@ from trio_mcp.session.client import ClientSession
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
 from trio_mcp.session.server import ServerSession
-from trio_mcp.session.session import BaseSession
+from trio_mcp.session.session import BaseSession, SessionStatistics
 
 __all__ = [
     "BaseSession",
@@ -23,4 +23,5 @@ __all__ = [
     "RequestRecord",
     "ServerSession",
     "SessionOptions",
+    "SessionStatistics",
 ]

@@ -58,6 +58,11 @@ class Outbox:
         return len(self._bulk) + len(self._control)
 
     @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages wait here, bulk and control."""
+        return len(self._bulk), len(self._control)
+
+    @property
     def idle(self) -> bool:
         """Whether everything has been handed to the link."""
         return not self._bulk and not self._control and not self._writing

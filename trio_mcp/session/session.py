@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
+import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
@@ -35,7 +36,7 @@ from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
-__all__ = ["BaseSession", "RequestHandler"]
+__all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -44,6 +45,35 @@ RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 # How many messages the reader takes in one go before it lets other tasks run.
 READ_BURST = 64
+
+
+@attrs.frozen
+class SessionStatistics:
+    """What a session is doing.
+
+    Attributes:
+        outgoing: Requests of ours that wait for their answer.
+        incoming: Requests of the peer's that are neither answered nor cancelled, running or queued.
+        running: Handlers that run, those that listen aside.
+        queued: Requests of the peer's that wait until fewer handlers run.
+        listening: Requests ``subscriptions/listen`` of the peer's that are open.
+        bulk_waiting: Messages that wait for the link.
+        control_waiting: Messages that wait for the link and overtake those: cancellations, answers given on the spot.
+        flushed: Whether the link has taken everything, so that nothing waits and nothing is being written.
+        notices_waiting: Notifications and faults that wait for their handler.
+        closed: Whether no call can be made any more.
+    """
+
+    outgoing: int
+    incoming: int
+    running: int
+    queued: int
+    listening: int
+    bulk_waiting: int
+    control_waiting: int
+    flushed: bool
+    notices_waiting: int
+    closed: bool
 
 
 class BaseSession(EnteredOnce):
@@ -178,6 +208,23 @@ class BaseSession(EnteredOnce):
         """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
         lost = self._requests.lost
         return None if lost is None else another(lost)
+
+    def statistics(self) -> SessionStatistics:
+        """Tell what the session is doing now. Cheap: it only looks at counters."""
+        peer, sink = self._peer, self._sink
+        bulk, control = sink.waiting
+        return SessionStatistics(
+            outgoing=peer.outgoing_count,
+            incoming=peer.incoming_count,
+            running=peer.running_count,
+            queued=peer.queued_count,
+            listening=peer.listening_count,
+            bulk_waiting=bulk,
+            control_waiting=control,
+            flushed=sink.idle,
+            notices_waiting=len(self._notices),
+            closed=self.closed,
+        )
 
     def _settle_everything(self, error: Exception) -> None:
         self._requests.lose(error)

@@ -48,6 +48,16 @@ class Sink(Protocol):
 class SessionSink(Sink, Protocol):
     """The way out of a whole session, which closes it at its end."""
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many messages wait here: those that need room, and those that overtake them."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been handed on."""
+        ...
+
     async def flush(self) -> None:
         """Wait until everything has been handed on, or nothing can be any more."""
         ...

@@ -18,6 +18,7 @@ class Connection:
 
     def __init__(self, method: str, headers: dict[str, str], body: bytes) -> None:
         fields = {"host": "localhost", "accept": ACCEPT.decode(), "content-type": "application/json", **headers}
+        self.fields = fields
         encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
         self.scope = {"type": "http", "method": method, "path": "/mcp", "headers": encoded}
         self.left, self.over = trio.Event(), trio.Event()

@@ -114,8 +114,7 @@ async def connected(
                 client = Http2Client(stream, window)
                 await client.flush()
                 yield made, client
-            (run,) = made.server._servings
-            while run.connections:  # noqa: ASYNC110 - whatever it was, nothing is left of it
+            while made.server.statistics().sessions:  # noqa: ASYNC110 - whatever it was, nothing is left of it
                 await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -131,8 +130,7 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
             assert await client.reset(stream_id) == ErrorCodes.CANCEL
             assert client.statuses[stream_id] == "200"
         await trio.testing.wait_all_tasks_blocked()
-        (run,) = made.server._servings
-        assert not run.connections
+        assert made.server.statistics().sessions == 0
 
 
 async def test_a_large_answer_takes_as_long_as_its_window_is_opened(

@@ -15,6 +15,7 @@ import pytest
 import trio
 from pydantic_core import to_json
 
+from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import LATEST, Made, request, served
 from trio_mcp import MemoryEventStore, Server
 from trio_mcp.http.server.options import HttpOptions
@@ -116,8 +117,7 @@ class Yard:
 
     async def settled(self) -> tuple[int, Counter[str]]:
         """The tasks that live, and the objects of what serves, by type."""
-        (run,) = self.made.server._servings
-        while len(run.connections) > 1 or any(each._peer.running_count for each in run.connections):  # noqa: ASYNC110
+        while (now := self.made.server.statistics()).sessions > 1 or now.running:  # noqa: ASYNC110
             await trio.sleep(0.01)
         await trio.testing.wait_all_tasks_blocked(0.05)
         await pruned()
@@ -185,13 +185,22 @@ async def test_and_memory_is_back() -> None:
 async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
     """A server that makes a tool for each client, or for each table of a database."""
     server = Server("test")
+    tools: list[weakref.ref[Any]] = []
     async with server.asgi_app() as app:
         for number in range(100):
 
             async def tool(city: str) -> None:
                 pass
 
-            server.add_tool(tool, name=f"tool{number}")
-            app._headers_of_tool(f"tool{number}")
-            server.remove_tool(f"tool{number}")
-        assert len(app._tool_headers) <= 2
+            name = f"tool{number}"
+            params = {"name": name, "arguments": {"city": "x"}, "_meta": META}
+            fields = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
+            server.add_tool(tool, name=name)
+            tools.append(weakref.ref(tool))
+            called = Connection("POST", fields, to_json(request("tools/call", params, 1)))
+            await called.run(app)
+            assert b'"result"' in called.body
+            server.remove_tool(name)
+        del tool
+        gc.collect()
+        assert sum(each() is not None for each in tools) <= 2

@@ -341,8 +341,7 @@ async def test_who_sends_waits_for_the_store() -> None:
             events = Events(r)
             await events.next()
             await trio.testing.wait_all_tasks_blocked(0.05)
-            (connection,) = next(iter(made.server._servings)).connections
-            assert len(connection.router._unstored) == 64  # type: ignore[attr-defined]
+            assert made.server.statistics().http[0].unstored == 64
             store.go.set()
             assert len(await events.messages()) == 1001
 
@@ -360,7 +359,7 @@ async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_
 
             async def delete() -> None:
                 assert (await http.delete("/mcp", headers=raw.headers())).status_code == 204
-                assert not next(iter(made.server._servings)).connections
+                assert made.server.statistics().sessions == 0
                 assert len(store) == 0
 
             nursery.start_soon(delete)

@@ -129,7 +129,7 @@ class GroupResources(GroupListing):
         """The servers that list a URI; if there is none, those with a template that it matches."""
         known = {server: self._catalogs[server] for server in self._members if server in self._catalogs}
         listing = [name for name, each in known.items() if uri in (each.uris or ()) or uri in (each.templates or ())]
-        return listing or [name for name, each in known.items() if _has_template(uri, each.templates or ())]
+        return listing or [name for name, each in known.items() if has_template(uri, each.templates or ())]
 
     async def _learn(self, servers: list[str]) -> None:
         async def ask(server: str, client: Client) -> list[None]:
@@ -150,7 +150,7 @@ def _is_complete(catalog: Catalog | None) -> bool:
     return catalog is not None and catalog.uris is not None and catalog.templates is not None
 
 
-def _has_template(uri: str, templates: tuple[str, ...]) -> bool:
+def has_template(uri: str, templates: tuple[str, ...]) -> bool:
     """Whether a URI matches one of a server's templates. They are the server's, so the work is bounded."""
     work = 0
     for text in templates:

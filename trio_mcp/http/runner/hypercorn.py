@@ -235,7 +235,7 @@ class HttpConnection:
         self._config = config
         self._context = context
         self._write_timeout = write_timeout
-        self._protocol: Any = None
+        self.protocol: Any = None
         self._sending = trio.Lock()
         self._reading = trio.CancelScope()
         self._idle = True
@@ -246,12 +246,12 @@ class HttpConnection:
             if isinstance(self.stream, trio.SSLStream) and not await self._shake_hands():
                 return
             async with trio.open_nursery() as nursery:
-                self._protocol = self._choose_protocol(nursery)
-                await self._protocol.initiate()
+                self.protocol = self._choose_protocol(nursery)
+                await self.protocol.initiate()
                 await self.protocol_send(Updated(idle=True))
                 with self._reading:
                     await self.read_all()
-                await self._protocol.handle(Closed())
+                await self.protocol.handle(Closed())
                 await self.close()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
@@ -292,7 +292,7 @@ class HttpConnection:
         with contextlib.suppress(_ClientLeft):
             while data:
                 data = await self.receive()
-                await self._protocol.handle(RawData(data))
+                await self.protocol.handle(RawData(data))
 
     async def receive(self) -> bytes:
         """What comes next from the peer; nothing at its end."""
@@ -321,10 +321,10 @@ class HttpConnection:
         """Do what the protocol wants done."""
         if isinstance(event, RawData):
             if event.data and not await self.send(event.data):
-                await self._protocol.handle(Closed())
+                await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
             await self.close()
-            await self._protocol.handle(Closed())
+            await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
             keep_alive = self._config.keep_alive_timeout if event.idle else float("inf")
@@ -451,7 +451,7 @@ class _NextRequest(EventWrapper):
 
     def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
         super().__init__()
-        self._protocol = protocol
+        self.protocol = protocol
         self._receive = receive
         self._patience = patience
         self._left = False
@@ -466,7 +466,7 @@ class _NextRequest(EventWrapper):
 
     async def _watch(self) -> None:
         """Read on, within bounds: else nobody would learn that the client has left."""
-        connection = self._protocol.connection
+        connection = self.protocol.connection
         room = MAX_RECEIVED - len(connection.trailing_data[0])
         while room > 0:
             data = await self._receive()

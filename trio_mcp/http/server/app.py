@@ -22,9 +22,10 @@ from trio_mcp.http.server.asgi import (
     SendCallable,
 )
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
-from trio_mcp.http.server.door import HttpStatistics, legacy_endpoint
+from trio_mcp.http.server.door import legacy_endpoint
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
 from trio_mcp.types.error_codes import OVERLOADED
@@ -58,6 +59,7 @@ class HttpApp:
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
+        serving.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
         options, revisions = self.options, self._serving.server.identity.revisions

@@ -176,6 +176,14 @@ class _Way:
                 self._taken.unpark()
                 await self._send(message)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return len(self._waiting), 0
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting and not self._writing.locked()
+
     async def flush(self) -> None:
         await self.write()
 

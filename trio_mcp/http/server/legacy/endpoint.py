@@ -11,10 +11,11 @@ import trio
 
 from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.door import HttpStatistics, LegacyEndpoint, ReadBody
+from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
 from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.legacy.sse import SseSessions
+from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Response
