@@ -16,7 +16,7 @@ from tests.server.harness import LEGACY
 from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
 from trio_mcp import HandlerOptions, Server, SessionMessage, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
-from trio_mcp.server import connection as connection_module
+from trio_mcp.server import audience as audience_module
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED
 
@@ -216,7 +216,7 @@ async def test_subscriptions_take_no_place_of_a_call() -> None:
 
 async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all of its subscriptions: a bound for each alone could be multiplied."""
-    monkeypatch.setattr(connection_module, "MAX_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(audience_module, "MAX_SUBSCRIPTIONS", 3)
     async with wire_to(full_server()) as wire:
         await wire.listen(1, resourceSubscriptions=["x://a", "x://b"], toolsListChanged=True)
         refusal = await wire.listen(2, resourceSubscriptions=["x://c", "x://d"])

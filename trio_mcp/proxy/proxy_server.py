@@ -274,6 +274,6 @@ class ProxyServer(Server):
     async def _subscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         connection, topic = connection_of(context), (RESOURCE_UPDATED, self._uri(context))
         if topic not in connection.listener.topics:
-            connection.check_room_for([topic])
+            connection.audience.check_room_for([topic])
             connection.hear(*topic)
         return {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
@@ -11,14 +10,15 @@ import trio
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
-from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, Listener, Topic
+from trio_mcp.server.audience import Audience
+from trio_mcp.server.changes import LIST_CHANGES, Listener, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.logging import CURRENT, wants_log
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
-from trio_mcp.types.error_codes import OVERLOADED
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Connection(ServerSession):
 
     Attributes:
         serving: The run of the server that it belongs to.
+        audience: What its client hears of.
     """
 
     def __init__(self, serving: Serving, link: Link | tuple[None, SessionSink]) -> None:
@@ -53,9 +54,8 @@ class Connection(ServerSession):
         self._server = server
         self._state = serving.states[server]
         self._listener: Listener | None = None
-        self._listeners: set[Listener] = set()
+        self.audience = Audience(serving.changes)
         self._announcing = False
-        self._ending = False
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
         self._trio_token = trio.lowlevel.current_trio_token()
 
@@ -63,19 +63,7 @@ class Connection(ServerSession):
         return Context(incoming, self._sink, self, self._state)
 
     async def received_request(self, context: RequestContext) -> Any:
-        server = self._server
-        handler = server._methods.get(context.method)
-        if handler is None:
-            return await super().received_request(context)
-        assert isinstance(context, Context)
-        meta = context.meta
-        # What this task has inherited is the trace in which the server was started, not that of the request.
-        if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
-            CURRENT_TRACE.set(TraceContext.from_meta(meta))
-        CURRENT.set((context, self._trio_token))
-        if server.middleware:
-            return await call_through(server, handler, context)
-        return await handler(server, context)
+        return await answer_request(self._server, context)
 
     async def received_notification(self, notification: Notification) -> None:
         handler = self._server._notification_handlers.get(notification.method)
@@ -135,7 +123,7 @@ class Connection(ServerSession):
         """Tells of what a session of the handshake era hears of."""
         if self._listener is None:
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
-            self._listeners.add(self._listener)
+            self.audience.add_lasting(self._listener)
         return self._listener
 
     def hear(self, method: str, uri: str | None = None) -> None:
@@ -158,43 +146,10 @@ class Connection(ServerSession):
         self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
         return True
 
-    def check_room_for(self, topics: Collection[Topic]) -> None:
-        """Refuse a client that watches too much.
-
-        Raises:
-            McpError: With these it would watch more than `MAX_SUBSCRIPTIONS` resources.
-        """
-        every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
-        if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
-            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
-
-    def forget_everything(self) -> None:
-        """Nobody on this connection hears of anything any more."""
-        for listener in tuple(self._listeners):
-            self.forget(listener)
-
-    @contextlib.contextmanager
-    def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Let a request of this client's hear of some topics."""
-        self._listeners.add(listener)
-        try:
-            for topic in topics:
-                self.serving.changes.add(listener, topic)
-            if self._ending:
-                listener.end()
-            yield
-        finally:
-            self.forget(listener)
-
-    def forget(self, listener: Listener) -> None:
-        """The listener hears of nothing any more."""
-        self._listeners.discard(listener)
-        self.serving.changes.remove_all(listener)
-
     @property
     def changes_waiting(self) -> int:
         """How many changes its client has not been told yet, those that are just being announced aside."""
-        return sum(len(listener.waiting) for listener in self._listeners)
+        return self.audience.waiting
 
     @property
     def has_listeners(self) -> bool:
@@ -207,14 +162,28 @@ class Connection(ServerSession):
         Waits up to ``close_grace`` seconds for the client to take what it has not been told yet, and the results,
         whether cancelled or not.
         """
-        self._ending = True
+        self.audience.end()
         if not self.has_listeners:
             return
-        for listener in self._listeners - {self._listener}:
-            listener.end()
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
+
+
+async def answer_request(server: ServerCore, context: RequestContext) -> dict[str, Any]:
+    """Run the handler of a request, through the server's middleware, and give its result."""
+    assert isinstance(context, Context)
+    handler = server._methods.get(context.method)
+    if handler is None:
+        raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+    meta = context.meta
+    # What this task has inherited is the trace in which the server was started, not that of the request.
+    if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
+        CURRENT_TRACE.set(TraceContext.from_meta(meta))
+    CURRENT.set((context, trio.lowlevel.current_trio_token()))
+    if server.middleware:
+        return await call_through(server, handler, context)
+    return await handler(server, context)
 
 
 async def call_through(server: ServerCore, handler: Handler, context: Context[Any]) -> dict[str, Any]:

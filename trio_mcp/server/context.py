@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trio_mcp.eras.server_negotiation import ClientDeclaration
     from trio_mcp.jsonrpc.events import IncomingRequest
     from trio_mcp.server.connection import Connection
+    from trio_mcp.server.exchange import Exchange
     from trio_mcp.server.input.rounds import Rounds
     from trio_mcp.server.input.sampling import Messages
     from trio_mcp.session.sink import Sink
@@ -56,7 +57,7 @@ class Context(RequestContext, Generic[StateT]):
 
     __slots__ = ("_rounds", "connection", "state")
 
-    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection, state: StateT) -> None:
+    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
         self._rounds: Rounds | None = None

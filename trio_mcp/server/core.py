@@ -211,6 +211,11 @@ class ServerCore:
             for connection in tuple(each.connections):
                 connection.complete_elicitation(elicitation_id)
 
+    def input_schema(self, tool: str) -> dict[str, Any] | None:
+        """The input schema of a tool; None for one that is not known. It is the same object as long as the tool is."""
+        registered = self._tools.get(tool)
+        return None if registered is None else registered.definition.input_schema
+
     def statistics(self) -> ServerStatistics:
         """What the server offers and what it is doing now.
 
@@ -219,7 +224,7 @@ class ServerCore:
         """
         runs = tuple(self._servings)
         topics = {topic for run in runs for topic in run.changes.topics}
-        connections = [connection for run in runs for connection in run.connections]
+        connections = [client for run in runs for client in run.clients]
         sessions = [connection.statistics() for connection in connections]
         return ServerStatistics(
             tools=len(self._tools),

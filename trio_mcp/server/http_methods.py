@@ -85,7 +85,7 @@ class HttpMethods(ServerCore):
                     await trio.sleep_forever()
                 app.cut()
 
-            async with run.ending_gracefully(run.connections), background_nursery() as nursery:
+            async with run.ending_gracefully(), background_nursery() as nursery:
                 grace = trio.CancelScope()
                 nursery.start_soon(cut)
                 serve = partial(serve_asgi, app, config, limits=limits, shutdown=end, idle=app.idle)
@@ -136,7 +136,7 @@ class HttpMethods(ServerCore):
         async with serving(self) as run:
             app = HttpApp(run, options or HttpOptions())
             try:
-                async with run.ending_gracefully(run.connections):
+                async with run.ending_gracefully():
                     yield app
             finally:
                 app.close()

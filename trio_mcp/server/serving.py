@@ -10,8 +10,11 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.server.host import ExchangeSink
+from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection
+from trio_mcp.server.exchange import Exchange
 from trio_mcp.server.statistics import HttpStatistics
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Serving:
             ends.
         changes: Tells them what has changed.
         connections: The clients that are connected.
+        exchanges: Requests of the modern era that belong to no connection.
         parked: The handlers that wait for input without a request, by the id in its ``requestState``.
         endpoints: What tells of each HTTP endpoint that serves the run.
     """
@@ -42,8 +46,29 @@ class Serving:
     nursery: trio.Nursery
     changes: Changes
     connections: set[Connection] = attrs.field(factory=set, init=False)
+    exchanges: set[Exchange] = attrs.field(factory=set, init=False)
     parked: dict[str, ParkedRounds] = attrs.field(factory=dict, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
+
+    @property
+    def clients(self) -> list[Connection | Exchange]:
+        """Everyone who is served now."""
+        return [*self.connections, *self.exchanges]
+
+    @property
+    def served(self) -> ServerCore:
+        """The server."""
+        return self.server
+
+    def exchange(self, sink: ExchangeSink, peer: Peer) -> Exchange:
+        """Give what answers one request of the modern era, until `leave`."""
+        exchange = Exchange(self, sink, peer)
+        self.exchanges.add(exchange)
+        return exchange
+
+    def leave(self, exchange: Any) -> None:
+        """The request is over."""
+        self.exchanges.discard(exchange)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
@@ -76,17 +101,17 @@ class Serving:
             async with connection:
                 await connection.wait_closed()
         finally:
-            connection.forget_everything()
+            connection.audience.forget_everything()
             self.connections.discard(connection)
 
     @contextlib.asynccontextmanager
     async def ending_gracefully(
-        self, connections: Collection[Connection], inner: trio.CancelScope | None = None
+        self, connections: Collection[Connection] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
         """A block that is cancelled only after everyone who listens has been told of the end.
 
         Args:
-            connections: Whose listeners.
+            connections: Whose listeners; None for everyone's.
             inner: What is cancelled then instead of all of it: what is around that can still send what it holds.
         """
         async with background_nursery() as nursery:
@@ -95,22 +120,23 @@ class Serving:
                 yield
 
     async def _await_cancellation(
-        self, connections: Collection[Connection], whole: trio.CancelScope, block: trio.CancelScope
+        self, connections: Collection[Connection] | None, whole: trio.CancelScope, block: trio.CancelScope
     ) -> None:
         try:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by the end of the block
-            ending = [connection for connection in connections if connection.has_listeners]
+            clients = self.clients if connections is None else connections
+            ending = [client for client in clients if client.has_listeners]
             with trio.CancelScope(shield=True):  # each of them has a deadline
                 await self.end_listening(connections)
             (block if ending else whole).cancel("the server ends")
 
-    async def end_listening(self, connections: Collection[Connection]) -> None:
+    async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
         """Tell everyone who listens what has changed, and of the end; within bounds."""
         self.changes.tell_all()
         async with trio.open_nursery() as nursery:
-            for connection in connections:
-                nursery.start_soon(connection.end_listening)
+            for client in self.clients if connections is None else connections:
+                nursery.start_soon(client.end_listening)
 
 
 @contextlib.asynccontextmanager

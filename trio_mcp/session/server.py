@@ -18,7 +18,7 @@ from trio_mcp.session.sink import SessionSink
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
-__all__ = ["ServerSession"]
+__all__ = ["ServerSession", "admit"]
 
 
 class ServerSession(BaseSession):
@@ -74,12 +74,7 @@ class ServerSession(BaseSession):
             return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
         client = negotiation.declaration(request)
         context.client = client
-        if request.method in requests_of_clients(client.revision):
-            return {} if request.method == "ping" else None
-        if is_spec_method(request.method):
-            text = f"{request.method!r} is not a method of revision {client.revision} that a client may call"
-            raise McpError(METHOD_NOT_FOUND, text)
-        return None
+        return admit(client, request.method)
 
     def _opened(self) -> None:
         """The handshake has been answered; the client has yet to confirm it."""
@@ -110,3 +105,17 @@ class ServerSession(BaseSession):
         own = self._negotiation.declared
         if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
             raise CapabilityError(method, spec.server_capability, "server")
+
+
+def admit(client: ClientDeclaration, method: str) -> dict[str, Any] | None:
+    """Let a request through to its handler, or answer it on the spot.
+
+    Raises:
+        McpError: The client's revision has no such request.
+    """
+    if method in requests_of_clients(client.revision):
+        return {} if method == "ping" else None
+    if is_spec_method(method):
+        text = f"{method!r} is not a method of revision {client.revision} that a client may call"
+        raise McpError(METHOD_NOT_FOUND, text)
+    return None

@@ -38,6 +38,9 @@ __all__ = ["HttpApp"]
 
 logger = logging.getLogger("trio_mcp")
 
+MAX_TOOL_HEADERS = 10_000
+"""Tools whose headers are kept at hand."""
+
 
 class HttpApp:
     """Serves one run of a server.
@@ -62,7 +65,7 @@ class HttpApp:
         serving.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options, revisions = self.options, self._serving.server.identity.revisions
+        options, revisions = self.options, self._serving.served.identity.revisions
         return HttpSettings(
             revisions=revisions if self._legacy.served else tuple(r for r in revisions if r in MODERN_REVISIONS),
             guard=options.guard(local=local),
@@ -73,16 +76,15 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        tools = self._serving.server._tools
-        tool = tools.get(name)
-        if tool is None:
+        schema = self._serving.served.input_schema(name)
+        if schema is None:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
-        if known is not tool:
-            headers = parameter_headers(tool.definition.input_schema)
-            if len(self._tool_headers) > len(tools):  # of tools that have been removed
+        if known is not schema:
+            headers = parameter_headers(schema)
+            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # some of tools that have been removed
                 self._tool_headers.clear()
-            self._tool_headers[name] = tool, headers
+            self._tool_headers[name] = schema, headers
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
@@ -140,7 +142,7 @@ class HttpApp:
         """Take no more work, and end every stream that would never end by itself."""
         self._ending = True
         self._legacy.end()
-        await self._serving.end_listening(self._serving.connections)
+        await self._serving.end_listening()
 
     def cut(self) -> None:
         """Cancel what is still under way, and end its streams."""
@@ -221,16 +223,13 @@ class HttpApp:
         if not isinstance(accepted.message, Request):
             await answer.whole(202)
             return
-        exchange = HttpExchange(
-            self._serving, answer, may_stream=accepted.may_stream, keep_alive=self.options.keep_alive
-        )
+        keep_alive = self.options.keep_alive
+        exchange = HttpExchange(self._serving, answer, may_stream=accepted.may_stream, keep_alive=keep_alive)
         self._exchanges.add(exchange)
-        self._serving.connections.add(exchange)
         try:
-            await exchange.serve(accepted.message, request, {"headers": request.headers})
+            await exchange.serve(accepted, request)
         finally:
             self._exchanges.discard(exchange)
-            self._serving.connections.discard(exchange)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options

@@ -56,9 +56,9 @@ async def _listen(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
     topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
     topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
     connection = context.connection
-    connection.check_room_for(topics)
+    connection.audience.check_room_for(topics)
     listener = Listener(_sender(context), connection.room)
-    with connection.listening(listener, topics):
+    with connection.audience.listening(listener, topics):
         # What changes meanwhile waits: nothing may precede the acknowledgement.
         await context.send_notification(ACKNOWLEDGED, {"_meta": _stamp(context), "notifications": honored})
         await listener.run()

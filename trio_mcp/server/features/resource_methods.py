@@ -236,7 +236,7 @@ class ResourceMethods(ServerCore):
         if not connection.lasting:
             raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
         if topic not in connection.listener.topics:
-            connection.check_room_for([topic])
+            connection.audience.check_room_for([topic])
             connection.hear(*topic)
         return {}
 
@@ -258,7 +258,9 @@ class ResourceMethods(ServerCore):
 
 
 def _connection(context: Context[Any]) -> Connection:
-    return context.connection
+    connection = context.connection
+    assert isinstance(connection, Connection)  # what only the handshake era has
+    return connection
 
 
 def _not_found(uri: str, revision: str) -> McpError:
