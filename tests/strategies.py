@@ -21,9 +21,8 @@ import trio_mcp.types
 from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation
+from trio_mcp.types.common import Implementation, NotificationParams, RequestParams, Result
 from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
-from trio_mcp.types.messages import NotificationParams, RequestParams, Result
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
 from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Final
 
 import attrs
 
 from trio_mcp.errors import HttpTrouble
+from trio_mcp.types.methods import facts_of
 
 __all__ = ["Backoff", "may_repeat", "retry_after"]
-
-_REPEATABLE: Final = frozenset(
-    {
-        "completion/complete",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/templates/list",
-        "server/discover",
-        "subscriptions/listen",
-        "tools/list",
-    }
-)
 
 
 def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
@@ -38,7 +23,7 @@ def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
     if trouble == "busy":
         return True  # refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4)
     # A gateway does not know how far the request came.
-    return trouble == "gateway" and (method is None or method in _REPEATABLE)
+    return trouble == "gateway" and (method is None or facts_of(method).repeatable)
 
 
 def retry_after(value: str | None, now: float) -> float | None:

@@ -18,9 +18,9 @@ from trio_mcp.jsonrpc.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.jsonrpc.lanes import LANES
 from trio_mcp.jsonrpc.messages import ErrorData, Incoming, Message, Notification
 from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.types.methods import facts_of
 
 __all__ = ["BATCH_REVISION", "Session"]
 
@@ -121,7 +121,7 @@ class Session:
     def take(self, event: Event) -> None:
         match event:
             case RequestStarted(incoming):
-                lane = LANES.get(incoming.request.method)
+                lane = facts_of(incoming.request.method).lane
                 room = sum(handler.lane == lane for handler in self.handlers) < self.max_running
                 assert incoming.lane == (lane if room else None)
                 assert room or lane != "listening", "one that may last for ever takes no place of a call"

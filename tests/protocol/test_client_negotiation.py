@@ -127,12 +127,12 @@ def test_client_and_server_find_each_other(served: tuple[str, ...]) -> None:
     stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: {}}
     probe = Request(1, "server/discover", {"_meta": stamp})
     if MODERN in served:
-        read = read_discover_result(server.discover(probe))
+        read = read_discover_result(server.identity.discover(server.declaration(probe)))
         assert read is not None
         assert modern_choice(read[0]) == MODERN
     else:
         with pytest.raises(McpError) as caught:
-            server.discover(probe)
+            server.identity.discover(server.declaration(probe))
         assert supported_by(caught.value) is None
         params = {"protocolVersion": LEGACY_REVISIONS[-1], "capabilities": {}, "clientInfo": INFO}
         result = server.initialize(Request(2, "initialize", params))

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.strategies import json_texts, messages
-from trio_mcp.jsonrpc.codec import decode, encode
-from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.codec import LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 
 

@@ -19,8 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
 from trio_mcp.schema import cost as schema_cost
-from trio_mcp.schema.cost import MAX_DEPTH, MAX_WORK, CostModel
-from trio_mcp.schema.parts import MAX_SUBSCHEMAS, take_apart
+from trio_mcp.schema.cost import MAX_DEPTH, MAX_SUBSCHEMAS, MAX_WORK, CostModel, take_apart
 from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 

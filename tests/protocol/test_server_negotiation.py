@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,6 +40,10 @@ def modern(method: str = "tools/list", revision: object = MODERN, **changes: Any
     fields = {meta.PROTOCOL_VERSION: revision, meta.CLIENT_INFO: CLIENT, meta.CLIENT_CAPABILITIES: {"roots": {}}}
     fields |= {names[key]: value for key, value in changes.items()}
     return Request(1, method, {"_meta": {key: value for key, value in fields.items() if value is not ...}})
+
+
+def discover(server: ServerNegotiation, request: Request) -> dict[str, Any]:
+    return server.identity.discover(server.declaration(request))
 
 
 def refusal(call: Any, request: Request) -> McpError:
@@ -158,7 +163,7 @@ def test_both_eras_share_a_link() -> None:
 @given(texts().filter(lambda text: text not in MODERN_REVISIONS) | st.sampled_from(LEGACY_REVISIONS))
 def test_an_unsupported_revision_is_answered_with_those_supported(revision: str) -> None:
     """2026-07-28 `basic/versioning`: -32022 with ``supported`` and ``requested``."""
-    for call in (negotiation().declaration, negotiation().discover):
+    for call in (negotiation().declaration, partial(discover, negotiation())):
         error = refusal(call, modern("server/discover", revision))
         assert error.code == UNSUPPORTED
         assert error.data == {"supported": NEWEST_FIRST, "requested": revision}
@@ -194,7 +199,7 @@ def test_a_client_of_no_era_learns_what_is_served() -> None:
 
 def test_discover() -> None:
     """2026-07-28 `server/discover`: versions, capabilities, caching hints, and who the server is."""
-    assert negotiation(instructions="do").discover(modern("server/discover")) == {
+    assert discover(negotiation(instructions="do"), modern("server/discover")) == {
         "resultType": "complete",
         "supportedVersions": NEWEST_FIRST,
         "capabilities": {"tools": {"for": MODERN}},
@@ -208,10 +213,10 @@ def test_discover() -> None:
 def test_discover_needs_the_fields_of_every_request() -> None:
     """`server/discover` carries the standard ``_meta``; in a handshake session it is no method at all."""
     server = negotiation()
-    assert refusal(server.discover, Request(1, "server/discover")).code == INVALID_PARAMS
+    assert refusal(partial(discover, server), Request(1, "server/discover")).code == INVALID_PARAMS
     server.initialize(initialize())
-    assert refusal(server.discover, Request(1, "server/discover")).code == METHOD_NOT_FOUND
-    assert server.discover(modern("server/discover"))["supportedVersions"] == NEWEST_FIRST
+    assert refusal(partial(discover, server), Request(1, "server/discover")).code == METHOD_NOT_FOUND
+    assert discover(server, modern("server/discover"))["supportedVersions"] == NEWEST_FIRST
 
 
 # --- servers of one era ------------------------------------------------------------------------------------------
@@ -235,7 +240,7 @@ def test_the_unsupported_version_error_always_says_what_was_requested(requested:
 def test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do() -> None:
     """A recognised modern error would keep a dual-era client from the handshake (`transports/stdio`)."""
     server = negotiation(LEGACY_REVISIONS)
-    assert refusal(server.discover, modern("server/discover")).code == METHOD_NOT_FOUND
+    assert refusal(partial(discover, server), modern("server/discover")).code == METHOD_NOT_FOUND
     assert refusal(server.declaration, modern("tools/list")).code == INVALID_REQUEST
     server.initialize(initialize("2025-06-18"))
     assert server.declaration(modern("tools/list")) is server.session
@@ -276,7 +281,11 @@ def test_a_server_of_no_revision_is_refused(revisions: tuple[str, ...]) -> None:
 def test_whatever_arrives_is_answered(requests: list[Request], revisions: tuple[str, ...]) -> None:
     """With a result or an McpError, never with another exception; and the session opens by ``initialize`` only."""
     server = negotiation(revisions)
-    calls = {"initialize": server.initialize, "server/discover": server.discover, "tools/list": server.declaration}
+    calls = {
+        "initialize": server.initialize,
+        "server/discover": partial(discover, server),
+        "tools/list": server.declaration,
+    }
     opened = False
     for request in requests:
         try:

@@ -28,7 +28,7 @@ from trio_mcp import (
     streamable_http_client,
 )
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Request, Response
 from trio_mcp.stdio.lines import BUFFER, read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS

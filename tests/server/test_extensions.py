@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
 from tests.strategies import json_values
 from trio_mcp import Client, Context, McpError, RemoteProtocolError, Server
+from trio_mcp.eras.capabilities import checked_extensions, declared_extensions
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
-from trio_mcp.types.extensions import checked_extensions, declared_extensions
 
 FEATURE = "com.example/feature"
 OTHER = "com.example/other"

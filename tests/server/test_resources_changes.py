@@ -108,7 +108,9 @@ async def test_an_update_may_come_from_another_thread() -> None:
     assert len(seen) == 1
 
 
-async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing() -> None:
+async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     """After the answer to ``resources/unsubscribe`` nothing comes, however long the link was congested before."""
     server = with_resources()
     async with hand_client(server, LEGACY) as client:

@@ -11,7 +11,7 @@ import trio.lowlevel
 from tests.session.harness import client_on_wire, session_pair
 from trio_mcp.jsonrpc.messages import Notification, Response
 from trio_mcp.session import RequestContext
-from trio_mcp.types.progress import ProgressNotificationParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
 
 async def count(context: RequestContext) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.strategies import json_objects
 from tests.transports.support import cancelled_at_every_step
 from trio_mcp import SessionMessage, TransportError
-from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Malformed, Notification, Request, Response
 from trio_mcp.stdio.lines import read_lines, write_lines
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_types import methods as their_methods
 
 from tests.types.published import definitions, needs_schemas
-from trio_mcp.types.methods import _ROWS, _TASK_ROWS, MethodSpec, method_spec, methods_of
+from trio_mcp.types.methods import _FACTS, _ROWS, _TASK_ROWS, MethodSpec, facts_of, method_spec, methods_of
 from trio_mcp.types.tools import CallToolRequest, CallToolRequestParams, CallToolResult
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
@@ -29,6 +29,12 @@ def in_union(revision: str, union: str) -> set[str]:
     schema = definitions(revision).get(union, {"anyOf": []})
     members = [definitions(revision)[arm["$ref"].split("/")[-1]] for arm in schema.get("anyOf", ())] or [schema]
     return {member["properties"]["method"]["const"] for member in members if "properties" in member}
+
+
+def test_only_methods_of_the_table_are_special() -> None:
+    assert set(_FACTS) <= {spec.method for _, spec in ALL}
+    assert not any(facts_of("tools/call"))
+    assert not any(facts_of("example/mine"))
 
 
 @needs_schemas

@@ -8,16 +8,27 @@ from pydantic import ValidationError
 
 from tests.strategies import constructs, request_ids
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.cancellation import CancelledNotificationParams
 from trio_mcp.types.capabilities import ClientCapabilities, SamplingCapability
 from trio_mcp.types.common import Annotations, Implementation
 from trio_mcp.types.content import ImageContent, TextContent, ToolResultContent
-from trio_mcp.types.elicitation import ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
-from trio_mcp.types.elicitation_schema import RequestedSchema, StringSchema
+from trio_mcp.types.elicitation import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    RequestedSchema,
+    StringSchema,
+)
+from trio_mcp.types.envelopes import (
+    CallToolResultResponse,
+    Error,
+    JSONRPCErrorResponse,
+    JSONRPCRequest,
+    JSONRPCResultResponse,
+)
 from trio_mcp.types.input_required import InputRequiredResult, input_response_from_wire
-from trio_mcp.types.jsonrpc import Error, JSONRPCErrorResponse, JSONRPCRequest, JSONRPCResultResponse
-from trio_mcp.types.progress import ProgressNotificationParams
-from trio_mcp.types.responses import CallToolResultResponse
+from trio_mcp.types.lifecycle import CancelledNotificationParams
+from trio_mcp.types.notices import ProgressNotificationParams
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult, Root
 from trio_mcp.types.sampling import CreateMessageResult, SamplingMessage
 from trio_mcp.types.tasks import Task

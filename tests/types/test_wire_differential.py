@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 import trio_mcp.types
 from tests.strategies import annotated_values, constructs, flatten, numbers, texts, wire_models
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.elicitation_schema import RequestedSchema
+from trio_mcp.types.elicitation import RequestedSchema
 from trio_mcp.types.methods import MethodSpec, methods_of
 from trio_mcp.types.versions import REVISIONS
 

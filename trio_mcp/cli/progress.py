@@ -6,7 +6,7 @@ import shutil
 from typing import TextIO
 
 from trio_mcp.cli.text import clean_line, shorten
-from trio_mcp.types.progress import ProgressNotificationParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["ProgressBar"]
 

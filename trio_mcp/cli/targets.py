@@ -22,7 +22,7 @@ from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
 from trio_mcp.session import CallOptions, SessionOptions
 from trio_mcp.stdio.process import StdioServerParameters
-from trio_mcp.types.logging import LoggingMessageNotificationParams
+from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "run_connected", "target_of"]
 

@@ -8,13 +8,11 @@ from typing import Any
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.listing import request_meta, validated
 from trio_mcp.client.prompts import strings
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from trio_mcp.types.versions import at_least
 
 __all__ = ["CompletionMethods"]
-
-CONTEXT_SINCE = "2025-06-18"
 
 
 class CompletionMethods(ClientConnection):
@@ -63,7 +61,7 @@ class CompletionMethods(ClientConnection):
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
             known = strings(context, "context")
-            if at_least(self.protocol_version, CONTEXT_SINCE):
+            if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
         if meta is not None:
             params["_meta"] = request_meta(self, meta, "the request for completion")

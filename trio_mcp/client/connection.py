@@ -25,7 +25,7 @@ from trio_mcp.client.output_schemas import OutputSchemas
 from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.convert import as_object, as_result, brief
-from trio_mcp.eras.capabilities import declares
+from trio_mcp.eras.capabilities import checked_extensions, declared_extensions, declares
 from trio_mcp.eras.client_negotiation import ServerDeclaration
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
@@ -33,8 +33,7 @@ from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.requests import USE_SESSION, Limit, ProgressCallback
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.extensions import checked_extensions, declared_extensions
-from trio_mcp.types.logging import LoggingLevel, LoggingMessageNotificationParams
+from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["ClientConnection"]

@@ -14,8 +14,8 @@ from trio_mcp.convert import brief
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.requests import Limit
 from trio_mcp.types._base import WireModel
+from trio_mcp.types.common import PaginatedResult
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.messages import PaginatedResult
 from trio_mcp.types.meta import checked_meta
 
 __all__ = ["Listing", "every", "request_meta", "validated"]

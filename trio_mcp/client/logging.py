@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trio_mcp.client.connection import ClientConnection, check_log_level
 from trio_mcp.session.requests import USE_SESSION, Limit
-from trio_mcp.types.logging import LoggingLevel
+from trio_mcp.types.notices import LoggingLevel
 
 __all__ = ["LoggingMethods"]
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types import meta
 
@@ -25,6 +26,9 @@ class ClientEra(Protocol):
 
     @property
     def revision(self) -> str: ...
+
+    @property
+    def rules(self) -> Rules: ...
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
         """The parameters as they go out; the argument is not changed."""
@@ -45,6 +49,9 @@ class ServerEra(Protocol):
     @property
     def revision(self) -> str: ...
 
+    @property
+    def rules(self) -> Rules: ...
+
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """The result as it goes out; the argument is not changed."""
         ...
@@ -55,6 +62,10 @@ class LegacyEra:
     """Nothing is added on either side: the handshake has said it all."""
 
     revision: str
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
         return params
@@ -95,6 +106,10 @@ class ModernClientEra:
         }
         return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
 
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.revision)
+
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
         if not params:
             return {"_meta": self._stamp}
@@ -121,6 +136,10 @@ class ModernServerEra:
 
     revision: str
     server_info: dict[str, Any]
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.revision)
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
         given = result.get("_meta")

@@ -11,56 +11,20 @@ from typing import Any, get_args
 
 import attrs
 
+from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
 from trio_mcp.eras.era import LegacyEra, ModernServerEra, ServerEra
+from trio_mcp.eras.rules import Rules
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
-from trio_mcp.types.logging import LoggingLevel
+from trio_mcp.types.notices import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
-__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation", "read_client_fields"]
+__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation", "check_method", "read_client_fields"]
 
 LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 """The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
-
-
-@attrs.frozen
-class ServerIdentity:
-    """What a server says of itself, as plain JSON data.
-
-    Attributes:
-        info: Its `Implementation`.
-        capabilities: Gives its `ServerCapabilities` for a revision.
-        instructions: Guidance for the model, or None.
-        revisions: The revisions it serves.
-        discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
-
-    Raises:
-        ValueError: It serves no revision that this library speaks.
-    """
-
-    info: dict[str, Any]
-    capabilities: Callable[[str], dict[str, Any]]
-    instructions: str | None = None
-    revisions: tuple[str, ...] = REVISIONS
-    discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
-
-    # What follows from the revisions, once for all links.
-    legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
-    modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
-
-    @legacy.default
-    def _legacy(self) -> tuple[str, ...]:
-        return tuple(revision for revision in LEGACY_REVISIONS if revision in self.revisions)
-
-    @modern.default
-    def _modern(self) -> dict[str, ModernServerEra]:
-        return {r: ModernServerEra(r, self.info) for r in MODERN_REVISIONS if r in self.revisions}
-
-    def __attrs_post_init__(self) -> None:
-        if not self.legacy and not self.modern:
-            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
 
 
 @attrs.define
@@ -83,6 +47,11 @@ class ClientDeclaration:
     @property
     def revision(self) -> str:
         return self.era.revision
+
+    @property
+    def rules(self) -> Rules:
+        """What differs by revision, of the one that is spoken."""
+        return self.era.rules
 
 
 def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
@@ -109,13 +78,97 @@ def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, di
     return info, capabilities, level
 
 
+@attrs.frozen
+class ServerIdentity:
+    """What a server says of itself, as plain JSON data.
+
+    Attributes:
+        info: Its `Implementation`.
+        capabilities: Gives its `ServerCapabilities` for a revision.
+        instructions: Guidance for the model, or None.
+        revisions: The revisions it serves.
+        discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
+        legacy: Those of the revisions that are of the legacy era.
+        modern: How results go out, for those that are of the modern era.
+        supported: All of them, the newest first, as errors name them.
+
+    Raises:
+        ValueError: It serves no revision that this library speaks.
+    """
+
+    info: dict[str, Any]
+    capabilities: Callable[[str], dict[str, Any]]
+    instructions: str | None = None
+    revisions: tuple[str, ...] = REVISIONS
+    discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
+
+    # What follows from the revisions, once for all links.
+    legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
+    modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
+    supported: list[str] = attrs.field(init=False, repr=False, eq=False)
+
+    @legacy.default
+    def _legacy(self) -> tuple[str, ...]:
+        return tuple(revision for revision in LEGACY_REVISIONS if revision in self.revisions)
+
+    @modern.default
+    def _modern(self) -> dict[str, ModernServerEra]:
+        return {r: ModernServerEra(r, self.info) for r in MODERN_REVISIONS if r in self.revisions}
+
+    @supported.default
+    def _supported(self) -> list[str]:
+        return [*reversed(self.modern), *reversed(self.legacy)]
+
+    def __attrs_post_init__(self) -> None:
+        if not self.supported:
+            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
+
+    def modern_client(self, given: dict[str, Any]) -> ClientDeclaration:
+        """Read what the ``_meta`` of a modern request declares: its revision, and who the client is.
+
+        Raises:
+            McpError: A field is missing or malformed, or the revision is not served.
+        """
+        revision = given.get(meta.PROTOCOL_VERSION)
+        if type(revision) is not str:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
+        era = self.modern.get(revision)
+        if era is None:
+            data = {"supported": self.supported, "requested": revision}
+            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+        info, capabilities, level = read_client_fields(given)
+        return ClientDeclaration(era, info, capabilities, level)
+
+    def discover(self, client: ClientDeclaration) -> dict[str, Any]:
+        """Answer ``server/discover`` (2026-07-28 `server/discover`) for a client of the modern era."""
+        result: dict[str, Any] = {
+            "supportedVersions": [*self.supported],
+            "capabilities": self.capabilities(client.revision),
+            **self.discover_hints,
+        }
+        if self.instructions is not None:
+            result["instructions"] = self.instructions
+        return client.era.finish_result(result)
+
+
+def check_method(client: ClientDeclaration, method: str) -> None:
+    """Refuse a method of the specification that is not for clients to call, or not in their revision.
+
+    Methods that the specification does not know are for the server to judge.
+
+    Raises:
+        McpError: -32601.
+    """
+    if method not in requests_of_clients(client.revision) and is_spec_method(method):
+        text = f"{method!r} is not a method of revision {client.revision} that a client may call"
+        raise McpError(METHOD_NOT_FOUND, text)
+
+
 class ServerNegotiation:
     """The state of one link's negotiation.
 
-    Args:
-        identity: What the server says of itself.
-
     Attributes:
+        identity: What the server says of itself.
         session: What the handshake declared; None while there was none.
         declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
         initialized: The client has confirmed the handshake with ``notifications/initialized``.
@@ -123,43 +176,39 @@ class ServerNegotiation:
     """
 
     def __init__(self, identity: ServerIdentity) -> None:
-        self._identity = identity
+        self.identity = identity
         self.session: ClientDeclaration | None = None
         self.initialized = False
         self.lasting = True
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
-        """Say under which rules a request is served.
+        """Judge under which rules a request is served, and whether they have its method.
 
         Raises:
             McpError: It can't be served; the error is its answer.
         """
+        if request.method == "server/discover" and not self.identity.modern:
+            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        client = self._client_of(request)
+        check_method(client, request.method)
+        return client
+
+    def _client_of(self, request: Request) -> ClientDeclaration:
         given = request.params.get("_meta") if request.params else None
         # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
         # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
-        if self._identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
-            return self._modern_declaration(given)
+        if self.identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
+            return self.identity.modern_client(given)
         if self.session is not None:
             return self.session
-        if self._identity.modern:
+        if self.identity.modern:
             raise McpError(
                 INVALID_PARAMS,
                 f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method[:100]!r}",
-                {"supported": self._supported()},
+                {"supported": self.identity.supported},
             )
         raise McpError(INVALID_REQUEST, f"{request.method[:100]!r} came before the initialize request")
-
-    def _modern_declaration(self, given: dict[str, Any]) -> ClientDeclaration:
-        revision = given[meta.PROTOCOL_VERSION]
-        if type(revision) is not str:
-            raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
-        era = self._identity.modern.get(revision)
-        if era is None:
-            data = {"supported": self._supported(), "requested": revision}
-            raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-        info, capabilities, level = read_client_fields(given)
-        return ClientDeclaration(era, info, capabilities, level)
 
     def initialize(self, request: Request) -> dict[str, Any]:
         """Answer the handshake and open the legacy session (`basic/lifecycle`, 2025-11-25).
@@ -169,12 +218,12 @@ class ServerNegotiation:
         """
         params = request.params or {}
         requested = params.get("protocolVersion")
-        if not self._identity.legacy:
+        if not self.identity.legacy:
             # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
-            text = f"this server has no initialize handshake; it serves {', '.join(self._identity.modern)}"
+            text = f"this server has no initialize handshake; it serves {', '.join(self.identity.modern)}"
             if type(requested) is not str:
-                raise McpError(INVALID_PARAMS, text, {"supported": self._supported()})
-            data = {"supported": self._supported(), "requested": requested}
+                raise McpError(INVALID_PARAMS, text, {"supported": self.identity.supported})
+            data = {"supported": self.identity.supported, "requested": requested}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is initialized already")
@@ -183,41 +232,18 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
-        revision = requested if requested in self._identity.legacy else self._identity.legacy[-1]
+        revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
         self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
-        declared = self._identity.capabilities(revision)
+        declared = self.identity.capabilities(revision)
         self.declared = declared if self.lasting else _without_promises(declared)
         result: dict[str, Any] = {
             "protocolVersion": revision,
             "capabilities": self.declared,
-            "serverInfo": self._identity.info,
+            "serverInfo": self.identity.info,
         }
-        if self._identity.instructions is not None:
-            result["instructions"] = self._identity.instructions
+        if self.identity.instructions is not None:
+            result["instructions"] = self.identity.instructions
         return result
-
-    def discover(self, request: Request) -> dict[str, Any]:
-        """Answer ``server/discover`` (`server/discover`, 2026-07-28).
-
-        Raises:
-            McpError: The request is malformed, or this server has no modern revision.
-        """
-        if not self._identity.modern:
-            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
-        declaration = self.declaration(request)
-        if declaration is self.session:
-            raise McpError(METHOD_NOT_FOUND, f"'server/discover' is not a method of revision {declaration.revision}")
-        result: dict[str, Any] = {
-            "supportedVersions": self._supported(),
-            "capabilities": self._identity.capabilities(declaration.revision),
-            **self._identity.discover_hints,
-        }
-        if self._identity.instructions is not None:
-            result["instructions"] = self._identity.instructions
-        return declaration.era.finish_result(result)
-
-    def _supported(self) -> list[str]:
-        return [*reversed(self._identity.modern), *reversed(self._identity.legacy)]
 
 
 def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, oversize
 from trio_mcp.jsonrpc.messages import Malformed
-from trio_mcp.jsonrpc.recovery import HEAD, TAIL, oversize
 
 __all__ = ["EventDecoder", "ServerSentEvent", "encode_comment", "encode_event", "encode_priming_event", "encode_retry"]
 

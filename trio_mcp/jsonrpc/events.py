@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.jsonrpc.lanes import Lane
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Message, Notification, Request, Response
+from trio_mcp.types.methods import Lane
 
 __all__ = [
     "BatchInProgress",

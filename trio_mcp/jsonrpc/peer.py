@@ -32,7 +32,6 @@ from trio_mcp.jsonrpc.events import (
     RequestStarted,
     Settled,
 )
-from trio_mcp.jsonrpc.lanes import LANES, Lane
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -48,6 +47,7 @@ from trio_mcp.jsonrpc.messages import (
     show_id,
 )
 from trio_mcp.types.error_codes import INVALID_REQUEST, OVERLOADED
+from trio_mcp.types.methods import Lane, facts_of
 from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["Peer"]
@@ -59,7 +59,7 @@ class Peer:
     """Everything in flight on one link.
 
     Args:
-        max_running: How many of the peer's requests run at once; as many again in each of the `LANES`.
+        max_running: How many of the peer's requests run at once; as many again in each `Lane`.
         max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
 
     Attributes:
@@ -104,12 +104,12 @@ class Peer:
 
     @property
     def running_count(self) -> int:
-        """How many handlers have been started and not yet been reported `finished`, those of `LANES` aside."""
+        """How many handlers have been started and not yet been reported `finished`, those of a `Lane` aside."""
         return self._running
 
     @property
     def listening_count(self) -> int:
-        """The same for `LISTENING_METHODS`."""
+        """The same for those that listen."""
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
@@ -150,7 +150,7 @@ class Peer:
         if outgoing.settled:
             return None
         self._settle(outgoing)
-        if not outgoing.sent or outgoing.request.method == "initialize":
+        if not outgoing.sent or facts_of(outgoing.request.method).handshake:
             return None
         params: dict[str, Any] = {"requestId": outgoing.request.id}
         if reason is not None:
@@ -247,7 +247,7 @@ class Peer:
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
         incoming = IncomingRequest(request, metadata, batch=batch)
-        lane = LANES.get(request.method)
+        lane = facts_of(request.method).lane
         # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
@@ -308,7 +308,7 @@ class Peer:
             return ()
         incoming = self._incoming.get(request_id)
         # Unknown, finished and malformed cancellations are ignored (`cancellation`, section Error Handling).
-        if incoming is None or incoming.request.method == "initialize":
+        if incoming is None or facts_of(incoming.request.method).handshake:
             return self._receive_teardown(request_id, reason)
         was_running = incoming.running
         batch_answer = self._drop(incoming)
@@ -324,7 +324,7 @@ class Peer:
     def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
         """The one request of ours that the other side may cancel (2026-07-28 `patterns/cancellation`)."""
         outgoing = self._outgoing.get(request_id)
-        if outgoing is None or outgoing.request.method != "subscriptions/listen":
+        if outgoing is None or not facts_of(outgoing.request.method).lasting:
             return ()
         self._settle(outgoing)
         why = f": {reason[:500]}" if isinstance(reason, str) else ""
@@ -363,7 +363,7 @@ class Peer:
         answers = BatchInProgress(1)
         events: list[Event] = []
         for item in batch.items:
-            if isinstance(item, Request) and item.method == "initialize":
+            if isinstance(item, Request) and facts_of(item.method).handshake:
                 error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
                 answers.answers.append(ErrorResponse(item.id, error))
             elif isinstance(item, Request):

@@ -16,6 +16,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target, link_factory
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.questions import handed_on
@@ -36,13 +37,11 @@ from trio_mcp.server.serving import Serving
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["ProxyServer"]
 
 _INPUTS = ("elicitation", "sampling", "roots")
 
-_SINCE = {"completions": "2025-03-26"}
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
@@ -125,11 +124,11 @@ class ProxyServer(Server):
         self.identity = attrs.evolve(self.identity, **changed)
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
-        declared = self._upstream_capabilities
+        declared, rules = self._upstream_capabilities, rules_of(revision)
         return {
             name: copy.deepcopy(declared[name])
             for name in _MIRRORED
-            if isinstance(declared.get(name), dict) and at_least(revision, _SINCE.get(name, revision))
+            if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
         }
 
     # --- the upstream --------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ class ProxyServer(Server):
         for _ in range(self.max_input_rounds):
             result = await upstream.request(context, params)
             spoken = upstream.client.protocol_version
-            if result.get("resultType") != INPUT_REQUIRED or at_least(LATEST_LEGACY, spoken):
+            if result.get("resultType") != INPUT_REQUIRED or not rules_of(spoken).input_in_results:
                 return self._in_words_of_client(context, result, spoken)
             try:
                 questions, token = read_input_required(context.method, result)
@@ -257,9 +256,7 @@ class ProxyServer(Server):
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
-            level = context._client.log_level
-            if level is None and at_least(LATEST_LEGACY, context.protocol_version):
-                level = "info"
+            level = context._client.log_level or context.rules.default_log_level
             if level is not None and "logging" in self._upstream_capabilities:
                 given[meta.LOG_LEVEL] = level
         if given:

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from trio_mcp.client.answers.input_sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.asking import InputRequest
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import Notification
@@ -29,13 +29,13 @@ __all__ = ["ASKING", "HandedOn", "handed_on"]
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
 """What a server may ask its client."""
 
-# What the client must have declared, and the first revision that has it: see `InputRequest`.
+# What the client must have declared: see `InputRequest`.
 _NEEDS = {
-    "form": ("elicitation.form", "2025-06-18"),
-    "url": ("elicitation.url", "2025-11-25"),
-    "sampling/createMessage": ("sampling", "2024-11-05"),
-    "tools": ("sampling.tools", "2025-11-25"),
-    "roots/list": ("roots", "2024-11-05"),
+    "form": "elicitation.form",
+    "url": "elicitation.url",
+    "sampling/createMessage": "sampling",
+    "tools": "sampling.tools",
+    "roots/list": "roots",
 }
 
 Answer = Callable[[str, Any], Awaitable[dict[str, Any]]]
@@ -110,7 +110,7 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
             return None
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
-        if identity is not None and at_least(LATEST_LEGACY, revision):
+        if identity is not None and rules_of(revision).elicitation_ids:
             wire["elicitationId"] = identity
         return wire
 

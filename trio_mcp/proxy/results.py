@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trio_mcp.convert import brief
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
@@ -15,7 +16,6 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
 from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
 from trio_mcp.types.tools import CallToolResult, ListToolsResult
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["RESULTS", "in_words_of"]
 
@@ -52,6 +52,7 @@ def in_words_of(
     """
     if revision == spoken:
         return result
+    rules = rules_of(revision)
     try:
         wire = wire_for(RESULTS[method].from_wire(result), revision)
     except ValidationError as exc:
@@ -59,14 +60,14 @@ def in_words_of(
         raise McpError(INTERNAL_ERROR, text) from None
     if method == "tools/call":
         _in_older_content(wire, revision)
-    elif method == "tools/list" and at_least(LATEST_LEGACY, revision):
+    elif method == "tools/list" and not rules.any_structured_content:
         for tool in wire["tools"]:
             if tool.get("outputSchema", {}).get("type", "object") != "object":
                 del tool["outputSchema"]
     elif method == "prompts/get":
         for message in wire["messages"]:
             message["content"] = downgraded_block(message["content"], revision)
-    if at_least(LATEST_LEGACY, revision):
+    if not rules.modern:
         for name in _MODERN:
             wire.pop(name, None)
         return wire
@@ -75,5 +76,5 @@ def in_words_of(
 
 def _in_older_content(wire: dict[str, Any], revision: str) -> None:
     wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
-    if at_least(LATEST_LEGACY, revision) and type(wire.get("structuredContent", {})) is not dict:
+    if not rules_of(revision).any_structured_content and type(wire.get("structuredContent", {})) is not dict:
         del wire["structuredContent"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import Notification
     from trio_mcp.proxy.proxy_server import ProxyServer
     from trio_mcp.session.requests import ProgressCallback
-    from trio_mcp.types.progress import ProgressNotificationParams
+    from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trio_mcp.schema.cost import CostModel
-from trio_mcp.schema.parts import Part, SchemaError, take_apart
+from trio_mcp.schema.cost import CostModel, Part, SchemaError, take_apart
 
 if TYPE_CHECKING:
     import jsonschema_rs

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from trio_mcp.convert import as_object
-from trio_mcp.eras.capabilities import declares, is_spec_method
+from trio_mcp.eras.capabilities import declared_extensions, declares, is_spec_method
 from trio_mcp.errors import McpError
 from trio_mcp.server.features.logging import send_log
 from trio_mcp.server.input.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
@@ -18,9 +18,9 @@ from trio_mcp.session.context import RequestContext
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
-from trio_mcp.types.extensions import declared_extensions
 
 if TYPE_CHECKING:
+    from trio_mcp.eras.rules import Rules
     from trio_mcp.eras.server_negotiation import ClientDeclaration
     from trio_mcp.jsonrpc.events import IncomingRequest
     from trio_mcp.server.connection import Connection
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trio_mcp.server.input.sampling import Messages
     from trio_mcp.session.sink import Sink
     from trio_mcp.types.input_required import InputResponse
-    from trio_mcp.types.logging import LoggingLevel
+    from trio_mcp.types.notices import LoggingLevel
     from trio_mcp.types.roots import Root
     from trio_mcp.types.sampling import CreateMessageResult, IncludeContext, ModelPreferences, ToolChoice
     from trio_mcp.types.tools import Tool
@@ -86,6 +86,11 @@ class Context(RequestContext, Generic[StateT]):
     def protocol_version(self) -> str:
         """The revision that the request speaks."""
         return self._client.revision
+
+    @property
+    def rules(self) -> Rules:
+        """What differs by revision, of the one that the request speaks."""
+        return self._client.rules
 
     @property
     def client_info(self) -> Implementation | None:

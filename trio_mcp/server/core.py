@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.link import Link
@@ -27,7 +28,6 @@ from trio_mcp.server.serving import Serving, serving
 from trio_mcp.server.statistics import ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
-from trio_mcp.types.extensions import checked_extensions
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 

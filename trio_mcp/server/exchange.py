@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp.eras.server_negotiation import ServerNegotiation
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId
@@ -17,7 +17,6 @@ from trio_mcp.server.connection import answer_request
 from trio_mcp.server.context import Context
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.handlers import error_for
-from trio_mcp.session.server import admit
 from trio_mcp.session.session import SessionStatistics
 
 if TYPE_CHECKING:
@@ -33,23 +32,24 @@ class Exchange:
         serving: The run of the server.
         sink: Where everything goes that belongs to the request; its `flush` waits until that has been sent.
         peer: What is in flight: this request.
+        client: What it declares; it has been judged already.
     """
 
-    def __init__(self, serving: Serving, sink: ExchangeSink, peer: Peer) -> None:
+    def __init__(self, serving: Serving, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
         self.serving = serving
         self._sink = sink
         self._peer = peer
+        self._client = client
         self._audience: Audience | None = None
 
     def make_context(self, incoming: IncomingRequest) -> Context[Any]:
         return Context(incoming, self._sink, self, self.serving.states[self.serving.server])
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        negotiation = ServerNegotiation(self.serving.server.identity)
+        context.client = self._client
         if context.method == "server/discover":
-            return negotiation.discover(context.request)
-        context.client = negotiation.declaration(context.request)
-        return admit(context.client, context.method)
+            return self.serving.server.identity.discover(self._client)
+        return None
 
     async def received_request(self, context: RequestContext) -> Any:
         return await answer_request(self.serving.server, context)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.types._base import WireModel, field_span
-from trio_mcp.types.versions import at_least
 
 __all__ = ["downgraded_block", "wire_for"]
-
-# Content that older revisions don't know reaches their clients as text.
-_CONTENT_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
 
 def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
@@ -23,8 +20,7 @@ def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
 
 def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
     """A content block, or a text in its place if the revision has no such block."""
-    since = _CONTENT_SINCE.get(block["type"])
-    if since is None or at_least(revision, since):
+    if block["type"] not in rules_of(revision).no_content:
         return block
     text = (
         block.get("uri") or f"[{block['type']} content of type {block.get('mimeType')}, unknown to revision {revision}]"

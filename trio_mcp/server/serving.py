@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.changes import Changes
@@ -60,9 +61,9 @@ class Serving:
         """The server."""
         return self.server
 
-    def exchange(self, sink: ExchangeSink, peer: Peer) -> Exchange:
+    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
         """Give what answers one request of the modern era, until `leave`."""
-        exchange = Exchange(self, sink, peer)
+        exchange = Exchange(self, sink, peer, client)
         self.exchanges.add(exchange)
         return exchange
 

@@ -32,12 +32,10 @@ from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.session.session import BaseSession
 from trio_mcp.types.common import Implementation
-from trio_mcp.types.methods import method_spec
+from trio_mcp.types.methods import facts_of, method_spec
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS
 
 __all__ = ["ClientSession"]
-
-_OPENING = frozenset({"initialize", "notifications/initialized", "server/discover", "ping"})
 
 
 class ClientSession(BaseSession):
@@ -207,7 +205,7 @@ class ClientSession(BaseSession):
         if method in self._allowed:
             return
         if self._server is None:
-            if method not in _OPENING:
+            if not facts_of(method).opening:
                 raise LocalProtocolError(f"{method!r} can't be sent before initialize(), discover() or negotiate()")
             return
         spec = method_spec(self._server.revision, method)

@@ -12,12 +12,8 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Notification, Request, RequestId, SessionMessage
 from trio_mcp.session.sink import Sink
-from trio_mcp.types.versions import at_least
 
 __all__ = ["RequestContext"]
-
-MESSAGES_SINCE = "2025-03-26"
-"""Before that, progress had no ``message``."""
 
 
 class RequestContext:
@@ -123,7 +119,7 @@ class RequestContext:
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None and (self.client is None or at_least(self.client.revision, MESSAGES_SINCE)):
+        if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
         await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id)

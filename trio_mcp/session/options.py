@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import attrs
 
+from trio_mcp.types.methods import facts_of
+
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
 logger = logging.getLogger("trio_mcp")
-
-LASTING = frozenset({"subscriptions/listen"})
-"""Requests that are meant to last: that they do is no reason for an alert."""
 
 
 def _seconds(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
@@ -138,7 +137,7 @@ class SessionOptions:
             if self.on_request is not None:
                 self.on_request(record)
             slow = self.alert_threshold is not None and record.duration >= self.alert_threshold
-            if slow and record.method not in LASTING:
+            if slow and not facts_of(record.method).lasting:
                 self.on_alert(record)
         except Exception:
             logger.exception("a hook for finished requests failed")

@@ -21,7 +21,7 @@ from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.options import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.sink import Sink
-from trio_mcp.types.progress import ProgressNotificationParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Limit", "Limits", "ProgressCallback", "Requests"]
 

@@ -7,18 +7,17 @@ from typing import Any
 
 import trio
 
-from trio_mcp.eras.capabilities import declares, is_spec_method, requests_of_clients
+from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.errors import CapabilityError, LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification, SessionMessage
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink
-from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
-__all__ = ["ServerSession", "admit"]
+__all__ = ["ServerSession"]
 
 
 class ServerSession(BaseSession):
@@ -68,13 +67,13 @@ class ServerSession(BaseSession):
             self._peer.revision = negotiation.session.revision
             self._opened()
             return result
-        if request.method == "server/discover":
-            return negotiation.discover(request)
         if request.method == "ping" and not context.meta and negotiation.session is None:
             return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
-        client = negotiation.declaration(request)
-        context.client = client
-        return admit(client, request.method)
+        if context.client is None:  # a modern request over HTTP has been judged before
+            context.client = negotiation.declaration(request)
+        if request.method == "server/discover":
+            return self.identity.discover(context.client)
+        return {} if request.method == "ping" else None
 
     def _opened(self) -> None:
         """The handshake has been answered; the client has yet to confirm it."""
@@ -105,17 +104,3 @@ class ServerSession(BaseSession):
         own = self._negotiation.declared
         if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
             raise CapabilityError(method, spec.server_capability, "server")
-
-
-def admit(client: ClientDeclaration, method: str) -> dict[str, Any] | None:
-    """Let a request through to its handler, or answer it on the spot.
-
-    Raises:
-        McpError: The client's revision has no such request.
-    """
-    if method in requests_of_clients(client.revision):
-        return {} if method == "ping" else None
-    if is_spec_method(method):
-        text = f"{method!r} is not a method of revision {client.revision} that a client may call"
-        raise McpError(METHOD_NOT_FOUND, text)
-    return None

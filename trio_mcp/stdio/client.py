@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import ProcessExited, TransportError
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
 from trio_mcp.link import Link
 from trio_mcp.stdio.lines import BUFFER, hand_on, read_lines, write_lines

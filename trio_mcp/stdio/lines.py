@@ -7,8 +7,7 @@ import logging
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.jsonrpc.codec import encode_or_replace
-from trio_mcp.jsonrpc.framing import LineDecoder
+from trio_mcp.jsonrpc.codec import LineDecoder, encode_or_replace
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
 __all__ = ["BUFFER", "hand_on", "read_lines", "report_unsent", "write_lines"]

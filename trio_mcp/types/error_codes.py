@@ -25,6 +25,7 @@ INTERNAL_ERROR: Final = -32603
 
 # Legacy revisions only; 2026-07-28 answers INVALID_PARAMS for a resource that does not exist.
 RESOURCE_NOT_FOUND_LEGACY: Final = -32002
+
 # 2025-11-25 only: the caller has to visit the listed URLs before it may try again.
 URL_ELICITATION_REQUIRED: Final = -32042
 
@@ -34,4 +35,5 @@ MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
 # Ours: the receiver is at its limit of requests. It lies outside -32768..-32000, which JSON-RPC reserves.
+# Who gets it may try again later.
 OVERLOADED: Final = -31429

@@ -4,21 +4,23 @@ It is data; whoever asks "is this allowed here?" looks it up instead of testing 
 classes resolved on first use, so that this module costs no model and no pydantic.
 """
 
-import functools
-import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
+import trio_mcp.types
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 if TYPE_CHECKING:
     from trio_mcp.types._base import WireModel
 
-__all__ = ["MethodSpec", "Sender", "method_spec", "methods_of"]
+__all__ = ["Lane", "MethodFacts", "MethodSpec", "Sender", "facts_of", "method_spec", "methods_of"]
 
 Sender = Literal["client", "server"]
 """Which end sends a message."""
+
+Lane = Literal["priority", "listening"]
+"""Where requests run besides the limit for all others, each lane with a limit of its own, just as large."""
 
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
@@ -32,7 +34,7 @@ class MethodSpec(NamedTuple):
     Attributes:
         method: Its name on the wire.
         senders: Which ends may send it; none if it is ``embedded``.
-        message_ref: The construct of the whole message, as ``"module:Class"`` below ``trio_mcp.types``.
+        message_ref: The construct of the whole message, by its name in ``trio_mcp.types``.
         params_ref: The construct of its parameters; several where ``|`` joins them.
         result_refs: The constructs its result can be; empty for a notification.
         params_required: A message without params is malformed.
@@ -86,19 +88,17 @@ class MethodSpec(NamedTuple):
         return tuple(map(_resolve, self.result_refs))
 
 
-@functools.cache
-def _resolve(reference: str) -> "type[WireModel]":
-    module, _, name = reference.partition(":")
-    return cast("type[WireModel]", getattr(importlib.import_module(f"trio_mcp.types.{module}"), name))
+def _resolve(name: str) -> "type[WireModel]":
+    return cast("type[WireModel]", getattr(trio_mcp.types, name))
 
 
-# Modules and classes that several rows name
-_ASKS: Final = "input_required:InputRequiredResult"
-_AS_TASK: Final = "tasks:CreateTaskResult"
-_EMPTY: Final = "messages:Result"
-_META_ONLY: Final = "messages:RequestParams"
-_PAGE: Final = "messages:PaginatedRequestParams"
-_BARE: Final = "messages:NotificationParams"
+# Models that several rows name
+_ASKS: Final = "InputRequiredResult"
+_AS_TASK: Final = "CreateTaskResult"
+_EMPTY: Final = "Result"
+_META_ONLY: Final = "RequestParams"
+_PAGE: Final = "PaginatedRequestParams"
+_BARE: Final = "NotificationParams"
 
 # Revisions, by what they have in this table
 _EVERY: Final = REVISIONS
@@ -114,21 +114,15 @@ class _Row(NamedTuple):
 
 
 def _request(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a request; ``models`` names message, params and results, in the module of the first."""
-    message, params, *results = _qualified(models)
+    """Make the row of a request; ``models`` names message, params and results."""
+    message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
 
 
 def _notice(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
     """Make the row of a notification; ``models`` names message and params."""
-    message, params = _qualified(models)
+    message, params = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, **more))
-
-
-def _qualified(models: str) -> list[str]:
-    names = models.split()
-    module = names[0].partition(":")[0]
-    return [name if ":" in name else f"{module}:{name}" for name in names]
 
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
@@ -142,33 +136,29 @@ def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], m
     return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
-_READ: Final = "resources:ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
-_GET_PROMPT: Final = "prompts:GetPromptRequest GetPromptRequestParams GetPromptResult"
-_CALL: Final = "tools:CallToolRequest CallToolRequestParams CallToolResult"
-_COMPLETE: Final = "completion:CompleteRequest CompleteRequestParams CompleteResult"
-_SUBSCRIBE: Final = f"resource_subscriptions:SubscribeRequest SubscribeRequestParams {_EMPTY}"
-_UNSUBSCRIBE: Final = f"resource_subscriptions:UnsubscribeRequest UnsubscribeRequestParams {_EMPTY}"
-_LISTEN: Final = "subscriptions:SubscriptionsListenRequest SubscriptionsListenRequestParams SubscriptionsListenResult"
-_SAMPLE: Final = "sampling:CreateMessageRequest CreateMessageRequestParams CreateMessageResult"
-_ROOTS: Final = "roots:ListRootsRequest ListRootsRequestParams ListRootsResult"
-_FORM: Final = "elicitation:ElicitRequest ElicitRequestFormParams ElicitResult"
-_FORM_OR_URL: Final = (
-    "elicitation:ElicitRequest elicitation:ElicitRequestFormParams|elicitation:ElicitRequestURLParams ElicitResult"
-)
+_READ: Final = "ReadResourceRequest ReadResourceRequestParams ReadResourceResult"
+_GET_PROMPT: Final = "GetPromptRequest GetPromptRequestParams GetPromptResult"
+_CALL: Final = "CallToolRequest CallToolRequestParams CallToolResult"
+_COMPLETE: Final = "CompleteRequest CompleteRequestParams CompleteResult"
+_SUBSCRIBE: Final = f"SubscribeRequest SubscribeRequestParams {_EMPTY}"
+_UNSUBSCRIBE: Final = f"UnsubscribeRequest UnsubscribeRequestParams {_EMPTY}"
+_LISTEN: Final = "SubscriptionsListenRequest SubscriptionsListenRequestParams SubscriptionsListenResult"
+_SAMPLE: Final = "CreateMessageRequest CreateMessageRequestParams CreateMessageResult"
+_ROOTS: Final = "ListRootsRequest ListRootsRequestParams ListRootsResult"
+_FORM: Final = "ElicitRequest ElicitRequestFormParams ElicitResult"
+_FORM_OR_URL: Final = "ElicitRequest ElicitRequestFormParams|ElicitRequestURLParams ElicitResult"
 
 _ROWS: Final[tuple[_Row, ...]] = (
     # Getting to know each other
-    _request(_LEGACY, "initialize", _CLIENT, "handshake:InitializeRequest InitializeRequestParams InitializeResult"),
-    _bare(_LEGACY, "notifications/initialized", _CLIENT, "handshake:InitializedNotification"),
-    _request(_LEGACY, "ping", _EITHER, f"handshake:PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
-    _request(
-        _MODERN, "server/discover", _CLIENT, f"discovery:DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True
-    ),
+    _request(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
+    _bare(_LEGACY, "notifications/initialized", _CLIENT, "InitializedNotification"),
+    _request(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
+    _request(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
     # Resources
-    *_list("resources/list", f"resources:ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
+    *_list("resources/list", f"ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
     *_list(
         "resources/templates/list",
-        f"resources:ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
+        f"ListResourceTemplatesRequest {_PAGE} ListResourceTemplatesResult",
         "resources",
     ),
     _request(_LEGACY, "resources/read", _CLIENT, _READ, server_capability="resources"),
@@ -188,18 +178,18 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _EVERY,
         "notifications/resources/list_changed",
         _SERVER,
-        "resources:ResourceListChangedNotification",
+        "ResourceListChangedNotification",
         server_capability="resources.listChanged",
     ),
     _notice(
         _EVERY,
         "notifications/resources/updated",
         _SERVER,
-        "resources:ResourceUpdatedNotification ResourceUpdatedNotificationParams",
+        "ResourceUpdatedNotification ResourceUpdatedNotificationParams",
         server_capability="resources.subscribe",
     ),
     # Prompts
-    *_list("prompts/list", f"prompts:ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
+    *_list("prompts/list", f"ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
     _request(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
     _request(
         _MODERN,
@@ -214,11 +204,11 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _EVERY,
         "notifications/prompts/list_changed",
         _SERVER,
-        "prompts:PromptListChangedNotification",
+        "PromptListChangedNotification",
         server_capability="prompts.listChanged",
     ),
     # Tools
-    *_list("tools/list", f"tools:ListToolsRequest {_PAGE} ListToolsResult", "tools"),
+    *_list("tools/list", f"ListToolsRequest {_PAGE} ListToolsResult", "tools"),
     _request(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
     _request(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
     _request(
@@ -234,7 +224,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _EVERY,
         "notifications/tools/list_changed",
         _SERVER,
-        "tools:ToolListChangedNotification",
+        "ToolListChangedNotification",
         server_capability="tools.listChanged",
     ),
     # Completion: 2024-11-05 has it without a capability.
@@ -245,14 +235,14 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _LEGACY,
         "logging/setLevel",
         _CLIENT,
-        f"logging:SetLevelRequest SetLevelRequestParams {_EMPTY}",
+        f"SetLevelRequest SetLevelRequestParams {_EMPTY}",
         server_capability="logging",
     ),
     _notice(
         _EVERY,
         "notifications/message",
         _SERVER,
-        "logging:LoggingMessageNotification LoggingMessageNotificationParams",
+        "LoggingMessageNotification LoggingMessageNotificationParams",
         server_capability="logging",
     ),
     # What a server asks of a client: nobody's message in the modern era, hence without senders
@@ -265,7 +255,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _LEGACY,
         "notifications/roots/list_changed",
         _CLIENT,
-        "roots:RootsListChangedNotification",
+        "RootsListChangedNotification",
         client_capability="roots.listChanged",
     ),
     _request(_BEFORE_TASKS[-1:], "elicitation/create", _SERVER, _FORM, client_capability="elicitation"),
@@ -275,23 +265,21 @@ _ROWS: Final[tuple[_Row, ...]] = (
         _WITH_TASKS,
         "notifications/elicitation/complete",
         _SERVER,
-        "elicitation:ElicitationCompleteNotification ElicitationCompleteNotificationParams",
+        "ElicitationCompleteNotification ElicitationCompleteNotificationParams",
         client_capability="elicitation.url",
     ),
     # About other messages
-    _notice(
-        _EVERY, "notifications/cancelled", _EITHER, "cancellation:CancelledNotification CancelledNotificationParams"
-    ),
-    _notice(_LEGACY, "notifications/progress", _EITHER, "progress:ProgressNotification ProgressNotificationParams"),
+    _notice(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
+    _notice(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
     # A modern client has no requests to report on.
-    _notice(_MODERN, "notifications/progress", _SERVER, "progress:ProgressNotification ProgressNotificationParams"),
+    _notice(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
     # Streams of notifications
     _request(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
     _notice(
         _MODERN,
         "notifications/subscriptions/acknowledged",
         _SERVER,
-        "subscriptions:SubscriptionsAcknowledgedNotification SubscriptionsAcknowledgedNotificationParams",
+        "SubscriptionsAcknowledgedNotification SubscriptionsAcknowledgedNotificationParams",
     ),
 )
 
@@ -300,7 +288,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         _WITH_TASKS,
         "tasks/get",
         _EITHER,
-        "tasks:GetTaskRequest TaskRequestParams GetTaskResult",
+        "GetTaskRequest TaskRequestParams GetTaskResult",
         server_capability="tasks",
         client_capability="tasks",
     ),
@@ -308,7 +296,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         _WITH_TASKS,
         "tasks/result",
         _EITHER,
-        "tasks:GetTaskPayloadRequest TaskRequestParams GetTaskPayloadResult",
+        "GetTaskPayloadRequest TaskRequestParams GetTaskPayloadResult",
         server_capability="tasks",
         client_capability="tasks",
     ),
@@ -316,7 +304,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         _WITH_TASKS,
         "tasks/cancel",
         _EITHER,
-        "tasks:CancelTaskRequest TaskRequestParams CancelTaskResult",
+        "CancelTaskRequest TaskRequestParams CancelTaskResult",
         server_capability="tasks.cancel",
         client_capability="tasks.cancel",
     ),
@@ -324,20 +312,64 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
         _WITH_TASKS,
         "tasks/list",
         _EITHER,
-        f"tasks:ListTasksRequest {_PAGE} ListTasksResult",
+        f"ListTasksRequest {_PAGE} ListTasksResult",
         params_required=False,
         server_capability="tasks.list",
         client_capability="tasks.list",
     ),
-    _notice(
-        _WITH_TASKS, "notifications/tasks/status", _EITHER, "tasks:TaskStatusNotification TaskStatusNotificationParams"
-    ),
+    _notice(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
 )
 
 _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
     revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if revision in row.revisions}
     for revision in REVISIONS
 }
+
+
+class MethodFacts(NamedTuple):
+    """What is true of a method in every revision that has it.
+
+    Attributes:
+        lane: ``"priority"``: it is answered on the spot, since a full house must neither fail a liveness check nor keep
+            a handshake out. ``"listening"``: it stays open for as long as the peer likes; in the places of calls it
+            would starve them. It does not queue, since a place could be free never.
+        repeatable: It changes nothing, so it may be sent again when nobody knows whether it arrived.
+        opening: A client may send it before a revision is agreed on.
+        handshake: It opens the session: nobody cancels it, and no batch contains it.
+    """
+
+    lane: Lane | None = None
+    repeatable: bool = False
+    opening: bool = False
+    handshake: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it is meant to last: answered with a stream, which either side ends, and no reason for an alert."""
+        return self.lane == "listening"
+
+
+_ORDINARY: Final = MethodFacts()
+_READS: Final = MethodFacts(repeatable=True)
+_FACTS: Final[dict[str, MethodFacts]] = {
+    "initialize": MethodFacts("priority", opening=True, handshake=True),
+    "notifications/initialized": MethodFacts(opening=True),
+    "ping": MethodFacts("priority", repeatable=True, opening=True),
+    "server/discover": MethodFacts("priority", repeatable=True, opening=True),
+    "subscriptions/listen": MethodFacts("listening", repeatable=True),
+    "completion/complete": _READS,
+    "prompts/get": _READS,
+    "prompts/list": _READS,
+    "resources/list": _READS,
+    "resources/read": _READS,
+    "resources/templates/list": _READS,
+    "tools/list": _READS,
+}
+
+
+def facts_of(method: str) -> MethodFacts:
+    """Return what is true of a method in every revision; of one that is unknown, nothing is."""
+    return _FACTS.get(method, _ORDINARY)
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:

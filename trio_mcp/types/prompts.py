@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.common import BaseMetadata, Icons, Role
-from trio_mcp.types.content import ContentBlock
-from trio_mcp.types.messages import (
+from trio_mcp.types.common import (
+    BaseMetadata,
     CacheableResult,
+    Icons,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
@@ -14,7 +14,9 @@ from trio_mcp.types.messages import (
     PaginatedResult,
     RequestMessage,
     Result,
+    Role,
 )
+from trio_mcp.types.content import ContentBlock
 
 __all__ = [
     "GetPromptRequest",

@@ -3,9 +3,11 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, since
-from trio_mcp.types.common import Annotations, BaseMetadata, Icons
-from trio_mcp.types.messages import (
+from trio_mcp.types.common import (
+    Annotations,
+    BaseMetadata,
     CacheableResult,
+    Icons,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,

@@ -1,17 +1,25 @@
-"""Subscriptions of the modern era: one request whose answer ends a stream of notifications."""
+"""Subscriptions: in the modern era one request whose answer ends a stream of notifications.
+
+In the legacy era each resource is subscribed to by itself.
+"""
 
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.messages import NotificationMessage, NotificationParams, RequestMessage, RequestParams, Result
+from trio_mcp.types.common import NotificationMessage, NotificationParams, RequestMessage, RequestParams, Result
+from trio_mcp.types.resources import ResourceRequestParams
 
 __all__ = [
+    "SubscribeRequest",
+    "SubscribeRequestParams",
     "SubscriptionFilter",
     "SubscriptionsAcknowledgedNotification",
     "SubscriptionsAcknowledgedNotificationParams",
     "SubscriptionsListenRequest",
     "SubscriptionsListenRequestParams",
     "SubscriptionsListenResult",
+    "UnsubscribeRequest",
+    "UnsubscribeRequestParams",
 ]
 
 
@@ -54,3 +62,25 @@ class SubscriptionsAcknowledgedNotification(NotificationMessage, since="2026-07-
 
     method: Literal["notifications/subscriptions/acknowledged"] = "notifications/subscriptions/acknowledged"
     params: SubscriptionsAcknowledgedNotificationParams
+
+
+class SubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
+    """Which resource to watch."""
+
+
+class SubscribeRequest(RequestMessage, until="2025-11-25"):
+    """Asks for a notification whenever a resource changes."""
+
+    method: Literal["resources/subscribe"] = "resources/subscribe"
+    params: SubscribeRequestParams
+
+
+class UnsubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
+    """Which resource to watch no longer."""
+
+
+class UnsubscribeRequest(RequestMessage, until="2025-11-25"):
+    """Ends the notifications about a resource."""
+
+    method: Literal["resources/unsubscribe"] = "resources/unsubscribe"
+    params: UnsubscribeRequestParams

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.messages import (
+from trio_mcp.types.common import (
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,

@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, only, since
-from trio_mcp.types.common import BaseMetadata, Icons
-from trio_mcp.types.content import ContentBlock
-from trio_mcp.types.messages import (
+from trio_mcp.types.common import (
+    BaseMetadata,
     CacheableResult,
+    Icons,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
@@ -15,6 +15,7 @@ from trio_mcp.types.messages import (
     RequestMessage,
     Result,
 )
+from trio_mcp.types.content import ContentBlock
 from trio_mcp.types.task_support import TaskMetadata, ToolExecution
 
 __all__ = [

@@ -1,21 +1,31 @@
-"""Everything that one end may send, over all revisions; which revision has which is in the method table.
+"""Everything that one end may send, over all revisions, and the reserved keys of ``_meta`` as models: for whoever wants
+them validated. The library itself asks the method table, and has ``_meta`` as a plain dict.
 
 Requests and notifications are told apart by their method. Results are not: their kind follows from the request.
 """
 
-from typing import Annotated
+import typing
+from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from trio_mcp.types.cancellation import CancelledNotification
+from trio_mcp.types import meta
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.capabilities import ClientCapabilities
+from trio_mcp.types.common import Annotations, EmptyResult, Implementation, ProgressToken, RequestId
 from trio_mcp.types.completion import CompleteRequest, CompleteResult
-from trio_mcp.types.discovery import DiscoverRequest, DiscoverResult
 from trio_mcp.types.elicitation import ElicitationCompleteNotification, ElicitRequest, ElicitResult
-from trio_mcp.types.handshake import InitializedNotification, InitializeRequest, InitializeResult, PingRequest
 from trio_mcp.types.input_required import InputRequiredResult
-from trio_mcp.types.logging import LoggingMessageNotification, SetLevelRequest
-from trio_mcp.types.messages import EmptyResult
-from trio_mcp.types.progress import ProgressNotification
+from trio_mcp.types.lifecycle import (
+    CancelledNotification,
+    DiscoverRequest,
+    DiscoverResult,
+    InitializedNotification,
+    InitializeRequest,
+    InitializeResult,
+    PingRequest,
+)
+from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotification, ProgressNotification, SetLevelRequest
 from trio_mcp.types.prompts import (
     GetPromptRequest,
     GetPromptResult,
@@ -23,7 +33,6 @@ from trio_mcp.types.prompts import (
     ListPromptsResult,
     PromptListChangedNotification,
 )
-from trio_mcp.types.resource_subscriptions import SubscribeRequest, UnsubscribeRequest
 from trio_mcp.types.resources import (
     ListResourcesRequest,
     ListResourcesResult,
@@ -37,9 +46,11 @@ from trio_mcp.types.resources import (
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult, RootsListChangedNotification
 from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import (
+    SubscribeRequest,
     SubscriptionsAcknowledgedNotification,
     SubscriptionsListenRequest,
     SubscriptionsListenResult,
+    UnsubscribeRequest,
 )
 from trio_mcp.types.tasks import (
     CancelTaskRequest,
@@ -62,18 +73,24 @@ from trio_mcp.types.tools import (
 )
 
 __all__ = [
+    "Annotated",
     "ClientNotification",
     "ClientRequest",
     "ClientResult",
+    "MetaObject",
+    "NotificationMetaObject",
+    "RequestMetaObject",
+    "ResultMetaObject",
     "ServerNotification",
     "ServerRequest",
     "ServerResult",
+    "SubscriptionsListenResultMetaObject",
 ]
 
 _TaskRequest = GetTaskRequest | GetTaskPayloadRequest | CancelTaskRequest | ListTasksRequest
 _TaskResult = CreateTaskResult | GetTaskResult | CancelTaskResult | ListTasksResult | GetTaskPayloadResult
 
-ClientRequest = Annotated[
+ClientRequest = typing.Annotated[
     InitializeRequest
     | PingRequest
     | DiscoverRequest
@@ -93,12 +110,12 @@ ClientRequest = Annotated[
     Field(discriminator="method"),
 ]
 
-ServerRequest = Annotated[
+ServerRequest = typing.Annotated[
     PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest | _TaskRequest,
     Field(discriminator="method"),
 ]
 
-ClientNotification = Annotated[
+ClientNotification = typing.Annotated[
     CancelledNotification
     | InitializedNotification
     | ProgressNotification
@@ -107,7 +124,7 @@ ClientNotification = Annotated[
     Field(discriminator="method"),
 ]
 
-ServerNotification = Annotated[
+ServerNotification = typing.Annotated[
     CancelledNotification
     | ProgressNotification
     | ResourceListChangedNotification
@@ -139,3 +156,55 @@ ServerResult = (
     | _TaskResult
     | EmptyResult
 )
+
+
+MetaObject = dict[str, Any]
+
+_KEYS = {
+    "protocol_version": meta.PROTOCOL_VERSION,
+    "client_info": meta.CLIENT_INFO,
+    "client_capabilities": meta.CLIENT_CAPABILITIES,
+    "log_level": meta.LOG_LEVEL,
+    "server_info": meta.SERVER_INFO,
+    "subscription_id": meta.SUBSCRIPTION_ID,
+    "progress_token": meta.PROGRESS_TOKEN,
+}
+
+
+class _MetaModel(WireModel):
+    model_config = ConfigDict(alias_generator=_KEYS.__getitem__)
+
+
+class RequestMetaObject(_MetaModel, since="2026-07-28"):
+    """What every modern request tells the server: revision, capabilities, and usually who asks."""
+
+    protocol_version: str
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None = None
+    log_level: LoggingLevel | None = None
+    progress_token: ProgressToken | None = None
+
+
+class NotificationMetaObject(_MetaModel, since="2026-07-28"):
+    """What a notification tells of the subscription it belongs to."""
+
+    subscription_id: RequestId | None = None
+
+
+class ResultMetaObject(_MetaModel, since="2026-07-28"):
+    """What a result tells of the server that made it."""
+
+    server_info: Implementation | None = None
+
+
+class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
+    """What the end of a subscription tells: which one, by whom."""
+
+    subscription_id: RequestId
+    server_info: Implementation | None = None
+
+
+class Annotated(WireModel, only="2024-11-05"):
+    """Base of constructs that can be annotated: in that revision annotations were an object without a name."""
+
+    annotations: Annotations | None = None

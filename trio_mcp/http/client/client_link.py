@@ -15,7 +15,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import HttpError, McpError, RemoteProtocolError, TransportError, TrioMcpError
 from trio_mcp.http.client.legacy.session import LegacySession, Renewals
 from trio_mcp.http.client.legacy.sse import OldStream
-from trio_mcp.http.client.link import LASTING, Exchange
+from trio_mcp.http.client.link import Exchange
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.posting import DRAIN_TIMEOUT, HttpPosting, message_of
 from trio_mcp.http.client.rules import MAX_ERROR_BODY, Failed, answer_kind, modern_revision_of, stream_headers
@@ -32,6 +32,7 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.retrying import Backoff, may_repeat
+from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpClientLink"]
 
@@ -298,4 +299,4 @@ def _repeatable(exchange: Exchange, exc: Disconnected) -> bool:
     """Whether a request may be sent again after its connection broke."""
     method = exchange.request.method
     # What a subscription would have told meanwhile is lost, and its owner has to know.
-    return exc.sent and may_repeat("gateway", method) and not (method in LASTING and exchange.begun)
+    return exc.sent and may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.begun)

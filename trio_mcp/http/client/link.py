@@ -29,20 +29,20 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.link import Link
 from trio_mcp.stdio.lines import BUFFER, hand_on
 from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.methods import facts_of
 
 __all__ = ["Exchange", "HttpLink"]
 
 logger = logging.getLogger("trio_mcp")
 
 MAX_CONNECTIONS: Final = 100
-"""Requests that are on their way at once; further ones wait. Those of `LASTING` don't count."""
+"""Requests that are on their way at once; further ones wait. Those that are meant to last don't count."""
 MAX_EXCHANGES: Final = 10_000
 """Requests that are on their way or wait."""
 MAX_POSTS: Final = 100
 """Notifications and answers that are on their way at once; then the link takes nothing more, for a moment."""
 POST_TIMEOUT: Final = 30.0
 """Seconds for a server to take a notification or an answer."""
-LASTING: Final = frozenset({"subscriptions/listen"})
 
 
 @attrs.define(eq=False)
@@ -237,7 +237,7 @@ class HttpLink(abc.ABC):
         try:
             with exchange.scope:
                 try:
-                    if exchange.request.method in LASTING:
+                    if facts_of(exchange.request.method).lasting:
                         await self.ask(exchange)
                     else:
                         async with self._places:

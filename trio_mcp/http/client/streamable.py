@@ -8,7 +8,7 @@ from typing import Any
 
 from trio_mcp.http.client.client_link import HttpClientLink
 from trio_mcp.http.client.wire import http_wire
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
 

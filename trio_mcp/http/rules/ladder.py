@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp.eras.server_negotiation import read_client_fields
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, check_method
 from trio_mcp.errors import McpError
 from trio_mcp.http.headers import (
     EVENTS,
@@ -29,8 +29,7 @@ from trio_mcp.http.headers import (
 )
 from trio_mcp.http.param_headers import ParameterHeader, check_parameter_headers
 from trio_mcp.http.rules.guard import HostGuard
-from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.framing import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, encode
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -53,8 +52,8 @@ from trio_mcp.types.error_codes import (
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from trio_mcp.types.methods import method_spec
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS, Era
+from trio_mcp.types.methods import facts_of
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS, Era
 
 __all__ = [
     "HEAD_RULES",
@@ -72,9 +71,6 @@ __all__ = [
 
 ASSUMED_REVISION: Final = "2025-03-26"
 """What a client speaks that does not say (L, Protocol Version Header)."""
-
-STREAMED: Final = "subscriptions/listen"
-"""What is always answered with a stream."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 """What a body was decoded to."""
@@ -96,7 +92,7 @@ class HttpSettings:
     """What a server has decided about its endpoint.
 
     Attributes:
-        revisions: The revisions it serves.
+        identity: What it says of itself: the revisions it serves.
         guard: Whose requests it takes.
         stateless: It keeps no sessions in the legacy era either: no GET, no DELETE, every POST stands alone.
         json_only: It answers with one JSON text, never with a stream.
@@ -104,38 +100,20 @@ class HttpSettings:
         tool_headers: Gives the `ParameterHeader` list of a tool by name; empty for a tool that is not known.
     """
 
-    revisions: tuple[str, ...] = REVISIONS
+    identity: ServerIdentity
     guard: HostGuard = attrs.Factory(lambda: HostGuard(None))
     stateless: bool = False
     json_only: bool = False
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     tool_headers: Callable[[str], tuple[ParameterHeader, ...]] = lambda name: ()
 
-    legacy: tuple[str, ...] = attrs.field(init=False)
-    modern: tuple[str, ...] = attrs.field(init=False)
-    supported: list[str] = attrs.field(init=False)
-    """Newest first, as errors name them."""
     has_sessions: bool = attrs.field(init=False)
-
-    @legacy.default
-    def _legacy(self) -> tuple[str, ...]:
-        return tuple(revision for revision in LEGACY_REVISIONS if revision in self.revisions)
-
-    @modern.default
-    def _modern(self) -> tuple[str, ...]:
-        return tuple(revision for revision in MODERN_REVISIONS if revision in self.revisions)
-
-    @supported.default
-    def _supported(self) -> list[str]:
-        return [*reversed(self.modern), *reversed(self.legacy)]
 
     @has_sessions.default
     def _has_sessions(self) -> bool:
-        return bool(self.legacy) and not self.stateless
+        return bool(self.identity.legacy) and not self.stateless
 
     def __attrs_post_init__(self) -> None:
-        if not self.supported:
-            raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
         if self.max_message_size < 1:
             raise ValueError(f"max_message_size must be at least 1 byte, got {self.max_message_size}")
 
@@ -156,6 +134,7 @@ class Exchange:
         era: Whose rules apply.
         session: The id of the session that is named, where sessions exist.
         revision: The revision spoken, as soon as a rule has found out.
+        client: What a modern request declares, likewise.
     """
 
     settings: HttpSettings
@@ -169,6 +148,7 @@ class Exchange:
     era: Era = Era.LEGACY
     session: str | None = None
     revision: str | None = None
+    client: ClientDeclaration | None = None
 
     @property
     def id(self) -> RequestId | None:
@@ -204,6 +184,7 @@ class Accept:
         era: Whose rules it follows.
         revision: The revision it speaks; None for ``"initialize"``, which is yet to find out.
         session: The id of the session it belongs to; None in the modern era, for ``"initialize"`` and without sessions.
+        client: What a request of the modern era declares.
         may_stream: The answer may be an event stream; else it must be one JSON text.
         owes_answer: The body of the HTTP answer is the message's own answer; else status 202 is answered, without a
             body, as soon as the message has been handed on.
@@ -214,6 +195,7 @@ class Accept:
     era: Era
     revision: str | None
     session: str | None = None
+    client: ClientDeclaration | None = None
     may_stream: bool = True
     owes_answer: bool = True
 
@@ -349,7 +331,7 @@ def judge_message(
     exchange = Exchange(settings, session_revision, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision does as legacy servers do, which know neither the header nor `_meta`
     # (S, Backward Compatibility). A revision that nobody here knows is a later one.
-    if settings.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
+    if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
         exchange.session = headers.get(SESSION_ID)
@@ -362,7 +344,8 @@ def judge_message(
         exchange.era,
         exchange.revision,
         exchange.session,
-        may_stream=not settings.json_only or (kind == "request" and message.method == STREAMED),  # type: ignore[union-attr]
+        exchange.client,
+        may_stream=not settings.json_only or (kind == "request" and facts_of(message.method).lasting),  # type: ignore[union-attr]
         owes_answer=type(message) is Request or (type(message) is Batch and any(map(_owes_answer, message.items))),
     )
 
@@ -462,7 +445,7 @@ def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
 def _session_is_there(exchange: Exchange) -> Refusal | None:
     # Of a POST the message decides: initialize has none, and modern requests ignore it.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
-    if version is not None and version not in exchange.settings.legacy:
+    if version is not None and version not in exchange.settings.identity.legacy:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
     if session is None:
         return refuse(400, f"the header {SESSION_ID} is missing: send initialize first")
@@ -492,11 +475,11 @@ HEAD_RULES: Final = Ladder(
 
 def _unsupported(exchange: Exchange, requested: str) -> Refusal:
     settings = exchange.settings
-    if not settings.modern:
+    if not settings.identity.modern:
         # The modern code would keep a client from falling back to initialize.
-        text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.supported)}"
+        text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.identity.supported)}"
         return refuse(400, text, exchange.id)
-    data = {"supported": settings.supported, "requested": requested}
+    data = {"supported": settings.identity.supported, "requested": requested}
     error = ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
     return refuse(400, error, exchange.id)
 
@@ -529,7 +512,9 @@ def _revision_is_named(exchange: Exchange) -> Refusal | None:
     if header is not None and header not in REVISIONS and named is None:
         return _unsupported(exchange, header)  # what such a revision puts into _meta is not known here
     text = f"params._meta[{meta.PROTOCOL_VERSION!r}] is required and must be a string"
-    return refuse(400, ErrorData(INVALID_PARAMS, text, {"supported": exchange.settings.supported}), exchange.id)
+    return refuse(
+        400, ErrorData(INVALID_PARAMS, text, {"supported": exchange.settings.identity.supported}), exchange.id
+    )
 
 
 def _version_agrees(exchange: Exchange) -> Refusal | None:
@@ -549,7 +534,7 @@ def _version_agrees(exchange: Exchange) -> Refusal | None:
 def _revision_is_served(exchange: Exchange) -> Refusal | None:
     header = exchange.version
     assert header is not None
-    if header not in exchange.settings.modern:
+    if header not in exchange.settings.identity.modern:
         return _unsupported(exchange, header)
     exchange.revision = header
     return None
@@ -557,7 +542,7 @@ def _revision_is_served(exchange: Exchange) -> Refusal | None:
 
 def _client_is_described(exchange: Exchange) -> Refusal | None:
     try:
-        read_client_fields(exchange.meta)
+        exchange.client = exchange.settings.identity.modern_client(exchange.meta)
     except McpError as exc:
         return refuse(400, ErrorData(exc.code, exc.message, exc.data), exchange.id)
     return None
@@ -585,22 +570,19 @@ def _method_agrees(exchange: Exchange) -> Refusal | None:
 
 
 def _method_exists(exchange: Exchange) -> Refusal | None:
-    request, revision = exchange.message, exchange.revision
-    assert isinstance(request, Request)
-    assert revision is not None
-    # Only what other revisions have and this one has not; methods of one's own are for the session to know.
-    if method_spec(revision, request.method) is not None:
-        return None
-    if not any(method_spec(other, request.method) is not None for other in REVISIONS):
-        return None
-    text = f"{request.method!r} is not a method of revision {revision}"
-    return refuse(404, ErrorData(METHOD_NOT_FOUND, text), request.id)
+    assert isinstance(exchange.message, Request)
+    assert exchange.client is not None
+    try:
+        check_method(exchange.client, exchange.message.method)
+    except McpError as exc:
+        return refuse(404, ErrorData(exc.code, exc.message, exc.data), exchange.id)
+    return None
 
 
 def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
     request = exchange.message
     assert isinstance(request, Request)
-    if request.method != STREAMED or not not_accepted(exchange.headers, EVENTS):
+    if not facts_of(request.method).lasting or not not_accepted(exchange.headers, EVENTS):
         return None
     return refuse(406, f"the client must accept {EVENTS}: {request.method!r} is answered with a stream", request.id)
 
@@ -610,19 +592,19 @@ def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
 
 def _handshake_is_served(exchange: Exchange) -> Refusal | None:
     settings, header = exchange.settings, exchange.version
-    if settings.legacy:
+    if settings.identity.legacy:
         return None
     if header is not None:
         return _unsupported(exchange, header)
     # Naming the versions may be the only diagnosis that a legacy client can show (`basic/versioning`).
-    served = ", ".join(settings.modern)
+    served = ", ".join(settings.identity.modern)
     error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server has no handshake, it serves {served}")
-    return refuse(400, ErrorData(error.code, error.message, {"supported": settings.supported}), exchange.id)
+    return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
 
 
 def _version_is_valid(exchange: Exchange) -> Refusal | None:
     header = exchange.version
-    if header is None or header in exchange.settings.legacy:
+    if header is None or header in exchange.settings.identity.legacy:
         return None
     return _unsupported(exchange, header)
 
@@ -636,8 +618,8 @@ def _initialize_opens(exchange: Exchange) -> Refusal | None:
 def _session_is_given(exchange: Exchange) -> Refusal | None:
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
-    modern = exchange.settings.modern
-    hint = f", or speak {modern[-1]} with {PROTOCOL_VERSION} and params._meta" if modern else ""
+    modern = exchange.settings.identity.modern
+    hint = f", or speak {[*modern][-1]} with {PROTOCOL_VERSION} and params._meta" if modern else ""
     return refuse(400, f"the header {SESSION_ID} is missing: send initialize first{hint}", exchange.id)
 
 
@@ -654,10 +636,10 @@ def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
     if exchange.revision is not None:
         return None  # the session's
     exchange.revision = exchange.version or ASSUMED_REVISION
-    if exchange.revision in exchange.settings.legacy:
+    if exchange.revision in exchange.settings.identity.legacy:
         return None
     text = f"the header {PROTOCOL_VERSION} is missing, and {ASSUMED_REVISION} is not served"
-    return refuse(400, text, exchange.id, data={"supported": exchange.settings.supported})
+    return refuse(400, text, exchange.id, data={"supported": exchange.settings.identity.supported})
 
 
 def _batch_is_known(exchange: Exchange) -> Refusal | None:

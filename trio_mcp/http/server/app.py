@@ -29,7 +29,7 @@ from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
 from trio_mcp.types.error_codes import OVERLOADED
-from trio_mcp.types.versions import MODERN_REVISIONS, Era
+from trio_mcp.types.versions import Era
 
 if TYPE_CHECKING:
     from trio_mcp.server.serving import Serving
@@ -65,9 +65,11 @@ class HttpApp:
         serving.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options, revisions = self.options, self._serving.served.identity.revisions
+        options, identity = self.options, self._serving.served.identity
+        if not self._legacy.served:
+            identity = attrs.evolve(identity, revisions=tuple(identity.modern))
         return HttpSettings(
-            revisions=revisions if self._legacy.served else tuple(r for r in revisions if r in MODERN_REVISIONS),
+            identity=identity,
             guard=options.guard(local=local),
             stateless=options.stateless,
             json_only=options.json_only,

@@ -61,7 +61,8 @@ class HttpExchange:
 
     async def serve(self, accepted: Accept, request: HttpRequest) -> None:
         """Run the handler in this task, and answer. When cancelled, so is the handler."""
-        hooks = self._run.exchange(self, self._peer)
+        assert accepted.client is not None
+        hooks = self._run.exchange(self, self._peer, accepted.client)
         gone = request.extension
         try:
             handlers = Handlers(self._peer, self, hooks, self._run.served.options, _start_nothing, self.put)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import trio
 
-from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.handlers import RequestHooks
@@ -67,8 +67,14 @@ class Run(Protocol):
         """What tells of each endpoint that serves the run."""
         ...
 
-    def exchange(self, sink: ExchangeSink, peer: Peer) -> RequestHooks:
-        """Give what answers one request of the modern era, until `leave`."""
+    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> RequestHooks:
+        """Give what answers one request of the modern era, until `leave`.
+
+        Args:
+            sink: Where everything goes that belongs to it.
+            peer: What is in flight: it.
+            client: What it declares.
+        """
         ...
 
     def leave(self, exchange: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import attrs
 
-from trio_mcp.types.messages import CacheScope
+from trio_mcp.types.common import CacheScope
 from trio_mcp.types.methods import methods_of
 from trio_mcp.types.versions import MODERN_REVISIONS
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 from pydantic import ValidationError
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.connection import Handler
 from trio_mcp.server.context import Context
@@ -19,7 +20,6 @@ from trio_mcp.server.functions.handling import failure, run
 from trio_mcp.server.functions.signature import Bound, Signature, read_signature
 from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import at_least
 from trio_mcp.uri_templates import UriTemplate
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 MAX_VALUES = 100
 """Suggestions in one answer (`server/utilities/completion`, Completion Results)."""
-
-CAPABILITY_SINCE = "2025-03-26"
-CONTEXT_SINCE = "2025-06-18"
 
 
 @attrs.frozen
@@ -56,7 +53,7 @@ class CompletionMethods(PromptMethods, ResourceMethods):
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
         capabilities = super()._capabilities(revision)
-        if at_least(revision, CAPABILITY_SINCE) and self._can_complete():
+        if rules_of(revision).completions_capability and self._can_complete():
             capabilities["completions"] = {}
         return capabilities
 
@@ -159,7 +156,7 @@ class CompletionMethods(PromptMethods, ResourceMethods):
         if not self._can_complete():
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no completions")
         kind, name, argument, value = _read(context.params)
-        settled = _settled(context.params) if at_least(context.protocol_version, CONTEXT_SINCE) else {}
+        settled = _settled(context.params) if context.rules.completion_context else {}
         choices = self._choices(kind, name, argument)
         mounted = self._mounted(kind, name)
         if mounted is not None:

@@ -24,7 +24,6 @@ from trio_mcp.server.functions.providers import Depends, marker_in
 from trio_mcp.server.functions.signature import Bound
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.connection import Handler, NotificationHandler
@@ -199,7 +198,7 @@ class _CustomMethod:
 
     async def handle(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
-            if at_least(LATEST_LEGACY, context.protocol_version):
+            if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
                     f"unknown method {context.method!r}: the client has not declared the extension {self.extension!r}",

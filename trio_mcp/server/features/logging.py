@@ -11,7 +11,6 @@ import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.eras.server_negotiation import LOG_LEVELS
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.eras.server_negotiation import ClientDeclaration
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
-DEFAULT_LEVEL = "info"
 """What a legacy client gets that has not set a level: the server may decide (`logging/setLevel`, every revision)."""
 
 MAX_PENDING_RECORDS = 1000
@@ -63,12 +61,8 @@ async def send_log(context: Context[Any], level: str, data: Any, logger: str | N
 def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
     """Whether a client wants log messages of a severity."""
     assert client is not None
-    level = client.log_level
-    if level is None:
-        if not at_least(LATEST_LEGACY, client.revision):
-            return False  # MUST NOT (2026-07-28 `server/utilities/logging`, Per-request log level)
-        level = DEFAULT_LEVEL
-    return severity >= SEVERITY[level]
+    level = client.log_level or client.rules.default_log_level
+    return level is not None and severity >= SEVERITY[level]
 
 
 def _params(level: str, data: Any, logger: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.connection import Connection, Handler
@@ -27,9 +28,7 @@ from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND_LEGACY,
 )
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 from trio_mcp.uri_templates import MAX_URI
 
 __all__ = ["ResourceMethods"]
@@ -215,7 +214,7 @@ class ResourceMethods(ServerCore):
             if isinstance(exc, ResourceNotFound):
                 raise _not_found(uri, revision) from None
             raise failure(self, f"the resource {resource.name!r} failed", exc, ContentsError) from None
-        if at_least(LATEST_LEGACY, revision):
+        if not context.rules.cache_hints:
             return result
         hints = self.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
         return hints | result
@@ -265,5 +264,4 @@ def _connection(context: Context[Any]) -> Connection:
 
 def _not_found(uri: str, revision: str) -> McpError:
     """`server/resources`, section Error Handling: the code was another one until 2026-07-28."""
-    code = RESOURCE_NOT_FOUND_LEGACY if at_least(LATEST_LEGACY, revision) else INVALID_PARAMS
-    return McpError(code, "Resource not found", {"uri": uri[:MAX_URI]})
+    return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})

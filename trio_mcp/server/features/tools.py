@@ -24,7 +24,6 @@ from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.tools import Tool, ToolAnnotations
-from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
@@ -34,9 +33,6 @@ __all__ = ["RegisteredTool", "call_tool", "make_tool"]
 
 # `server/tools`, section Tool Names (a SHOULD since 2025-11-25; other clients enforce it).
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-
-# Since then invalid arguments are for the model to see and mend, before they were a protocol error (SEP-1303).
-ARGUMENT_ERRORS_AS_RESULTS_SINCE = "2025-11-25"
 
 
 @attrs.frozen
@@ -145,7 +141,7 @@ async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]
         return tool.output.result(value, revision)
     except InvalidArguments as exc:
         text = f"invalid arguments for the tool {name!r}: {exc}"
-        if at_least(revision, ARGUMENT_ERRORS_AS_RESULTS_SINCE):
+        if context.rules.argument_errors_as_results:
             return text_result(text, is_error=True)
         raise McpError(INVALID_PARAMS, text) from None
     except Exception as exc:

@@ -14,7 +14,6 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.features.pagination import Registry, page_of
 from trio_mcp.server.functions.dependencies import Dependent
 from trio_mcp.types.error_codes import INTERNAL_ERROR
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.core import ServerCore
@@ -88,4 +87,4 @@ def list_page(server: ServerCore, registry: Registry[ListedT], key: str, context
     result: dict[str, Any] = {key: copy.deepcopy(definitions) if server.middleware else definitions}
     if next_cursor is not None:
         result["nextCursor"] = next_cursor
-    return result if at_least(LATEST_LEGACY, revision) else result | server.cache_hints[context.method]
+    return result | server.cache_hints[context.method] if context.rules.cache_hints else result

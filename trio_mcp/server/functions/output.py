@@ -12,21 +12,19 @@ import attrs
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.tools import CallToolResult
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 __all__ = ["Output", "OutputError", "read_output", "text_result"]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _SCALARS = (int, float, str, bool)
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
-
-STRUCTURED_SINCE = "2025-06-18"
 
 
 class OutputError(Exception):
@@ -53,9 +51,10 @@ class Output:
 
     def schema_for(self, revision: str) -> dict[str, Any] | None:
         """The output schema as a revision may have it: until 2025-11-25 only objects are structured content."""
-        if self.schema is None or not at_least(revision, STRUCTURED_SINCE):
+        rules = rules_of(revision)
+        if self.schema is None or not rules.structured_content:
             return None
-        return self.schema if self.schema.get("type") == "object" or _any_json(revision) else None
+        return self.schema if self.schema.get("type") == "object" or rules.any_structured_content else None
 
     def result(self, value: Any, revision: str) -> dict[str, Any]:
         """The wire form of a `CallToolResult` that carries a return value.
@@ -71,9 +70,10 @@ class Output:
             return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
         data = self._to_json_data(value)
         result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
-        if at_least(revision, STRUCTURED_SINCE):
+        rules = rules_of(revision)
+        if rules.structured_content:
             structured = {"result": data} if self.wrapped else data
-            if type(structured) is dict or _any_json(revision):
+            if type(structured) is dict or rules.any_structured_content:
                 result["structuredContent"] = structured
         return result
 
@@ -85,7 +85,8 @@ class Output:
                 raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
             if (problem := self._validator().problem(value.structured_content)) is not None:
                 raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
-        if "structuredContent" in result and type(result["structuredContent"]) is not dict and not _any_json(revision):
+        any_json = rules_of(revision).any_structured_content
+        if not any_json and type(result.get("structuredContent", {})) is not dict:
             del result["structuredContent"]
         result["content"] = [downgraded_block(block, revision) for block in result["content"]]
         return result
@@ -169,11 +170,6 @@ def _declared_content(returns: Any) -> Callable[[Any], Any]:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
 
     return to_content
-
-
-def _any_json(revision: str) -> bool:
-    """Whether structured content may be any JSON value, and not only an object."""
-    return not at_least(LATEST_LEGACY, revision)
 
 
 def _is_content(returns: Any) -> bool:

@@ -12,12 +12,13 @@ import attrs
 from pydantic import BaseModel
 
 from trio_mcp.eras.capabilities import declares
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.server.input.forms import NoSuchField, form_of
 from trio_mcp.types.elicitation import ElicitResult
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
 from trio_mcp.types.roots import ListRootsResult, Root
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
+from trio_mcp.types.versions import LATEST_LEGACY
 
 if TYPE_CHECKING:
     from trio_mcp.server.context import Context
@@ -37,7 +38,7 @@ T = TypeVar("T")
 DataT = TypeVar("DataT", covariant=True)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_FORM, _URL = ("elicitation.form", "2025-06-18"), ("elicitation.url", "2025-11-25")
+_FORM, _URL = "elicitation.form", "elicitation.url"
 
 
 @attrs.frozen
@@ -69,7 +70,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         self,
         context: Context[Any],
         method: str,
-        needs: tuple[tuple[str, str], ...],
+        needs: tuple[str, ...],
         params: Callable[[str], dict[str, Any] | None],
         read: Callable[[Any], T],
         key: str | None,
@@ -99,8 +100,8 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: -32021, which names the capability.
         """
-        for capability, since in self._needs:
-            if not at_least(context.protocol_version, since) or not _declared(context, capability):
+        for capability in self._needs:
+            if capability not in context.rules.client_capabilities or not _declared(context, capability):
                 raise missing_capability(capability)
         self.wire(context.protocol_version)
 
@@ -217,7 +218,7 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 
 def _declared(context: Context[Any], capability: str) -> bool:
     declared = context.client_capabilities
-    if capability != _FORM[0]:
+    if capability != _FORM:
         return declares(declared, capability)
     # Neither of the two modes means forms (`client/elicitation`, Capabilities).
     return declares(declared, "elicitation") and (
@@ -238,7 +239,7 @@ def ask_form(
     form = form_of(model)
 
     def params(revision: str) -> dict[str, Any]:
-        mode = {} if revision == _FORM[1] else {"mode": "form"}
+        mode = {"mode": "form"} if rules_of(revision).elicitation_modes else {}
         return {**mode, "message": message, "requestedSchema": form.schema_for(revision)}
 
     def read(answer: Any) -> Elicited[ModelT | None]:
@@ -267,7 +268,7 @@ def ask_url(
     identity = elicitation_id or str(uuid.uuid4())
 
     def params(revision: str) -> dict[str, Any]:
-        own = {"elicitationId": identity} if at_least(LATEST_LEGACY, revision) else {}
+        own = {"elicitationId": identity} if rules_of(revision).elicitation_ids else {}
         return {"mode": "url", "message": message, "url": url, **own}
 
     def read(answer: Any) -> Elicited[None]:
@@ -282,4 +283,4 @@ def ask_roots(context: Context[Any], key: str | None, timeout: float | None) -> 
     def read(answer: Any) -> list[Root]:
         return ListRootsResult.from_wire(answer).roots
 
-    return InputRequest(context, "roots/list", (("roots", "2024-11-05"),), lambda _: None, read, key, timeout)
+    return InputRequest(context, "roots/list", ("roots",), lambda _: None, read, key, timeout)

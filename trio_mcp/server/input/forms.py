@@ -11,10 +11,11 @@ import attrs
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.functions.schemas import JsonSchema, adapter_for, json_schema_of
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.elicitation_schema import (
+from trio_mcp.types.elicitation import (
     BooleanSchema,
     EnumOption,
     LegacyTitledEnumSchema,
@@ -27,14 +28,12 @@ from trio_mcp.types.elicitation_schema import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 )
-from trio_mcp.types.versions import at_least
 
 __all__ = ["Form", "NoSuchField", "form_of"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _FORMATS = frozenset({"email", "uri", "date", "date-time"})
-_SEVERAL_SINCE = "2025-11-25"  # also: choices with titles of their own
 _TITLES = "x-titles"  # ours alone, it never leaves
 _FLAT = "a form has strings, numbers, booleans and choices of strings only (client/elicitation, Requested Schema)"
 
@@ -59,7 +58,7 @@ class _Field:
         Raises:
             NoSuchField: The revision has none of this kind.
         """
-        newer = at_least(revision, _SEVERAL_SINCE)
+        newer = rules_of(revision).choices_of_several
         titled = any(title is not None for title in self.options.values())
         options = [EnumOption(const=value, title=title or value) for value, title in self.options.items()]
         values = list(self.options)

@@ -19,7 +19,6 @@ from trio_mcp.server.input.rounds import (
     connection_of,
     earlier_rounds,
 )
-from trio_mcp.types.versions import LATEST_LEGACY, at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.context import Context
@@ -46,7 +45,7 @@ async def run_interactive(
     """
     is_async = signature.is_async
     bound = bind()  # refuses bad arguments before anything else
-    if at_least(LATEST_LEGACY, context.protocol_version):
+    if not context.rules.input_in_results:
         return await _run_legacy(server, context, bound, bind, is_async)
     params = context.request.params or {}
     earlier: RequestState | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.server.input.asking import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
@@ -16,7 +17,6 @@ from trio_mcp.types.sampling import (
     ToolChoice,
 )
 from trio_mcp.types.tools import Tool
-from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.server.context import Context
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Messages", "ask_model"]
 
 Messages: TypeAlias = str | SamplingMessage | Sequence[str | SamplingMessage]
-
-_LISTS_SINCE = "2025-11-25"  # messages of several blocks, and tools
 
 
 def ask_model(
@@ -57,11 +55,11 @@ def ask_model(
         model_preferences=model_preferences,
         **details,
     )
-    needs = [("sampling", "2024-11-05")]
+    needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
-        needs.append(("sampling.tools", _LISTS_SINCE))
-    if params.include_context not in (None, "none") and at_least(context.protocol_version, _LISTS_SINCE):
-        needs.append(("sampling.context", _LISTS_SINCE))  # a SHOULD NOT; before, the capability said nothing of it
+        needs.append("sampling.tools")
+    if params.include_context not in (None, "none") and "sampling.context" in context.rules.client_capabilities:
+        needs.append("sampling.context")  # a SHOULD NOT; before, the capability said nothing of it
 
     def wire(revision: str) -> dict[str, Any]:
         plain = wire_for(params, revision)
@@ -115,7 +113,7 @@ def _check_balance(messages: list[SamplingMessage]) -> None:
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
     """A message as a revision has it: of one block only, before messages could have several."""
     content = message["content"]
-    if at_least(revision, _LISTS_SINCE):
+    if rules_of(revision).sampling_lists:
         return [message]
     blocks = content if isinstance(content, list) else [content]
     return [{**message, "content": downgraded_block(block, revision)} for block in blocks]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trio_mcp.eras.era import LegacyEra
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.http.rules.ladder import Accept, refuse
@@ -33,7 +34,6 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
-from trio_mcp.types.versions import at_least
 
 if TYPE_CHECKING:
     from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
 logger = logging.getLogger("trio_mcp")
-
-PRIMED_SINCE = "2025-11-25"
-"""Clients of earlier revisions may take an event without content for a broken message."""
 
 COMMENT = encode_comment()
 
@@ -259,7 +256,7 @@ class HttpSession(HostedConnection):
     @property
     def _primes(self) -> bool:
         revision = self.revision
-        return self.router.store is not None and revision is not None and at_least(revision, PRIMED_SINCE)
+        return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
         """What a client gets at once: the id to come back with (Sending Messages, 6), or nothing of meaning."""

@@ -1,0 +1,133 @@
+"""What differs by revision, as facts with names: whoever serves a request asks for the fact, not for the revision.
+
+A field that a revision does not have is none of these facts: the models of `trio_mcp.types` know the revisions of
+their fields.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
+
+__all__ = ["Rules", "rules_of"]
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """The rules of one revision. Sections are those of the first revision for which a fact holds.
+
+    Attributes:
+        revision: Whose rules they are.
+        modern: Each request says what it needs, without a handshake (2026-07-28 `basic/versioning`); what follows from
+            that has a name of its own below.
+        cache_hints: Results say for how long they may be kept (2026-07-28 `server/utilities/caching`).
+        input_in_results: Input is asked for in a result, and given with the next request; before, the server sends
+            requests of its own (2026-07-28 `basic/patterns/mrtr`).
+        default_log_level: The lowest level of log messages for a client that has not said; None for no messages at all
+            (2026-07-28 `server/utilities/logging`, Per-request log level; before, the server decides).
+        missing_extension_error: A request that needs an extension of the client's is refused with -32021, which names
+            it (2026-07-28 `basic/index`, Per-request protocol fields); before, its method is not known.
+        resource_not_found: The code of the error for a resource that is not there (`server/resources`, Error Handling).
+        completions_capability: A server declares that it completes (2025-03-26 `server/utilities/completion`).
+        progress_messages: Progress has a ``message`` (2025-03-26 `basic/utilities/progress`).
+        no_content: The types of content blocks that it lacks: audio came with 2025-03-26, links with 2025-06-18
+            (`server/tools`, Tool Result).
+        structured_content: Results of tools have structured content, and tools a schema for it (2025-06-18
+            `server/tools`, Structured Content).
+        any_structured_content: It may be any JSON value, not only an object (2026-07-28 `server/tools`, Structured
+            Content).
+        completion_context: A request for completion tells the other arguments (2025-06-18
+            `server/utilities/completion`).
+        client_capabilities: What a client can declare, of what a server may want to ask it (`client/roots`,
+            `client/sampling`, `client/elicitation`, Capabilities).
+        argument_errors_as_results: Invalid arguments of a tool are the tool's own error, so that the model sees it
+            (2025-11-25 `server/tools`, Error Handling).
+        sampling_lists: Messages for a model may have several blocks, and tools (2025-11-25 `client/sampling`).
+        choices_of_several: A form has choices of several, and titles of choices (2025-11-25 `client/elicitation`,
+            Requested Schema).
+        elicitation_modes: A question to the user says whether it is a form or a page (2025-11-25 `client/elicitation`).
+        elicitation_ids: A page that the user is to visit has an id (2025-11-25 `client/elicitation`, URL Mode; gone
+            with 2026-07-28).
+        primed_streams: An event stream begins with an event to come back to (2025-11-25 `basic/transports`, Sending
+            Messages); clients of earlier revisions may take an event without content for a broken message.
+    """
+
+    revision: str
+    modern: bool = False
+    cache_hints: bool = False
+    input_in_results: bool = False
+    default_log_level: str | None = "info"
+    missing_extension_error: bool = False
+    resource_not_found: int = RESOURCE_NOT_FOUND_LEGACY
+    completions_capability: bool = True
+    progress_messages: bool = True
+    no_content: frozenset[str] = frozenset()
+    structured_content: bool = True
+    any_structured_content: bool = False
+    completion_context: bool = True
+    client_capabilities: frozenset[str]
+    argument_errors_as_results: bool = True
+    sampling_lists: bool = True
+    choices_of_several: bool = True
+    elicitation_modes: bool = True
+    elicitation_ids: bool = True
+    primed_streams: bool = True
+
+
+_ASKED_FIRST: Final = frozenset({"roots", "sampling"})
+_ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
+_ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}
+
+# From the newest to the oldest: each lacks what the next one brought.
+_2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
+_2025_06_18: Final = attrs.evolve(
+    _2025_11_25,
+    revision="2025-06-18",
+    client_capabilities=_ASKED_LATER,
+    argument_errors_as_results=False,
+    sampling_lists=False,
+    choices_of_several=False,
+    elicitation_modes=False,
+    primed_streams=False,
+)
+_2025_03_26: Final = attrs.evolve(
+    _2025_06_18,
+    revision="2025-03-26",
+    client_capabilities=_ASKED_FIRST,
+    no_content=frozenset({"resource_link"}),
+    structured_content=False,
+    completion_context=False,
+)
+_2024_11_05: Final = attrs.evolve(
+    _2025_03_26,
+    revision="2024-11-05",
+    no_content=frozenset({"resource_link", "audio"}),
+    completions_capability=False,
+    progress_messages=False,
+)
+_2026_07_28: Final = attrs.evolve(
+    _2025_11_25,
+    revision="2026-07-28",
+    modern=True,
+    cache_hints=True,
+    input_in_results=True,
+    default_log_level=None,
+    missing_extension_error=True,
+    resource_not_found=INVALID_PARAMS,
+    any_structured_content=True,
+    elicitation_ids=False,
+)
+
+_RULES: Final = {each.revision: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)}
+
+
+def rules_of(revision: str) -> Rules:
+    """Return the rules of a revision.
+
+    Raises:
+        KeyError: The revision is not one of `trio_mcp.types.versions.REVISIONS`.
+    """
+    return _RULES[revision]
