@@ -9,7 +9,7 @@ import trio
 
 from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import Notification, SessionMessage
 from trio_mcp.server.audience import Audience
 from trio_mcp.server.changes import LIST_CHANGES, Listener, Topic
 from trio_mcp.server.context import Context
@@ -46,10 +46,10 @@ class Connection(ServerSession):
         audience: What its client hears of.
     """
 
-    def __init__(self, serving: Serving, link: Link | tuple[None, SessionSink]) -> None:
-        server = serving.server
-        read, write = link
-        super().__init__(read, write, server.identity, options=server.options, on_error=server.on_error)
+    def __init__(self, serving: Serving, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
+        server, (read, write) = serving.server, link
+        given: Any = {"options": server.options, "on_error": server.on_error, "lasting": lasting}
+        super().__init__(read, write, server.identity, **given)
         self.serving = serving
         self._server = server
         self._state = serving.states[server]
@@ -70,9 +70,14 @@ class Connection(ServerSession):
         if handler is not None:
             await handler(notification, self.serving)
 
-    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
-        """See `Context.close_stream`. A link without streams has none to close."""
-        return False
+    def begin(self, nursery: trio.Nursery) -> None:
+        super().begin(nursery)
+        self.serving.connections.add(self)
+
+    def finish(self) -> None:
+        super().finish()
+        self.audience.forget_everything()
+        self.serving.connections.discard(self)
 
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 

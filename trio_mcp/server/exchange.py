@@ -10,7 +10,7 @@ import trio
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.jsonrpc.messages import ErrorData, RequestId
+from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.audience import Audience
 from trio_mcp.server.connection import answer_request
@@ -67,10 +67,6 @@ class Exchange:
     def room(self) -> Callable[[], Awaitable[None]]:
         """Waits until something may be sent."""
         return self._sink.room
-
-    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
-        """See `Context.close_stream`: the stream is the request, and can't be come back to."""
-        return False
 
     @property
     def audience(self) -> Audience:

@@ -17,6 +17,7 @@ from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection
 from trio_mcp.server.exchange import Exchange
 from trio_mcp.server.statistics import HttpStatistics
+from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:
     from trio_mcp.link import Link
@@ -66,6 +67,10 @@ class Serving:
         exchange = Exchange(self, sink, peer, client)
         self.exchanges.add(exchange)
         return exchange
+
+    def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
+        """Make a connection that is fed; it belongs to the run from `begin` to `finish`."""
+        return Connection(self, (None, sink), lasting=lasting)
 
     def leave(self, exchange: Any) -> None:
         """The request is over."""

@@ -43,6 +43,18 @@ class Sink(Protocol):
         """Hear that a request of the peer's will get no answer."""
         ...
 
+    def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        """Close the stream of a request of the peer's, or of what belongs to none, so that the peer comes back for it.
+
+        Args:
+            related: The request.
+            retry: After so many seconds; None leaves that to the sink.
+
+        Returns:
+            Whether it is closed: not where there is none that one can come back to.
+        """
+        ...
+
 
 @runtime_checkable
 class SessionSink(Sink, Protocol):

@@ -158,6 +158,9 @@ class HttpExchange:
     def release(self, request_id: RequestId) -> None:
         """The request will get no answer: its end says so."""
 
+    def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        return False  # the stream is the request
+
     @property
     def waiting(self) -> int:
         return len(self._waiting)

@@ -5,26 +5,23 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 import trio
 
 from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal, refuse
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
 from trio_mcp.http.server.event_store import EventsLost
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.legacy.sse import SseSessions
+from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Response
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request, Response
 from trio_mcp.types.error_codes import OVERLOADED
-
-if TYPE_CHECKING:
-    from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-    from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.serving import Serving
 
 __all__ = ["Endpoint"]
 
@@ -35,24 +32,24 @@ class Endpoint(LegacyEndpoint):
     """What serves the handshake era.
 
     Args:
-        serving: The run of the server; it is the home of the sessions' tasks.
+        run: The run of the server; it is the home of the sessions' tasks.
         options: What the endpoint is like.
     """
 
     served = True
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
-        self._serving = serving
+    def __init__(self, run: Run, options: HttpOptions) -> None:
+        self._run = run
         self._options = options
         self._live: set[HttpSession] = set()  # also those that stand alone, and those that are ending
-        self._sse = None if options.sse_path is None else SseSessions(serving, options, self._live)
+        self._sse = None if options.sse_path is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
         self._watching = False
 
     def revision(self, session_id: str) -> str | None:
         session = self._sessions.get(session_id)
-        return None if session is None or session.closed else session.revision
+        return None if session is None or session.connection.closed else session.revision
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         if self._options.stateless:
@@ -69,9 +66,9 @@ class Endpoint(LegacyEndpoint):
                 self._rest(session)
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        session = HttpSession(self._serving, self._options, self._live, stateless=True)
+        session = HttpSession(self._run, self._options, self._live, stateless=True)
         if accepted.revision is not None:
-            session.presume(accepted.revision)
+            session.connection.presume(accepted.revision)
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
@@ -84,11 +81,12 @@ class Endpoint(LegacyEndpoint):
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
-        session = HttpSession(self._serving, self._options, self._live)
+        assert isinstance(accepted.message, Request)
+        session = HttpSession(self._run, self._options, self._live)
         self._sessions[session.id] = session
         try:
-            await self._serving.nursery.start(session.host)
-            result = session.open(accepted.message, {"headers": request.headers})
+            await self._run.nursery.start(session.host)
+            result = session.connection.initialize(accepted.message, {"headers": request.headers})
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
                 raise ValueError(f"what the server says of itself is no JSON: {problem}")
@@ -104,7 +102,7 @@ class Endpoint(LegacyEndpoint):
     def _made_room(self) -> bool:
         """End the oldest session whose client has said ``initialize`` and nothing since, as some that only look do."""
         for session in map(self._sessions.__getitem__, self._idle):
-            if not session.initialized:
+            if not session.connection.initialized:
                 self._remove(session, "its client has not finished the handshake, and there are too many sessions")
                 return True
         return False
@@ -183,7 +181,7 @@ class Endpoint(LegacyEndpoint):
 
     async def idle(self) -> None:
         for session in tuple(self._live):
-            await session.idle()
+            await session.connection.wait_idle()
 
     def cut(self, why: str) -> None:
         for session in tuple(self._live):
@@ -214,13 +212,13 @@ class Endpoint(LegacyEndpoint):
         """Let it expire from now on, unless another HTTP request of it is being served."""
         if session.id not in self._sessions or session.exchanges:
             return
-        if session.closed:
+        if session.connection.closed:
             self._remove(session, "the session has ended")
             return
         self._idle[session.id] = trio.current_time()
         if not self._watching:
             self._watching = True
-            self._serving.nursery.start_soon(self._watch)
+            self._run.nursery.start_soon(self._watch)
 
     async def _watch(self) -> None:
         """End sessions that nobody uses, as long as there are sessions."""
@@ -234,7 +232,7 @@ class Endpoint(LegacyEndpoint):
                     await trio.sleep_until((now if first is None else first[1]) + timeout)
                     continue
                 session = self._sessions[first[0]]
-                if session.busy:
+                if session.connection.busy:
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:
