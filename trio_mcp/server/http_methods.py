@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
-from trio_mcp._nursery import background_nursery
 from trio_mcp.server.core import ServerCore
 from trio_mcp.server.serving import serving
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpMethods"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
-
-LAST_WORDS = 0.5
-"""Seconds after the grace in which streams that were cut off are ended on the wire."""
 
 
 class HttpMethods(ServerCore):
@@ -63,35 +59,14 @@ class HttpMethods(ServerCore):
 
         When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
         """
-        from trio_mcp.http.runner.hypercorn import ServerLimits, configured, serve_asgi
-        from trio_mcp.http.server.app import HttpApp
+        from trio_mcp.http.runner.hypercorn import configured
         from trio_mcp.http.server.options import HttpOptions
+        from trio_mcp.http.server.serve import serve_http
 
         options = options or HttpOptions()
         config = configured(host, port) if config is None else config
-        # What is cut off at the end of the grace gets a moment more, to end its streams.
-        limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
-        path = options.path or options.sse_path or ""
         async with serving(self) as run:
-            app = HttpApp(run, options)
-
-            async def end() -> None:
-                await shutdown()
-                grace.deadline = trio.current_time() + options.grace
-                await app.end()
-
-            async def cut() -> None:
-                with grace:
-                    await trio.sleep_forever()
-                app.cut()
-
-            async with run.ending_gracefully(), background_nursery() as nursery:
-                grace = trio.CancelScope()
-                nursery.start_soon(cut)
-                serve = partial(serve_asgi, app, config, limits=limits, shutdown=end, idle=app.idle)
-                urls: list[str] = await nursery.start(_serve_to_the_end, serve, app, nursery)
-                task_status.started(urls[0] + path)
-                await trio.sleep_forever()  # the end of the server cancels it
+            await serve_http(run, options, config, shutdown, task_status)
 
     async def serve_sse(  # noqa: ASYNC128 - it hands it on
         self,
@@ -130,16 +105,11 @@ class HttpMethods(ServerCore):
         Args:
             options: What the endpoint is like. Its ``path`` is below where the application is mounted.
         """
-        from trio_mcp.http.server.app import HttpApp
         from trio_mcp.http.server.options import HttpOptions
+        from trio_mcp.http.server.serve import asgi_app
 
-        async with serving(self) as run:
-            app = HttpApp(run, options or HttpOptions())
-            try:
-                async with run.ending_gracefully():
-                    yield app
-            finally:
-                app.close()
+        async with serving(self) as run, asgi_app(run, options or HttpOptions()) as app:
+            yield app
 
     def _transports(self) -> dict[str, Callable[..., None]]:
         return {
@@ -149,36 +119,7 @@ class HttpMethods(ServerCore):
         }
 
     def _run_http(self, serve_there: Serve, /, **arguments: Any) -> None:
-        if trio.run(self._serve_until_signalled, serve_there, arguments) == signal.SIGINT:
+        from trio_mcp.http.server.serve import serve_until_signalled
+
+        if trio.run(serve_until_signalled, partial(serve_there, **arguments), self.info.name) == signal.SIGINT:
             sys.exit(130)
-
-    async def _serve_until_signalled(self, serve_there: Serve, arguments: dict[str, Any]) -> int:
-        """Serve until the process is told to end; a second signal ends it at once."""
-        received: list[int] = []
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-
-            async def first() -> None:
-                received.append(await anext(signals))
-                nursery.start_soon(second)
-
-            async def second() -> None:
-                await anext(signals)
-                nursery.cancel_scope.cancel("told twice to end")
-
-            async def serve(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-                await serve_there(shutdown=first, task_status=task_status, **arguments)
-                nursery.cancel_scope.cancel("the server has ended")
-
-            async with background_nursery() as nursery:
-                url = await nursery.start(serve)
-                print(f"{self.info.name} serves {url}", file=sys.stderr)
-                await trio.sleep_forever()  # the end of the server cancels it
-        return received[0]
-
-
-async def _serve_to_the_end(  # noqa: ASYNC128 - it hands it on
-    serve: Serve, app: HttpApp, around: trio.Nursery, task_status: trio.TaskStatus[list[str]]
-) -> None:
-    await serve(task_status=task_status)
-    await app.idle()
-    around.cancel_scope.cancel("the server has ended")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -24,15 +23,13 @@ from trio_mcp.http.server.asgi import (
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
 from trio_mcp.http.server.door import legacy_endpoint
 from trio_mcp.http.server.exchange import HttpExchange
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
-
-if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
 
 __all__ = ["HttpApp"]
 
@@ -46,15 +43,15 @@ class HttpApp:
     """Serves one run of a server.
 
     Args:
-        serving: The run.
+        run: The run.
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Serving, options: HttpOptions) -> None:
-        self._serving = serving
+    def __init__(self, run: Run, options: HttpOptions) -> None:
+        self._run = run
         self.options = options
         self._token = trio.lowlevel.current_trio_token()
-        self._legacy = legacy_endpoint(serving, options)
+        self._legacy = legacy_endpoint(run, options)
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._exchanges: set[HttpExchange] = set()
         self._requests = 0
@@ -62,10 +59,10 @@ class HttpApp:
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
-        serving.endpoints.append(self.statistics)
+        run.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options, identity = self.options, self._serving.served.identity
+        options, identity = self.options, self._run.served.identity
         if not self._legacy.served:
             identity = attrs.evolve(identity, revisions=tuple(identity.modern))
         return HttpSettings(
@@ -78,7 +75,7 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        schema = self._serving.served.input_schema(name)
+        schema = self._run.served.input_schema(name)
         if schema is None:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
@@ -144,7 +141,7 @@ class HttpApp:
         """Take no more work, and end every stream that would never end by itself."""
         self._ending = True
         self._legacy.end()
-        await self._serving.end_listening()
+        await self._run.end_listening()
 
     def cut(self) -> None:
         """Cancel what is still under way, and end its streams."""
@@ -226,7 +223,7 @@ class HttpApp:
             await answer.whole(202)
             return
         keep_alive = self.options.keep_alive
-        exchange = HttpExchange(self._serving, answer, may_stream=accepted.may_stream, keep_alive=keep_alive)
+        exchange = HttpExchange(self._run, answer, may_stream=accepted.may_stream, keep_alive=keep_alive)
         self._exchanges.add(exchange)
         try:
             await exchange.serve(accepted, request)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.messages import Malformed
-
-if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
 
 __all__ = ["LegacyEndpoint", "ReadBody", "legacy_endpoint"]
 
@@ -79,7 +77,7 @@ class LegacyEndpoint:
         return HttpStatistics()
 
 
-def legacy_endpoint(run: Serving, options: HttpOptions) -> LegacyEndpoint:
+def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
     """Give what serves the handshake era.
 
     Raises:
