@@ -157,7 +157,9 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
     if spec is None or spec.name_header is None:
         return None
     source = f"params.{spec.name_header}"
-    name, given = _name(request, revision), headers.get(NAME)
+    name, given = (request.params or {}).get(spec.name_header), headers.get(NAME)
+    if type(name) is not str:
+        name = None
     if given is None:
         return None if name is None else mismatch(f"the header {NAME} is missing; {source} is {shown(name)}")
     if headers.count(NAME) > 1:

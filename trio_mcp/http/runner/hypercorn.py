@@ -250,7 +250,11 @@ class HttpConnection:
                 await self.protocol.initiate()
                 await self.protocol_send(Updated(idle=True))
                 with self._reading:
-                    await self.read_all()
+                    data = b"..."
+                    with contextlib.suppress(_ClientLeft):
+                        while data:
+                            data = await self.receive()
+                            await self.protocol.handle(RawData(data))
                 await self.protocol.handle(Closed())
                 await self.close()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -285,14 +289,6 @@ class HttpConnection:
         if tls and self.stream.selected_alpn_protocol() == "h2":
             return Http2(*given, write_timeout=self._write_timeout)
         return Http1(*given, receive=self.receive, patience=self._write_timeout)
-
-    async def read_all(self) -> None:
-        """Give the protocol what comes, until the end."""
-        data = b"..."
-        with contextlib.suppress(_ClientLeft):
-            while data:
-                data = await self.receive()
-                await self.protocol.handle(RawData(data))
 
     async def receive(self) -> bytes:
         """What comes next from the peer; nothing at its end."""

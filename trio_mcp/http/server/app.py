@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import NoReturn
 
 import attrs
 import trio
 
 from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.ladder import Accept, HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
+from trio_mcp.http.rules.ladder import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
@@ -27,7 +28,7 @@ from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
@@ -49,6 +50,7 @@ class HttpApp:
 
     def __init__(self, run: Run, options: HttpOptions) -> None:
         self._run = run
+        self._served = run.served
         self.options = options
         self._token = trio.lowlevel.current_trio_token()
         self._legacy = legacy_endpoint(run, options)
@@ -62,7 +64,7 @@ class HttpApp:
         run.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options, identity = self.options, self._run.served.identity
+        options, identity = self.options, self._served.identity
         if not self._legacy.served:
             identity = attrs.evolve(identity, revisions=tuple(identity.modern))
         return HttpSettings(
@@ -75,7 +77,7 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        schema = self._run.served.input_schema(name)
+        schema = self._served.input_schema(name)
         if schema is None:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
@@ -92,24 +94,13 @@ class HttpApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(_other_scope(scope["type"]))
-        self._check_run()
-        await self.serve(HttpRequest(scope, receive), HttpAnswer(send))
-
-    def _check_run(self) -> None:
         try:
-            token = trio.lowlevel.current_trio_token()
+            here = trio.lowlevel.current_trio_token() is self._token and not self._closed
         except RuntimeError:
-            raise RuntimeError(
-                "this application runs on Trio, and was called without it: serve it with `server.serve_http`, or with"
-                " hypercorn's Trio worker (`hypercorn.trio.serve`, or `hypercorn -k trio`), not with an asyncio server"
-            ) from None
-        if token is not self._token:
-            raise RuntimeError("this application belongs to another run of Trio: open `server.asgi_app()` in this one")
-        if self._closed:
-            raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
-
-    async def serve(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve one exchange."""
+            here = False
+        if not here:
+            self._explain()
+        request, answer = HttpRequest(scope, receive), HttpAnswer(send)
         if self.options.cors and await self._is_preflight(request, answer):
             return
         if request.path != self.options.path:
@@ -128,6 +119,19 @@ class HttpApp:
             await self._refuse(self._no_room(), request, answer)
         else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
             await self._legacy.get(verdict, request, answer)
+
+    def _explain(self) -> NoReturn:
+        """Say why nothing can be served here and now."""
+        try:
+            token = trio.lowlevel.current_trio_token()
+        except RuntimeError:
+            raise RuntimeError(
+                "this application runs on Trio, and was called without it: serve it with `server.serve_http`, or with"
+                " hypercorn's Trio worker (`hypercorn.trio.serve`, or `hypercorn -k trio`), not with an asyncio server"
+            ) from None
+        if token is not self._token:
+            raise RuntimeError("this application belongs to another run of Trio: open `server.asgi_app()` in this one")
+        raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
 
     def statistics(self) -> HttpStatistics:
         """What the endpoint is doing now.
@@ -201,34 +205,25 @@ class HttpApp:
             if isinstance(message, Malformed):
                 self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
             await self._refuse(verdict, request, answer)
-        elif not verdict.owes_answer:  # it may be what a handler under way waits for, so there is always room for it
-            await self._accepted(verdict, request, answer)
-        elif self._ending or self._requests >= self.options.max_requests:
+        elif verdict.owes_answer and (self._ending or self._requests >= self.options.max_requests):
+            # Of the rest there may be what a handler under way waits for, so there is always room for it.
             await self._refuse(self._no_room(), request, answer)
         else:
-            self._requests += 1
+            self._requests += verdict.owes_answer
             try:
-                await self._accepted(verdict, request, answer)
+                if verdict.era is Era.LEGACY:
+                    await self._legacy.post(verdict, request, answer)
+                elif not verdict.owes_answer:
+                    await answer.whole(202)
+                else:
+                    exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.keep_alive)
+                    self._exchanges.add(exchange)
+                    try:
+                        await exchange.serve(verdict, request)
+                    finally:
+                        self._exchanges.discard(exchange)
             finally:
-                self._requests -= 1
-
-    async def _accepted(self, verdict: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        if verdict.era is Era.MODERN:
-            await self._modern(verdict, request, answer)
-        else:
-            await self._legacy.post(verdict, request, answer)
-
-    async def _modern(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        if not isinstance(accepted.message, Request):
-            await answer.whole(202)
-            return
-        keep_alive = self.options.keep_alive
-        exchange = HttpExchange(self._run, answer, may_stream=accepted.may_stream, keep_alive=keep_alive)
-        self._exchanges.add(exchange)
-        try:
-            await exchange.serve(accepted, request)
-        finally:
-            self._exchanges.discard(exchange)
+                self._requests -= verdict.owes_answer
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options

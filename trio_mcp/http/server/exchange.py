@@ -40,7 +40,7 @@ class HttpExchange:
         keep_alive: Seconds of silence after which a stream gets a comment.
     """
 
-    def __init__(self, run: Run, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
+    def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
         self._run = run
         self._peer = Peer()
         self._answer = answer
@@ -72,13 +72,15 @@ class HttpExchange:
             if context is not None and gone is not None:
                 gone.call(self._client_left)
                 await handlers.serve(context)
-                await self._finish_stream()
+                if self._written is not None:
+                    await self._finish_stream(self._written)
                 gone.call(None)  # the end of the exchange is not the client's leaving
             elif context is not None:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, request)
                     await handlers.serve(context)
-                    await self._finish_stream()
+                    if self._written is not None:
+                        await self._finish_stream(self._written)
                     nursery.cancel_scope.cancel("the request is answered")
             await self._finish()
         finally:
@@ -193,11 +195,11 @@ class HttpExchange:
         finally:
             written.set()
 
-    async def _finish_stream(self) -> None:
-        if self._written is not None:
-            self._complete = True
-            self._changed.unpark_all()
-            await self._written.wait()
+    async def _finish_stream(self, written: trio.Event) -> None:
+        """Let the stream be written to its end."""
+        self._complete = True
+        self._changed.unpark_all()
+        await written.wait()
 
 
 def _start_nothing(serve: object, context: object) -> None:
