@@ -61,7 +61,7 @@ class HttpMethods(ServerCore):
         """
         from trio_mcp.http.runner.hypercorn import configured
         from trio_mcp.http.server.options import HttpOptions
-        from trio_mcp.http.server.serve import serve_http
+        from trio_mcp.http.serve import serve_http
 
         options = options or HttpOptions()
         config = configured(host, port) if config is None else config
@@ -106,7 +106,7 @@ class HttpMethods(ServerCore):
             options: What the endpoint is like. Its ``path`` is below where the application is mounted.
         """
         from trio_mcp.http.server.options import HttpOptions
-        from trio_mcp.http.server.serve import asgi_app
+        from trio_mcp.http.serve import asgi_app
 
         async with serving(self) as run, asgi_app(run, options or HttpOptions()) as app:
             yield app
@@ -119,7 +119,7 @@ class HttpMethods(ServerCore):
         }
 
     def _run_http(self, serve_there: Serve, /, **arguments: Any) -> None:
-        from trio_mcp.http.server.serve import serve_until_signalled
+        from trio_mcp.http.serve import serve_until_signalled
 
         if trio.run(serve_until_signalled, partial(serve_there, **arguments), self.info.name) == signal.SIGINT:
             sys.exit(130)
