@@ -60,8 +60,8 @@ class HttpMethods(ServerCore):
         When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
         """
         from trio_mcp.http.runner.hypercorn import configured
-        from trio_mcp.http.server.options import HttpOptions
         from trio_mcp.http.serve import serve_http
+        from trio_mcp.http.server.options import HttpOptions
 
         options = options or HttpOptions()
         config = configured(host, port) if config is None else config
@@ -105,8 +105,8 @@ class HttpMethods(ServerCore):
         Args:
             options: What the endpoint is like. Its ``path`` is below where the application is mounted.
         """
-        from trio_mcp.http.server.options import HttpOptions
         from trio_mcp.http.serve import asgi_app
+        from trio_mcp.http.server.options import HttpOptions
 
         async with serving(self) as run, asgi_app(run, options or HttpOptions()) as app:
             yield app

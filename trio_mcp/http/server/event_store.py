@@ -49,7 +49,6 @@ class EventStore(Protocol):
 
         When it returns, the events may be sent: what is then lost with the process is lost to the client.
         """
-        ...
 
     @abc.abstractmethod
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
@@ -59,9 +58,7 @@ class EventStore(Protocol):
             EventsLost: The next one is gone; or there is none, and neither is the event of that number, so that nothing
                 can be said.
         """
-        ...
 
     @abc.abstractmethod
     async def forget(self, session: str) -> None:
         """The session has ended: nobody will ask for its events."""
-        ...

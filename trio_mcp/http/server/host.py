@@ -25,11 +25,9 @@ class ExchangeSink(Sink, Protocol):
     @property
     def waiting(self) -> int:
         """How many messages have not been sent."""
-        ...
 
     async def flush(self) -> None:
         """Wait until the request is over, and its answer has been sent."""
-        ...
 
 
 class HostedConnection(Protocol):
@@ -38,63 +36,49 @@ class HostedConnection(Protocol):
     @property
     def client(self) -> ClientDeclaration | None:
         """What the handshake declared; None before it."""
-        ...
 
     @property
     def initialized(self) -> bool:
         """Whether the client has confirmed the handshake."""
-        ...
 
     @property
     def closed(self) -> bool:
         """Whether it has ended."""
-        ...
 
     @property
     def close_cause(self) -> Exception | None:
         """Why it has ended."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether a request of the client's is under way."""
-        ...
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Run what belongs to it in a nursery, from now until `end`."""
-        ...
 
     def presume(self, revision: str) -> None:
         """Take the handshake for done, by a client that has said nothing of itself."""
-        ...
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
         """Answer ``initialize``."""
-        ...
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
         """Take what the client has sent."""
-        ...
 
     def serves(self, request_id: RequestId) -> bool:
         """Whether a request of the client's is running or queued, unanswered and not cancelled."""
-        ...
 
     async def wait_idle(self) -> None:
         """Wait until no handler runs."""
-        ...
 
     async def wait_settled(self) -> None:
         """Wait until no request of the client's is under way."""
-        ...
 
     def end(self, why: str) -> None:
         """End it: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
-        ...
 
     def finish(self) -> None:
         """Nothing that belonged to it runs any more."""
-        ...
 
 
 class Served(Protocol):
@@ -103,16 +87,13 @@ class Served(Protocol):
     @property
     def identity(self) -> ServerIdentity:
         """What it says of itself."""
-        ...
 
     @property
     def options(self) -> SessionOptions:
         """Limits and hooks of what it answers."""
-        ...
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
         """The input schema of a tool; None for one that is not known. It is the same object as long as the tool is."""
-        ...
 
 
 class Run(Protocol):
@@ -121,17 +102,14 @@ class Run(Protocol):
     @property
     def served(self) -> Served:
         """The server."""
-        ...
 
     @property
     def nursery(self) -> trio.Nursery:
         """The home of what outlives a request, but not the run."""
-        ...
 
     @property
     def endpoints(self) -> list[Callable[[], HttpStatistics]]:
         """What tells of each endpoint that serves the run."""
-        ...
 
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> RequestHooks:
         """Give what answers one request of the modern era, until `leave`.
@@ -141,7 +119,6 @@ class Run(Protocol):
             peer: What is in flight: it.
             client: What it declares.
         """
-        ...
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> HostedConnection:
         """Make a connection of the handshake era.
@@ -150,16 +127,12 @@ class Run(Protocol):
             sink: Where its messages go.
             lasting: Whether the client can still be told things when its request is answered.
         """
-        ...
 
     def leave(self, exchange: Any) -> None:
         """The request is over."""
-        ...
 
     async def end_listening(self) -> None:
         """Tell everyone who listens what has changed, and of the end; within bounds."""
-        ...
 
     def ending_gracefully(self) -> contextlib.AbstractAsyncContextManager[None]:
         """A block that is cancelled only after everyone who listens has been told of the end."""
-        ...
