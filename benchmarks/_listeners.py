@@ -17,7 +17,6 @@ import trio
 
 from trio_mcp import Client, Server, SessionMessage, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request
-from trio_mcp.server.serving import serving
 
 from ._wire import WrongAnswer
 
@@ -136,7 +135,7 @@ async def listen(link: Any, number: int, wanted: dict[str, Any]) -> None:
 async def main(seconds: float) -> dict[str, float]:
     watch = Watch()
     delays: list[float] = []
-    async with serving(server) as run, trio.open_nursery() as links, trio.open_nursery() as nursery:
+    async with server.open_run() as run, trio.open_nursery() as links, trio.open_nursery() as nursery:
         ends = []
         for number in range(LINKS + 2):
             ours, theirs = await links.start(open_link)

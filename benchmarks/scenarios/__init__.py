@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import big_messages, http, http_client, idle_sessions, imports, listeners, memory, rss, signals, startup, stdio
+from . import (
+    big_messages,
+    hops,
+    http,
+    http_client,
+    idle_sessions,
+    imports,
+    listeners,
+    memory,
+    rss,
+    signals,
+    startup,
+    stdio,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,4 +38,5 @@ SCENARIOS: dict[str, Callable[[Options], Iterator[Group]]] = {
     "big": big_messages.run,
     "signals": signals.run,
     "listeners": listeners.run,
+    "hops": hops.run,
 }

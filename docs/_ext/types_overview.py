@@ -12,6 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from trio_mcp import types
+from trio_mcp.types._base import class_span
 
 Cell = str | Sequence[nodes.Node]
 
@@ -54,7 +55,7 @@ class TypesOverview(SphinxDirective):
                 summary = ""  # inherited: it says nothing of this one
             module = model.__module__.rpartition(".")[2]
             entry = nodes.literal(text=name, ids=[anchor(name)])
-            row = ([entry], _text(summary), span_of(model._span.revisions))
+            row = ([entry], _text(summary), span_of(class_span(model)))
             modules.setdefault(module, []).append(row)
         found: list[nodes.Node] = []
         for module, rows in sorted(modules.items()):

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
-import trio
-import trio.testing
 
-from tests.session.harness import Wire
+from tests.peer import Peer, settle
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client import Subscription
@@ -74,14 +72,9 @@ class Listener:
         self.done = True
 
 
-async def settle() -> None:
-    """Let everything that can happen happen."""
-    await trio.testing.wait_all_tasks_blocked()
-
-
 @contextlib.asynccontextmanager
 async def listening(
-    client: Client, asked: list[Request], wire: Wire, **arguments: Any
+    client: Client, asked: list[Request], wire: Peer, **arguments: Any
 ) -> AsyncIterator[tuple[Listener, Request]]:
     """A listener of the modern era whose server honours it all, and its request; leaving ends it."""
     listener = Listener()

@@ -6,12 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-import trio
-
-from tests.session.harness import Wire
-from trio_mcp import Client, Link, memory_link_pair
-from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
+from tests.peer import Peer, played
+from trio_mcp import Client
+from trio_mcp.jsonrpc.messages import ErrorData, Request
 
 ALL: dict[str, Any] = {
     "resources": {"subscribe": True},
@@ -31,56 +28,27 @@ async def scripted(
     capabilities: Mapping[str, Any] = ALL,
     client_capabilities: Any = None,
     **arguments: Any,
-) -> AsyncIterator[tuple[Client, list[Request], Wire]]:
+) -> AsyncIterator[tuple[Client, list[Request], Peer]]:
     """A client of a server that gives these answers; a method without one is never answered.
 
     Yields:
         The client, the requests so far but those that open the connection, and the server's end of the link, whose
         ``heard`` has the notifications so far.
     """
-    asked: list[Request] = []
-    wires: list[Wire] = []
-    opening: dict[str, Any] = {
-        "initialize": {
-            "protocolVersion": revision,
-            "capabilities": capabilities,
-            "serverInfo": {"name": "script", "version": "1"},
-        },
-        "server/discover": {"supportedVersions": [revision], "capabilities": capabilities},
-    }
+    peers: list[Peer] = []
 
-    @contextlib.asynccontextmanager
-    async def target() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
-            wires.append(Wire(theirs))
-            nursery.start_soon(serve, wires[0])
-            yield ours
+    def reply(request: Request) -> Any:
+        answer = answers.get(request.method)
+        return answer(request.params or {}) if callable(answer) else answer
 
-    async def serve(wire: Wire) -> None:
-        with contextlib.suppress(trio.BrokenResourceError):  # the client has left
-            await answer_all(wire)
+    async def play(peer: Peer) -> None:
+        peer.revision, peer.capabilities, peer.replies = revision, dict(capabilities), reply
+        peers.append(peer)
+        await peer.greet()
+        await peer.serve()
 
-    async def answer_all(wire: Wire) -> None:
-        async for item in wire.read:
-            message = item.message
-            if isinstance(message, Notification):
-                wire.heard.append(message)
-            if not isinstance(message, Request):
-                continue
-            if message.method in opening:
-                answer: Any = opening[message.method]
-            else:
-                asked.append(message)
-                answer = answers.get(message.method)
-                if callable(answer):
-                    answer = answer(message.params or {})
-            if isinstance(answer, ErrorData):
-                await wire.send(ErrorResponse(message.id, answer))
-            elif answer is not None:
-                await wire.send(Response(message.id, answer))
-
-    async with Client(target, mode=revision, capabilities=client_capabilities, **arguments) as client:
-        yield client, asked, wires[0]
+    async with Client(played(play), mode=revision, capabilities=client_capabilities, **arguments) as client:
+        yield client, peers[0].questions, peers[0]
 
 
 def sent(request: Request) -> dict[str, Any]:

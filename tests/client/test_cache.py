@@ -139,7 +139,7 @@ async def test_stale_is_given_when_asked_for_and_the_server_can_not_be_asked(
             await client.read_resource(URI)
         answers["resources/read"] = lambda params: None  # no answer at all
         assert (await client.read_resource(URI, timeout=1)).contents
-        await wire.write.aclose()
+        await wire.close()
         await trio.testing.wait_all_tasks_blocked()
         assert (await client.read_resource(URI)).contents
         await trio.sleep(20)
@@ -253,7 +253,7 @@ async def test_a_list_that_is_the_same_again_compiles_no_schema_again(monkeypatc
             compiled.append(schema)
             super().__init__(schema)
 
-    monkeypatch.setattr("trio_mcp.client.output_schemas.SchemaValidator", Counted)
+    monkeypatch.setattr("trio_mcp.client.tool_results.SchemaValidator", Counted)
     server = Server("test", cache_hints={"tools/list": CacheHint(ttl=60)})
 
     @server.tool

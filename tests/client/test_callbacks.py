@@ -9,28 +9,21 @@ from typing import Any
 import pytest
 import trio
 
-from tests.session.harness import INITIALIZE_RESULT, Wire
-from trio_mcp import Client, Link, memory_link_pair
-from trio_mcp.jsonrpc.messages import Malformed, Notification, Request, Response
+from tests.peer import Peer, played
+from trio_mcp import Client
+from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 
 
 @contextlib.asynccontextmanager
-async def connected(**callbacks: Any) -> AsyncIterator[tuple[Client, Wire]]:
-    wires: list[Wire] = []
+async def connected(**callbacks: Any) -> AsyncIterator[tuple[Client, Peer]]:
+    wires: list[Peer] = []
 
-    @contextlib.asynccontextmanager
-    async def target() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-            wires.append(Wire(theirs))
-            nursery.start_soon(shake_hands, wires[0])
-            yield ours
+    async def shake_hands(wire: Peer) -> None:
+        wires.append(wire)
+        await wire.greet()
+        await wire.expect(Notification)
 
-    async def shake_hands(wire: Wire) -> None:
-        request = await wire.request()
-        await wire.send(Response(request.id, INITIALIZE_RESULT))
-        assert isinstance(await wire.receive(), Notification)
-
-    async with Client(target, mode="legacy", **callbacks) as client:
+    async with Client(played(shake_hands), mode="legacy", **callbacks) as client:
         yield client, wires[0]
 
 

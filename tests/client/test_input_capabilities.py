@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.asking import DONE, asking, rounds
 from trio_mcp import Client, Server, types
-from trio_mcp.client.capabilities import merged
+from trio_mcp.client.connection import merged
 from trio_mcp.types import meta
 
 CALLBACKS: dict[str, Any] = {
@@ -25,7 +25,8 @@ async def declared(revision: str, **arguments: Any) -> Any:
             await client.call_tool("x")
             return (asked[0].params or {})["_meta"][meta.CLIENT_CAPABILITIES]
     async with asking(revision, **arguments) as (_, server):
-        return server.declared
+        assert server.opening is not None
+        return (server.opening.params or {})["capabilities"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import trio.testing
 
 from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
-from tests.session.harness import Wire
+from tests.peer import Peer
 from trio_mcp import Client, HandlerOptions, Link, McpError, SessionOptions, memory_link_pair, types
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 
 NAME = form(name={"type": "string"})
 
@@ -33,18 +33,18 @@ async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
         return {"name": params.message}
 
     async with asking(elicitation=elicit) as (_, server):
-        ids = [await server.send("elicitation/create", {**NAME, "message": name}) for name in "abc"]
+        ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abc"]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(running) == ["a", "b", "c"]
         cancelled = {"requestId": ids[1], "reason": "the tool was cancelled"}
-        await server.wire.send(Notification("notifications/cancelled", cancelled))
+        await server.send(Notification("notifications/cancelled", cancelled))
         running["c"].set()
         running["a"].set()
         await trio.testing.wait_all_tasks_blocked()
         assert reasons == ["the tool was cancelled"]
-        assert server.answered == {
-            ids[0]: {"action": "accept", "content": {"name": "a"}},
-            ids[2]: {"action": "accept", "content": {"name": "c"}},
+        assert server.answers == {
+            ids[index]: Response(ids[index], {"action": "accept", "content": {"name": name}})
+            for index, name in ((0, "a"), (2, "c"))
         }
 
 
@@ -57,12 +57,12 @@ async def test_the_limits_of_the_session_hold() -> None:
 
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
     async with asking(elicitation=elicit, options=options) as (_, server):
-        ids = [await server.send("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
+        ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(running) == ["a", "b"]
-        refused = server.answered[ids[3]]
-        assert isinstance(refused, ErrorData)
-        assert refused.code == types.OVERLOADED
+        refused = server.answers[ids[3]]
+        assert isinstance(refused, ErrorResponse)
+        assert refused.error.code == types.OVERLOADED
 
 
 async def test_closing_the_client_cancels_the_callbacks() -> None:
@@ -75,7 +75,7 @@ async def test_closing_the_client_cancels_the_callbacks() -> None:
             ended.append(params.message)
 
     async with asking(elicitation=elicit) as (client, server):
-        await server.send("elicitation/create", NAME)
+        await server.request("elicitation/create", NAME)
         await trio.testing.wait_all_tasks_blocked()
         await client.aclose()
         assert ended == ["Please fill in"]
@@ -106,7 +106,7 @@ async def test_a_callback_may_call_the_server_meanwhile() -> None:
 async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
     """2025-11-25 `basic/lifecycle`, Initialization: only pings and log messages come before."""
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
 
         @contextlib.asynccontextmanager
         async def target() -> AsyncIterator[Link]:
@@ -117,7 +117,7 @@ async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
                 pytest.fail("connected without a handshake")
 
         nursery.start_soon(connect)
-        assert (await wire.request()).method == "initialize"
+        assert (await wire.expect(Request)).method == "initialize"
         await wire.send(Request(1, "elicitation/create", NAME))
         answer = await wire.receive()
         assert isinstance(answer, ErrorResponse)
@@ -130,7 +130,7 @@ async def test_the_end_of_a_visit_is_a_notification_like_others() -> None:
     seen: list[Any] = []
     async with asking(elicitation=lambda params: "accept", on_message=seen.append) as (_, server):
         done = Notification("notifications/elicitation/complete", {"elicitationId": "e1"})
-        await server.wire.send(done)
+        await server.send(done)
         await trio.testing.wait_all_tasks_blocked()
     assert seen == [done]
 

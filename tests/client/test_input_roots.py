@@ -77,13 +77,13 @@ async def test_a_legacy_server_is_told_of_other_roots() -> None:
     async with asking(roots=["file:///old"]) as (client, server):
         await client.set_roots([Path("/new")])
         assert await server.ask("roots/list") == {"roots": [{"uri": "file:///new"}]}
-        assert server.others[1:] == [Notification("notifications/roots/list_changed")]
+        assert server.heard[1:] == [Notification("notifications/roots/list_changed")]
         with pytest.raises(ValueError, match="must be a file:// URI"):
             await client.set_roots(["http://example.org"])
         assert await server.ask("roots/list") == {"roots": [{"uri": "file:///new"}]}
         await client.set_roots(lambda: [Path("/made")])
         assert await server.ask("roots/list") == {"roots": [{"uri": "file:///made"}]}
-        assert len(server.others) == 3  # with notifications/initialized
+        assert (len(server.heard), server.questions) == (3, [])  # with notifications/initialized
 
 
 async def test_a_modern_server_is_not_told() -> None:

@@ -21,9 +21,9 @@ from tests.client.listening import (
     end,
     listening,
     notice,
-    settle,
 )
 from tests.client.scripted import scripted, sent
+from tests.peer import settle
 from trio_mcp import (
     CallOptions,
     Client,
@@ -374,7 +374,7 @@ async def test_the_loss_of_the_link_is_raised_by_every_loop(how: str, revision: 
             for request in asked:
                 await wire.send(acknowledgement(request))
             if how == "closed by the server":
-                await wire.write.aclose()
+                await wire.close()
             elif how == "broken":
                 await wire.send(Failure(TransportError("the cable is cut")))
             else:

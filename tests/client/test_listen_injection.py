@@ -16,10 +16,10 @@ from tests.client.listening import (
     acknowledgement,
     end,
     notice,
-    settle,
 )
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
+from tests.peer import settle
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.messages import Response

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from tests.client.listening import LEGACY, MODERN, settle
+from tests.client.listening import LEGACY, MODERN
+from tests.peer import settle
 from trio_mcp import (
     Client,
     PromptsListChanged,

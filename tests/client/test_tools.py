@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 import trio
 from pydantic import BaseModel
 
+from tests.client.scripted import scripted as by_script
 from tests.client.servers import make_server
-from tests.session.harness import Wire
-from trio_mcp import Client, Link, McpError, RemoteProtocolError, Server, memory_link_pair
+from trio_mcp import Client, McpError, RemoteProtocolError, Server
 from trio_mcp.client import ToolResult
-from trio_mcp.jsonrpc.messages import Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types.content import TextContent
 
 NAMES = ["add", "wait", "count", "greet", "nothing"]
@@ -73,54 +72,26 @@ async def test_arguments_are_anything_that_has_a_json_form() -> None:
 
 
 async def test_more_meta_goes_along() -> None:
-    server = Server("x")
     seen: list[Any] = []
-
-    @server.tool
-    async def look(ctx: Any) -> None: ...
 
     async def note(context: Any, call_next: Any) -> Any:
         seen.append(context.meta.get("acme/trace"))
         return await call_next()
 
-    server.middleware = (note,)
+    server = Server("x", middleware=[note])
+
+    @server.tool
+    async def look(ctx: Any) -> None: ...
+
     async with Client(server) as client:
         await client.call_tool("look", {"ctx": 1}, meta={"acme/trace": "t1"})
     assert seen == ["t1"]
 
 
-@contextlib.asynccontextmanager
-async def scripted(*tools: dict[str, Any], **results: Any) -> AsyncIterator[tuple[Client, Wire, list[str]]]:
+def scripted(*tools: dict[str, Any], **results: Any) -> contextlib.AbstractAsyncContextManager[Any]:
     """A client whose server is a script: these tools, and for each name these results of calls."""
-    asked: list[str] = []
-    wires: list[Wire] = []
-
-    @contextlib.asynccontextmanager
-    async def target() -> AsyncIterator[Link]:
-        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-            wires.append(Wire(theirs))
-            nursery.start_soon(serve, wires[0])
-            yield ours
-            nursery.cancel_scope.cancel()
-
-    async def serve(wire: Wire) -> None:
-        async for item in wire.read:
-            message = item.message
-            if isinstance(message, Request):
-                asked.append(message.method)
-                params = message.params or {}
-                result: Any = {
-                    "initialize": {
-                        "protocolVersion": "2025-11-25",
-                        "capabilities": {"tools": {}},
-                        "serverInfo": {"name": "s", "version": "1"},
-                    },
-                    "tools/list": {"tools": list(tools)},
-                }.get(message.method)
-                await wire.send(Response(message.id, result if result is not None else results[params["name"]]))
-
-    async with Client(target, mode="legacy") as client:
-        yield client, wires[0], asked
+    answers = {"tools/list": {"tools": list(tools)}, "tools/call": lambda params: results[params["name"]]}
+    return by_script(answers, capabilities={"tools": {}})
 
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -137,23 +108,25 @@ def structured(value: Any) -> dict[str, Any]:
 async def test_structured_content_that_breaks_the_output_schema_is_the_servers_fault() -> None:
     async with scripted(
         tool("good", NUMBER), tool("bad", NUMBER), good=structured({"n": 1}), bad=structured({"n": "one"})
-    ) as (client, _, asked):
+    ) as (client, asked, _):
         assert (await client.call_tool("good")).data == {"n": 1}
         with pytest.raises(RemoteProtocolError, match=r"'bad' breaks its own output schema: \['n'\].*integer"):
             await client.call_tool("bad")
         assert (await client.call_tool("good")).data == {"n": 1}
-        assert asked.count("tools/list") == 1  # asked once, and only because the schemas were not known
+        assert [each.method for each in asked].count(
+            "tools/list"
+        ) == 1  # asked once, and only because the schemas were not known
 
 
 async def test_schemas_that_are_known_are_not_asked_for_until_they_change() -> None:
-    async with scripted(tool("good", NUMBER), good=structured({"n": 1})) as (client, wire, asked):
+    async with scripted(tool("good", NUMBER), good=structured({"n": 1})) as (client, asked, wire):
         await client.list_tools()
         await client.call_tool("good")
-        assert asked.count("tools/list") == 1
+        assert [each.method for each in asked].count("tools/list") == 1
         await wire.send(Notification("notifications/tools/list_changed"))
         await trio.testing.wait_all_tasks_blocked()
         await client.call_tool("good")
-        assert asked.count("tools/list") == 2
+        assert [each.method for each in asked].count("tools/list") == 2
 
 
 async def test_error_results_are_not_validated_and_nothing_is_raised() -> None:
@@ -188,8 +161,7 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
         pages += 1
         return {"tools": [], "ttlMs": 0, "cacheScope": "private", "nextCursor": f"{pages}"}
 
-    server = Server("x")
-    server.middleware = (endless,)
+    server = Server("x", middleware=[endless])
 
     @server.tool
     async def one() -> None: ...

@@ -22,8 +22,8 @@ from tests.client.listening import MODERN, notice
 from tests.client.listening import listening as heard_by_one
 from tests.client.scripted import scripted
 from tests.docs.pages import ROOT
-from tests.session.harness import INITIALIZE_RESULT, Wire
-from tests.transports.http_peer import Asked, peer
+from tests.http_peer import Asked, peer
+from tests.peer import Peer
 from trio_mcp import (
     BaseSession,
     Client,
@@ -210,14 +210,9 @@ async def client_requests() -> None:
 
         @nursery.start_soon
         async def shake_hands() -> None:
-            asked = await next_message(theirs)
-            result = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "x", "version": "1"},
-            }
-            await theirs.write.send(SessionMessage(Response(asked.id, result)))
-            assert (await next_message(theirs)).method == "notifications/initialized"
+            peer = Peer(theirs, capabilities={"tools": {}})
+            await peer.greet()
+            assert (await peer.expect(Notification)).method == "notifications/initialized"
 
         async with Client(target, mode="legacy") as client:
             await trio.testing.wait_all_tasks_blocked()
@@ -256,7 +251,7 @@ async def giving_input() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert reasons == [REASON]
             assert [request.method for request in asked] == [method]
-            assert wire.received_nowait() == []
+            assert wire.arrived() == []
 
 
 @row("Client.set_roots")
@@ -268,17 +263,17 @@ async def setting_roots() -> None:
         async def target() -> AsyncIterator[Link]:
             yield ours
 
-        wire = Wire(theirs)
+        wire = Peer(theirs)
 
         async def shake_hands() -> None:
-            await wire.send(Response((await wire.request()).id, INITIALIZE_RESULT))
-            assert isinstance(await wire.receive(), Notification)
+            await wire.greet()
+            await wire.expect(Notification)
 
         nursery.start_soon(shake_hands)
         async with Client(target, mode="legacy", roots=[], options=options) as client:
             await fill(client.session)
             await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
-            sent = [message for message in wire.received_nowait() if isinstance(message, Notification)]
+            sent = [message for message in wire.arrived() if isinstance(message, Notification)]
             assert "notifications/roots/list_changed" not in [message.method for message in sent]
             await wire.send(Request("roots", "roots/list"))
             while not isinstance(answer := await wire.receive(), Response):
@@ -383,7 +378,7 @@ async def responder_without_room() -> AsyncIterator[tuple[RequestContext, Link]]
     limits = SessionOptions(max_outgoing_messages=1)
     async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
         session.taken, taken = trio.open_memory_channel[RequestContext](0)
-        await theirs.write.send(SessionMessage(Request(1, "x", {"_meta": {"progressToken": 5}})))
+        await Peer(theirs).request("x", progressToken=5)
         context = await taken.receive()
         await fill(session)
         yield context, theirs
@@ -412,10 +407,10 @@ async def async_handler() -> None:
             return {"late": True}
 
     async with memory_link_pair() as (ours, theirs), Session(*ours):
-        await theirs.write.send(SessionMessage(Request(1, "x")))
+        peer = Peer(theirs)
+        request = await peer.request("x")
         await trio.testing.wait_all_tasks_blocked()
-        cancelled = Notification("notifications/cancelled", {"requestId": 1, "reason": REASON})
-        await theirs.write.send(SessionMessage(cancelled))
+        await peer.cancel(request, reason=REASON)
         await ended.wait()
         assert reasons == [REASON]
         assert await methods_sent(theirs) == []
@@ -439,7 +434,7 @@ async def sync_tool() -> None:
                 await trio.to_thread.run_sync(started.wait, HANG)
                 scope.cancel()
         assert not ended.is_set()
-        assert server.sync_limiter.borrowed_tokens == 1
+        assert server.settings.surroundings.threads.limiter.borrowed_tokens == 1
         go_on.set()
         assert await trio.to_thread.run_sync(ended.wait, HANG)
 
@@ -481,21 +476,7 @@ async def serving() -> None:
             raise
 
     async with memory_link_pair() as (ours, theirs):
-        await theirs.write.send(
-            SessionMessage(
-                Request(
-                    1,
-                    "tools/call",
-                    {
-                        "name": "wait",
-                        "_meta": {
-                            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                            "io.modelcontextprotocol/clientCapabilities": {},
-                        },
-                    },
-                )
-            )
-        )
+        await Peer(theirs, MODERN).request("tools/call", {"name": "wait"})
         await cancel_while_blocked(lambda: server.serve(ours))
         assert cancelled.is_set()
         with pytest.raises(trio.EndOfChannel):

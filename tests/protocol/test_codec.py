@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import batches, json_texts, messages
+from tests.strategies import batches, json_texts, messages
 from trio_mcp.jsonrpc.codec import MAX_BATCH, decode, encode, encode_or_replace, parse
 from trio_mcp.jsonrpc.messages import (
     Batch,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import json_texts, messages
+from tests.strategies import json_texts, messages
 from trio_mcp.jsonrpc.codec import LineDecoder, decode, encode
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 

@@ -39,7 +39,7 @@ from tests.protocol.http_requests import (
     post,
     serving,
 )
-from tests.protocol.strategies import batches, messages
+from tests.strategies import batches, messages
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.ladder import (
     Accept,

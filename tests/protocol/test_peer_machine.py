@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.protocol.peer_session import BATCH_REVISION, Session
-from tests.protocol.strategies import json_texts
+from tests.strategies import json_texts
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import decode, encode
 from trio_mcp.jsonrpc.messages import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import envelopes
+from tests.strategies import envelopes
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import (
     Malformed,

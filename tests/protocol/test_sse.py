@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.protocol.strategies import messages
+from tests.strategies import messages
 from trio_mcp.http.sse import (
     EventDecoder,
     ServerSentEvent,

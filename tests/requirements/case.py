@@ -14,10 +14,9 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from tests.requirements.hand import Hand
+from tests.peer import Peer, played
 from tests.requirements.http_script import scripted_http
 from tests.requirements.model import Topic
-from tests.session.harness import Wire
 from trio_mcp import (
     Client,
     Link,
@@ -29,7 +28,7 @@ from trio_mcp import (
 )
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import LineDecoder
-from trio_mcp.jsonrpc.messages import Request, Response
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.stdio.lines import BUFFER, read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
@@ -38,7 +37,7 @@ __all__ = ["TRANSPORTS", "Case", "Script"]
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
-Script = Callable[[Wire], Awaitable[None]]
+Script = Callable[[Peer], Awaitable[None]]
 LinkMaker = Callable[[], contextlib.AbstractAsyncContextManager[Link]]
 
 
@@ -75,13 +74,7 @@ class InMemory:
         return connect
 
     def script(self, script: Script) -> LinkMaker:
-        @contextlib.asynccontextmanager
-        async def connect() -> AsyncIterator[Link]:
-            async with memory_link_pair(encode=True) as (ours, theirs), background_nursery() as nursery:
-                nursery.start_soon(script, Wire(theirs))
-                yield ours
-
-        return connect
+        return played(script, encode=True)
 
 
 class Stdio:
@@ -136,7 +129,7 @@ async def _listen(address: str, script: Script, task_status: trio.TaskStatus[Non
         async with stream, background_nursery() as nursery:
             nursery.start_soon(read_lines, stream, LineDecoder(), inbound)
             nursery.start_soon(write_lines, outbound, stream, inbound)
-            await script(Wire(Link(read, write)))
+            await script(Peer(Link(read, write)))
             await trio.sleep_forever()
 
 
@@ -194,24 +187,16 @@ class Case:
             yield client
 
     @contextlib.asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
-        """A bare link to the topic's server: nothing has been said yet, and what is sent goes out as it is."""
-        async with self.transport.server(self.topic)() as link:
-            yield Wire(link)
-
-    @contextlib.asynccontextmanager
-    async def greeting(self, **capabilities: Any) -> AsyncIterator[Hand]:
+    async def greeting(self, **capabilities: Any) -> AsyncIterator[Peer]:
         """A client by hand that has said nothing yet."""
-        async with self.wire() as wire:
-            yield Hand(wire, self.revision, capabilities)
+        async with self.transport.server(self.topic)() as link:
+            yield Peer(link, self.revision, capabilities)
 
     @contextlib.asynccontextmanager
-    async def hand(self, **capabilities: Any) -> AsyncIterator[Hand]:
+    async def hand(self, **capabilities: Any) -> AsyncIterator[Peer]:
         """A client by hand: the legacy era's handshake is done, if it is that."""
         async with self.greeting(**capabilities) as hand:
-            if not self.modern:
-                await hand.result("initialize", hand.handshake())
-                await hand.notify("notifications/initialized")
+            await hand.initialize()
             yield hand
 
     @contextlib.asynccontextmanager
@@ -220,19 +205,7 @@ class Case:
         async with Client(self.transport.script(script), **{"mode": self.revision, **options}) as client:
             yield client
 
-    async def opening(self, wire: Wire, **capabilities: Any) -> Request:
+    async def opening(self, wire: Peer, **capabilities: Any) -> Request:
         """A script's answer to what opens the connection; gives that request."""
-        request = await wire.request()
-        if self.modern:
-            answer: dict[str, Any] = {
-                "resultType": "complete",
-                "supportedVersions": [self.revision],
-                "capabilities": capabilities,
-                "ttlMs": 0,
-                "cacheScope": "private",
-            }
-        else:
-            info = {"name": "script", "version": "1"}
-            answer = {"protocolVersion": self.revision, "capabilities": capabilities, "serverInfo": info}
-        await wire.send(Response(request.id, answer))
-        return request
+        wire.revision, wire.capabilities = self.revision, capabilities
+        return await wire.greet()

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import attrs
 import trio
 
-from tests.session.harness import Wire
-from tests.transports.http_peer import Asked, peer
+from tests.http_peer import Asked, peer
+from tests.peer import Peer
 from trio_mcp import Link, SessionMessage
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import encode, parse
@@ -24,7 +24,7 @@ from trio_mcp.types import meta
 
 __all__ = ["scripted_http"]
 
-Script = Callable[[Wire], Awaitable[None]]
+Script = Callable[[Peer], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
@@ -36,7 +36,7 @@ async def scripted_http(script: Script) -> AsyncIterator[str]:
     async with peer() as server, background_nursery() as nursery:
         server.otherwise = endpoint.handle
         nursery.start_soon(endpoint.send_all, outbound)
-        nursery.start_soon(script, Wire(Link(read, write)))
+        nursery.start_soon(script, Peer(Link(read, write)))
         yield server.url
 
 

@@ -9,11 +9,11 @@ import pytest
 import trio
 import trio.testing
 
+from tests.peer import Peer, settle
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
-from trio_mcp import Client, McpError, Server, SessionMessage, memory_link_pair
-from trio_mcp.jsonrpc.messages import Notification, Request
+from trio_mcp import McpError, Server, memory_link_pair
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.changes import Listener
-from trio_mcp.server.serving import serving
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 CHANGED = "notifications/tools/list_changed"
@@ -21,12 +21,6 @@ CHANGED = "notifications/tools/list_changed"
 
 def one() -> int:
     return 1
-
-
-async def settled(client: Client) -> None:
-    """What was announced has arrived: each step of the way is taken."""
-    for _ in range(3):
-        await trio.testing.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
@@ -38,11 +32,11 @@ async def test_handshake_clients_are_told_of_each_change(revision: str) -> None:
         assert client.capabilities.tools is not None
         assert client.capabilities.tools.list_changed is True
         server.add_tool(one)
-        await settled(client)
+        await settle()
         assert seen == [CHANGED]
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
         server.remove_tool("one")
-        await settled(client)
+        await settle()
         assert seen == [CHANGED, CHANGED]
         assert (await client.list_tools()).tools == []
 
@@ -54,7 +48,7 @@ async def test_many_changes_at_once_are_one_notification() -> None:
         await client.list_tools()
         for number in range(50):
             server.add_tool(one, name=f"tool{number}")
-        await settled(client)
+        await settle()
         assert [(message.method, message.params) for message in seen] == [(CHANGED, None)]
         assert len((await client.list_tools()).tools) == 50
 
@@ -71,10 +65,10 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
         async with client_of(server, LEGACY, on_message=noted("b")) as second:
             await second.list_tools()
             server.add_tool(one)
-            await settled(first)
+            await settle()
             assert sorted(seen) == ["a", "b"]
         server.remove_tool("one")
-        await settled(first)
+        await settle()
         assert sorted(seen) == ["a", "a", "b"]
     server.add_tool(one)
     assert server.statistics().runs == 0
@@ -83,23 +77,20 @@ async def test_every_client_is_told_and_none_after_it_left() -> None:
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
     """2025-11-25 `basic/lifecycle`: before ``notifications/initialized`` only pings and logging."""
     server = Server("test")
-    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(server.serve, theirs)
         await trio.testing.wait_all_tasks_blocked()
         server.add_tool(one)
-        await ours.write.send(SessionMessage(Request(1, "initialize", params)))
-        assert (await ours.read.receive()).message.id == 1
+        peer = Peer(ours, LEGACY)
+        await peer.result("initialize", peer.hello())
         server.remove_tool("one")
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(trio.WouldBlock):
-            ours.read.receive_nowait()
+        assert peer.arrived() == []
         # What has changed since the handshake was answered is told then: the client can't know it.
-        await ours.write.send(SessionMessage(Notification("notifications/initialized", None)))
-        assert (await ours.read.receive()).message == Notification(CHANGED, None)
+        await peer.notify("notifications/initialized")
+        assert await peer.receive() == Notification(CHANGED, None)
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(trio.WouldBlock):
-            ours.read.receive_nowait()
+        assert peer.arrived() == []
         nursery.cancel_scope.cancel()
 
 
@@ -111,7 +102,7 @@ async def test_the_modern_era_gets_none_without_a_subscription() -> None:
         assert client.capabilities.tools is not None
         assert client.capabilities.tools.list_changed
         server.add_tool(one)
-        await settled(client)
+        await settle()
         assert [tool.name for tool in (await client.list_tools()).tools] == ["one"]
     assert seen == []
 
@@ -159,7 +150,7 @@ async def test_a_tool_may_add_tools(sync: bool) -> None:
     server.add_tool(grow)
     async with client_of(server, LEGACY, on_message=lambda message: seen.append(message.method)) as client:
         assert not (await client.call_tool("grow")).is_error
-        await settled(client)
+        await settle()
         assert seen == [CHANGED]
         assert (await client.call_tool("one")).data == 1
 
@@ -195,7 +186,7 @@ def test_a_change_after_the_last_run_is_no_error() -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        async with serving(server) as run:
+        async with server.open_run() as run:
             kept.append(run.changes)
             run.changes.add(Listener(lambda topic: False, trio.lowlevel.checkpoint), (CHANGED, None))
 

@@ -11,8 +11,9 @@ import trio
 import trio.testing
 from typing_extensions import TypeAliasType
 
+from tests.peer import client_peer
 from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
-from trio_mcp import Client, Context, McpError, SessionMessage, memory_link_pair, types
+from trio_mcp import Client, Context, McpError, types
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -142,18 +143,13 @@ async def test_what_a_handler_knows_of_the_request(revision: str) -> None:
 async def answers(server: Any, *requests: Request | Notification) -> list[Any]:
     """Talk to a server by hand; its answers in the order of arrival, its notifications among them."""
     found: list[Any] = []
-    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        nursery.start_soon(server.serve, theirs)
-        read, write = ours
+    async with client_peer(server) as peer:
         for request in requests:
-            await write.send(SessionMessage(request))
-            if isinstance(request, Request):
-                while True:
-                    message = (await read.receive()).message
-                    found.append(message)
-                    if isinstance(message, Response | ErrorResponse):
-                        break
-        nursery.cancel_scope.cancel()
+            await peer.send(request)
+            while isinstance(request, Request):
+                found.append(await peer.receive())
+                if isinstance(found[-1], Response | ErrorResponse):
+                    break
     return found
 
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.injection import cancel_everywhere
-from tests.server.listening import ACKNOWLEDGED, settled, wire_to
+from tests.peer import client_peer, settle
+from tests.server.listening import ACKNOWLEDGED, news_of
 from trio_mcp import Server, SessionOptions
 from trio_mcp.server.changes import RESOURCE_UPDATED, SLICE, TOOLS_CHANGED, Changes, Listener, Topic
 
@@ -111,7 +112,7 @@ async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing
                 assert listener.topics == link.wanted
                 assert set(listener.waiting) <= link.wanted, "what waits is bounded by what was asked for"
         for _ in range(len(TOPICS) + 1):
-            await settled()
+            await settle()
             for _, link in links.values():
                 link.read(capacity)
         for _, link in links.values():
@@ -128,7 +129,7 @@ async def test_changes_from_many_threads_reach_everyone() -> None:
     server = Server("test")
     server.add_resource("x://{name}", lambda name: name, name="x")
     uris = [f"x://{number}" for number in range(8)]
-    async with wire_to(server) as wire, wire_to(server) as other:
+    async with client_peer(server) as wire, client_peer(server) as other:
         for each in (wire, other):
             await each.listen(1, resourceSubscriptions=uris)
 
@@ -142,8 +143,8 @@ async def test_changes_from_many_threads_reach_everyone() -> None:
         for thread in threads:
             await trio.to_thread.run_sync(thread.join)
         for each in (wire, other):
-            news = await each.news()
-            while more := await each.news():
+            news = await news_of(each)
+            while more := await news_of(each):
                 news += more
             assert {uri for _, _, uri in news} == set(uris)
 
@@ -154,16 +155,16 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
     server = Server("test", options=SessionOptions(max_outgoing_messages=8))
     server.add_resource("x://{name}", lambda name: name, name="x")
     uris = [f"x://{number}" for number in range(50)]
-    async with wire_to(server) as stalled, wire_to(server) as reading:
+    async with client_peer(server) as stalled, client_peer(server) as reading:
         for number in range(20):
-            await stalled.request(number, "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+            await stalled.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}, number)
         await reading.listen(1, resourceSubscriptions=uris)
         for turn in range(40):
             for uri in uris:
                 for _ in range(5):
                     server.notify_resource_updated(uri)
                 server.notify_resource_updated(f"y://{turn}/{uri}")  # nobody listens
-            news = await reading.news()
+            news = await news_of(reading)
             assert Counter(uri for _, _, uri in news) == Counter(uris), "once each, at once"
         statistics = server.statistics()
         assert (statistics.sessions, statistics.listening) == (2, 21)
@@ -171,9 +172,9 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
         assert 0 < statistics.messages_waiting <= 8
         assert 0 < statistics.changes_waiting <= 20 * len(uris)
         told: list[Any] = []
-        while some := stalled.all_here():
+        while some := stalled.arrived():
             told += some
-            await settled()
+            await settle()
         last = [message.params["uri"] for message in told if message.method != ACKNOWLEDGED]
         assert Counter(last[-20 * len(uris) :]) == Counter(uris * 20), "the last state of everything, for each of them"
 
@@ -195,7 +196,7 @@ async def test_a_change_for_many_is_told_in_slices_that_others_run_between(
             listener = Listener(send, trio.lowlevel.checkpoint)
             changes.add(listener, TOPICS[0])
             nursery.start_soon(listener.run)
-        await settled()
+        await settle()
         nursery.start_soon(changes.run)
         changes.announce(TOOLS_CHANGED)
         steps: list[int] = []

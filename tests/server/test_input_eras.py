@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -12,17 +13,15 @@ import trio.testing
 from pydantic import BaseModel
 
 from tests.server.input_harness import (
-    EVERYTHING,
     LEGACY,
     MODERN,
-    HandClient,
     accept,
     hand_client,
     said,
     text_of,
 )
 from trio_mcp import Context, Depends, Elicited, McpError, Server, types
-from trio_mcp.jsonrpc.messages import ErrorData
+from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
@@ -36,12 +35,12 @@ class Age(BaseModel):
     age: int
 
 
-def answers(question: dict[str, Any]) -> Any:
-    if question["method"] == "sampling/createMessage":
+def answers(question: Any) -> Any:
+    if question.method == "sampling/createMessage":
         return said("a poem")
-    if question["method"] == "roots/list":
+    if question.method == "roots/list":
         return {"roots": [{"uri": "file:///tmp"}]}
-    properties = question["params"].get("requestedSchema", {}).get("properties", {})
+    properties = question.params.get("requestedSchema", {}).get("properties", {})
     return accept(**{name: {"name": "Ann", "age": 41}[name] for name in properties})
 
 
@@ -87,12 +86,12 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
         result = await client.tool("poem")
         assert text_of(result) == "Ann, 41: a poem"
         assert not result.get("isError")
-        assert [each["method"] for each in client.questions] == [
+        assert [each.method for each in client.questions] == [
             "elicitation/create",
             "elicitation/create",
             "sampling/createMessage",
         ]
-        assert client.questions[2]["params"]["messages"][0]["content"]["text"] == "A poem for Ann, 41"
+        assert client.questions[2].params["messages"][0]["content"]["text"] == "A poem for Ann, 41"
         await trio.testing.wait_all_tasks_blocked()
     waited = ["start", "name", "age", "end"]
     replayed = ["start", "start", "name", "start", "name", "age", *waited]
@@ -131,8 +130,8 @@ async def test_prompts_and_resources_may_ask_too(revision: str, park: bool) -> N
         return f"{name} of {answer.data and answer.data.name}"
 
     async with hand_client(server, revision, answers) as client:
-        prompt = await client.call("prompts/get", {"name": "greet"})
-        resource = await client.call("resources/read", {"uri": "config://x"})
+        prompt = await client.drive("prompts/get", {"name": "greet"})
+        resource = await client.drive("resources/read", {"uri": "config://x"})
     assert prompt["messages"][0]["content"]["text"] == "Greet Ann"
     assert resource["contents"][0]["text"] == "x of Ann"
     # `server/utilities/caching`: what asks is nothing to keep.
@@ -163,8 +162,8 @@ async def test_nothing_else_may_ask(revision: str) -> None:
     server.add_completion(complete, prompt="greet", argument="name")
     reference = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "x"}}
     async with hand_client(server, revision, answers) as client:
-        assert (await client.call("completion/complete", reference))["completion"]["values"] == ["x"]
-        assert (await client.call("prompts/list", {}))["prompts"]
+        assert (await client.drive("completion/complete", reference))["completion"]["values"] == ["x"]
+        assert (await client.drive("prompts/list", {}))["prompts"]
         assert not client.questions
     assert [("nothing can be asked here" in text) for text in refused] == [True, True]
     assert "'completion/complete'" in refused[0]
@@ -203,7 +202,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_an_error(revision: str, p
         assert error.code == -32602
         assert "'input-1' does not fit the form: age: " in error.message
         assert "secret" not in error.message
-        assert (await client.once("tools/list", {}))["tools"]
+        assert (await client.ask("tools/list", {}))["tools"]
 
 
 @every_way
@@ -303,7 +302,7 @@ async def test_what_the_revision_does_not_know_is_not_asked_for(revision: str) -
             assert (await client.tool(name)).code == -32021
         if revision == "2025-06-18":
             assert text_of(await client.tool("form")) == "accept"
-            assert "mode" not in client.questions[0]["params"]
+            assert "mode" not in client.questions[0].params
         else:
             assert (await client.tool("form")).code == -32021
 
@@ -442,12 +441,12 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
     server = Server("test")
     server.add_tool(tool, park_input=park)
     async with hand_client(server, revision, answers) as client:
-        first = await client.once("tools/call", {"name": "tool", "_meta": {"progressToken": "a"}})
+        first = await client.ask("tools/call", {"name": "tool", "_meta": {"progressToken": "a"}})
         if revision != LEGACY:
             state = {"requestState": first["requestState"], "inputResponses": {"input-1": accept(name="x")}}
-            first = await client.once("tools/call", {"name": "tool", "_meta": {"progressToken": "b"}, **state})
+            first = await client.ask("tools/call", {"name": "tool", "_meta": {"progressToken": "b"}, **state})
         token = text_of(first)
-        seen = [(each.params or {})["progressToken"] for each in client.notices]
+        seen = [(each.params or {})["progressToken"] for each in client.heard]
     assert (token, seen) == {
         (LEGACY, False): ("a", ["a", "a"]),
         (MODERN, False): ("b", ["a", "b", "b"]),
@@ -464,15 +463,20 @@ async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served(
         await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
         return "done"
 
-    async with hand_client(server, LEGACY, answers) as client:
-        assert text_of(await client.tool("tool")) == "done"
-        assert client.related == [client.next_id, client.next_id]
+    async with hand_client(server, LEGACY) as client:
+        request = await client.request("tools/call", {"name": "tool"})
+        for _ in range(2):
+            question = await client.link.read.receive()
+            assert question.related_request_id == request
+            await client.respond(question.message, answers(question.message))
+        answer = await client.expect(Response)
+        assert (answer.id, text_of(answer.result)) == (request, "done")
 
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
     """Also what its thread has asked, which is unwound."""
-    from trio_mcp.jsonrpc.messages import Notification, Request
+    from trio_mcp.jsonrpc.messages import Request
 
     server = Server("test")
     unwound: list[str] = []
@@ -493,14 +497,13 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
     server.add_tool(ask_in_thread if sync else ask, name="tool")
 
     async with hand_client(server, LEGACY) as client:
-        request = client.request("tools/call", {"name": "tool"})
-        await client.send(request)
+        request = await client.request("tools/call", {"name": "tool"})
         asked = [await client.link.read.receive() for _ in range(2)]
-        await client.send(Notification("notifications/cancelled", {"requestId": request.id}))
+        await client.cancel(request)
         told = [await client.link.read.receive() for _ in range(2)]
         assert all(isinstance(each.message, Request) for each in asked)
         assert {each.message.params["requestId"] for each in told} == {each.message.id for each in asked}
-        assert {each.related_request_id for each in told} == {request.id}
+        assert {each.related_request_id for each in told} == {request}
         if sync:
             await left.wait()
     assert unwound == (["RoundEnded"] if sync else [])
@@ -544,22 +547,9 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
             return f"{trio.current_time():g} {exc}"
         return "?"
 
-    async with memory_of(server) as client:
+    async with hand_client(server, LEGACY, deadline=math.inf) as client:
         text = text_of(await client.tool("tool"))
     assert text.startswith("100005 no answer to 'elicitation/create' within timeout=5")
-
-
-@contextlib.asynccontextmanager
-async def memory_of(server: Server) -> AsyncIterator[HandClient]:
-    """As `hand_client`, without its net, which a clock that jumps would cut."""
-    from trio_mcp import memory_link_pair
-
-    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        nursery.start_soon(server.serve, theirs)
-        client = HandClient(ours, LEGACY, lambda _: None, EVERYTHING)
-        await client.open()
-        yield client
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

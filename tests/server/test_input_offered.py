@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.server.input_harness import HandClient, accept, hand_client, text_of
+from tests.server.input_harness import Peer, accept, hand_client, text_of
 from trio_mcp import Context, Server
 from trio_mcp.jsonrpc.messages import ErrorData
 
@@ -34,8 +34,8 @@ async def unnamed(ctx: Context) -> str:
     return answer.action
 
 
-async def early(client: HandClient, tool: str = "tool", **responses: Any) -> Any:
-    return await client.once("tools/call", {"name": tool, "inputResponses": responses})
+async def early(client: Peer, tool: str = "tool", **responses: Any) -> Any:
+    return await client.ask("tools/call", {"name": tool, "inputResponses": responses})
 
 
 @pytest.fixture(params=[False, True], ids=["replayed", "parked"])
@@ -57,7 +57,7 @@ async def test_what_is_missing_is_asked_for_and_the_rest_kept(server: Server) ->
         asked = await early(client, name=accept(name="Ada"), other=accept(name="x"))
         assert set(asked["inputRequests"]) == {"age"}
         retry = {"requestState": asked["requestState"], "inputResponses": {"age": accept(age=36)}}
-        assert text_of(await client.once("tools/call", {"name": "tool", **retry})) == "Ada 36"
+        assert text_of(await client.ask("tools/call", {"name": "tool", **retry})) == "Ada 36"
 
 
 async def test_responses_to_what_nobody_asks_are_ignored(server: Server) -> None:

@@ -13,10 +13,10 @@ import trio.testing
 from pydantic import BaseModel
 
 from tests.injection import cancel_everywhere
-from tests.server.input_harness import EVERYTHING, MODERN, HandClient, accept, hand_client, text_of
+from tests.server.input_harness import EVERYTHING, MODERN, Peer, accept, hand_client, text_of
 from trio_mcp import Context, McpLogHandler, Server, memory_link_pair
-from trio_mcp.jsonrpc.messages import ErrorData, Notification
-from trio_mcp.server.serving import Serving, serving
+from trio_mcp.jsonrpc.messages import ErrorData, Response
+from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
 
@@ -53,16 +53,16 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def link_to(run: Serving) -> AsyncIterator[HandClient]:
+async def link_to(run: Run) -> AsyncIterator[Peer]:
     """One more client of a run: what a later connection to the same process is."""
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(run.serve_link, theirs)
-        yield HandClient(ours, MODERN, lambda _: None, EVERYTHING)
+        yield Peer(ours, MODERN, EVERYTHING)
         nursery.cancel_scope.cancel()
 
 
-async def begin(client: HandClient, **arguments: Any) -> dict[str, Any]:
-    result = await client.once("tools/call", {"name": "tool", "arguments": arguments})
+async def begin(client: Peer, **arguments: Any) -> dict[str, Any]:
+    result = await client.ask("tools/call", {"name": "tool", "arguments": arguments})
     assert isinstance(result, dict), result
     assert result["resultType"] == "input_required"
     return result
@@ -79,8 +79,8 @@ async def test_a_state_is_used_once() -> None:
     async with hand_client(desk.server) as client:
         asked = await begin(client)
         assert desk.parked == 1
-        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
-        again = await client.once("tools/call", retry(asked))
+        assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
+        again = await client.ask("tools/call", retry(asked))
         assert isinstance(again, ErrorData)
         assert again.code == INVALID_PARAMS
         assert "nothing waits for this requestState any more" in again.message
@@ -91,19 +91,19 @@ async def test_a_malformed_answer_changes_nothing() -> None:
     desk = Desk()
     async with hand_client(desk.server) as client:
         asked = await begin(client)
-        error = await client.once("tools/call", retry(asked, {"action": "maybe"}))
+        error = await client.ask("tools/call", retry(asked, {"action": "maybe"}))
         assert isinstance(error, ErrorData)
-        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+        assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
 
 
 async def test_a_missing_answer_is_asked_for_again() -> None:
     desk = Desk()
     async with hand_client(desk.server) as client:
         asked = await begin(client)
-        again = await client.once("tools/call", {**retry(asked), "inputResponses": {}})
+        again = await client.ask("tools/call", {**retry(asked), "inputResponses": {}})
         assert again["inputRequests"] == asked["inputRequests"]
         assert again["requestState"] != asked["requestState"]
-        assert text_of(await client.once("tools/call", retry(again))) == "Ann"
+        assert text_of(await client.ask("tools/call", retry(again))) == "Ann"
     assert desk.events == ["start", "end"]
 
 
@@ -111,7 +111,7 @@ async def test_the_state_is_bound_to_the_request() -> None:
     desk = Desk()
     async with hand_client(desk.server) as client:
         asked = await begin(client)
-        error = await client.once("tools/call", retry(asked, then="sleep"))
+        error = await client.ask("tools/call", retry(asked, then="sleep"))
         assert isinstance(error, ErrorData)
         assert "not valid for this request" in error.message
         assert desk.parked == 1
@@ -119,22 +119,22 @@ async def test_the_state_is_bound_to_the_request() -> None:
 
 async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
     desk = Desk(request_state_key=b"k" * 32)
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
         assert desk.events == ["start"]  # the client has gone, and the handler waits
-        async with serving(desk.server) as elsewhere, link_to(elsewhere) as stranger:
-            error = await stranger.once("tools/call", retry(asked))
+        async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
+            error = await stranger.ask("tools/call", retry(asked))
             assert isinstance(error, ErrorData)
             assert "another process's" in error.message
         async with link_to(run) as second:
-            assert text_of(await second.once("tools/call", retry(asked))) == "Ann"
+            assert text_of(await second.ask("tools/call", retry(asked))) == "Ann"
     assert desk.events == ["start", "end"]
 
 
 async def test_the_end_of_the_run_ends_what_is_parked() -> None:
     desk = Desk()
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as client:
             await begin(client)
         assert desk.parked == 1
@@ -144,14 +144,14 @@ async def test_the_end_of_the_run_ends_what_is_parked() -> None:
 
 async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.MockClock) -> None:
     desk = Desk(request_state_ttl=60)
-    async with serving(desk.server) as run, link_to(run) as client:
+    async with desk.server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(59)
         assert desk.events == ["start"]
         await trio.sleep(2)
         assert desk.events == ["start", "cancelled", "end"]
         assert desk.parked == 0
-        error = await client.once("tools/call", retry(asked))
+        error = await client.ask("tools/call", retry(asked))
         assert isinstance(error, ErrorData)
         assert "its time was up" in error.message
 
@@ -166,9 +166,9 @@ async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.t
 
     desk.server.remove_tool("tool")
     desk.server.add_tool(slow, name="tool", park_input=True)
-    async with serving(desk.server) as run, link_to(run) as client:
+    async with desk.server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
-        assert text_of(await client.once("tools/call", retry(asked))) == "done"
+        assert text_of(await client.ask("tools/call", retry(asked))) == "done"
 
 
 async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
@@ -176,11 +176,11 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
     async with hand_client(desk.server) as client:
         asked = await begin(client)
         await begin(client)
-        error = await client.once("tools/call", {"name": "tool", "arguments": {}})
+        error = await client.ask("tools/call", {"name": "tool", "arguments": {}})
         assert isinstance(error, ErrorData)
         assert error.code == OVERLOADED
         assert desk.events == ["start", "start"]
-        assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+        assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
         await begin(client)
 
 
@@ -188,17 +188,14 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 async def test_a_live_request_takes_its_handler_along(how: str) -> None:
     """As with any handler; and before the request's place is free, the handler has ended."""
     desk = Desk()
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
         async with link_to(run) as client:
             asked = await begin(client, then="sleep")
-            request = client.request("tools/call", retry(asked, then="sleep"))
-            await client.send(request)
+            request = await client.request("tools/call", retry(asked, then="sleep"))
             await desk.entered.wait()
             if how == "cancelled":
-                await client.send(
-                    Notification("notifications/cancelled", {"requestId": request.id, "reason": "enough"})
-                )
-                assert (await client.once("tools/list", {}))["tools"]
+                await client.cancel(request, reason="enough")
+                assert (await client.ask("tools/list", {}))["tools"]
                 await trio.testing.wait_all_tasks_blocked()
                 assert desk.events == ["start", "cancelled", "end"]
         assert desk.events == ["start", "cancelled", "end"]
@@ -223,9 +220,12 @@ async def test_log_messages_go_to_the_request_that_is_served() -> None:
     level = {"_meta": {"io.modelcontextprotocol/logLevel": "warning"}}
     try:
         async with hand_client(server) as client:
-            asked = await client.once("tools/call", {"name": "tool", "arguments": {}, **level})
-            assert text_of(await client.once("tools/call", {**retry(asked), **level})) == str(client.next_id)
-            said = [(each.params or {})["data"] for each in client.notices]
+            asked = await client.ask("tools/call", {"name": "tool", "arguments": {}, **level})
+            request = await client.request("tools/call", {**retry(asked), **level})
+            answer = await client.answer(request)
+            assert isinstance(answer, Response)
+            assert text_of(answer.result) == str(request)
+            said = [(each.params or {})["data"] for each in client.heard]
     finally:
         log.removeHandler(handler)
     assert said == ["before", "after", "from a thread"]
@@ -249,7 +249,7 @@ async def test_questions_of_several_tasks_are_collected() -> None:
         return " ".join(found[key] for key in "abc")
 
     def answer(question: Any) -> Any:
-        return accept(name=question["params"]["message"].upper())
+        return accept(name=question.params["message"].upper())
 
     async with hand_client(server, MODERN, answer) as client:
         assert text_of(await client.tool("tool")) == "A B C"
@@ -266,10 +266,10 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
             await ctx.elicit("Who?", Name)
         return "gave up"
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(20)
-        assert text_of(await client.once("tools/call", retry(asked))) == "gave up"
+        assert text_of(await client.ask("tools/call", retry(asked))) == "gave up"
         assert server.statistics().parked == 0
 
 
@@ -285,12 +285,12 @@ async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(
         finally:
             raise ValueError("on the way out")
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         await begin(client)
         assert server.statistics().parked == 1
         await trio.sleep(61)
         assert server.statistics().parked == 0
-        assert (await client.once("tools/list", {}))["tools"]
+        assert (await client.ask("tools/list", {}))["tools"]
 
 
 async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
@@ -310,7 +310,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
             raise
         return "?"
 
-    async with serving(server) as run, link_to(run) as client:
+    async with server.open_run() as run, link_to(run) as client:
         await begin(client)
         await trio.sleep(61)
         assert server.statistics().parked == 0
@@ -323,9 +323,9 @@ async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> N
     desk = Desk()
 
     async def scenario() -> None:
-        async with serving(desk.server) as run, link_to(run) as client:
+        async with desk.server.open_run() as run, link_to(run) as client:
             asked = await begin(client)
-            assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+            assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
 
     async def check() -> None:
         assert desk.parked == 0
@@ -341,12 +341,12 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
 ) -> None:
     """The client cancels each of the two requests, at each step: the run lives on, with nothing parked for good."""
     desk = Desk(request_state_ttl=60)
-    async with serving(desk.server) as run:
+    async with desk.server.open_run() as run:
 
         async def scenario() -> None:
             async with link_to(run) as client:
                 asked = await begin(client)
-                assert text_of(await client.once("tools/call", retry(asked))) == "Ann"
+                assert text_of(await client.ask("tools/call", retry(asked))) == "Ann"
 
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()

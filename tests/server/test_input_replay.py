@@ -8,7 +8,7 @@ import pytest
 import trio
 from pydantic import BaseModel
 
-from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, HandClient, accept, hand_client, said, text_of
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
 from tests.types.published import needs_schemas, validator
 from trio_mcp import Context, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
@@ -33,14 +33,14 @@ def server_of(function: Any, **options: Any) -> Server:
     return server
 
 
-async def begin(client: HandClient) -> dict[str, Any]:
-    result = await client.once("tools/call", {"name": "tool"})
+async def begin(client: Peer) -> dict[str, Any]:
+    result = await client.ask("tools/call", {"name": "tool"})
     assert result["resultType"] == "input_required", result
     return result  # type: ignore[no-any-return]
 
 
-async def go_on(client: HandClient, state: Any, **responses: Any) -> Any:
-    return await client.once("tools/call", {"name": "tool", "requestState": state, "inputResponses": responses})
+async def go_on(client: Peer, state: Any, **responses: Any) -> Any:
+    return await client.ask("tools/call", {"name": "tool", "requestState": state, "inputResponses": responses})
 
 
 def refused(error: Any, text: str) -> None:
@@ -115,7 +115,7 @@ async def test_responses_that_are_no_object_are_refused(responses: Any) -> None:
     async with hand_client(server_of(two)) as client:
         first = await begin(client)
         for more in ({}, {"requestState": first["requestState"]}):
-            answer = await client.once("tools/call", {"name": "tool", "inputResponses": responses, **more})
+            answer = await client.ask("tools/call", {"name": "tool", "inputResponses": responses, **more})
             refused(answer, "inputResponses must be an object")
 
 
@@ -137,7 +137,7 @@ async def test_a_state_is_for_its_request_alone() -> None:
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         for params in ({"name": "other"}, {"name": "tool", "arguments": {"x": 1}}):
-            refused(await client.once("tools/call", {**params, "requestState": state}), "not valid for this request")
+            refused(await client.ask("tools/call", {**params, "requestState": state}), "not valid for this request")
     async with hand_client(server_of(two, request_state_key=b"o" * 32)) as client:
         refused(await go_on(client, state), "not valid for this request")
     async with hand_client(server_of(two, request_state_key=[b"o" * 32, KEY])) as replica:
@@ -157,7 +157,7 @@ async def test_a_state_is_for_its_principal_alone() -> None:
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     server = server_of(two, request_state_ttl=60)
     now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61
@@ -170,7 +170,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
     server = server_of(tool)
     now = [1_000_000.0]
-    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 6
@@ -201,7 +201,7 @@ async def test_rounds_are_bounded() -> None:
         while True:
             await ctx.list_roots()
 
-    async with hand_client(server_of(tool, max_input_rounds=3), answer=lambda _: {"roots": []}) as client:
+    async with hand_client(server_of(tool, max_input_rounds=3), replies=lambda _: {"roots": []}) as client:
         refused(await client.tool("tool"), "more than 3 rounds of input")
         assert len(client.rounds) == 3
 
@@ -225,7 +225,7 @@ async def test_what_a_handler_raises_on_its_way_out_counts() -> None:
             raise ToolError("the clean-up failed")
 
     async with hand_client(server_of(tool)) as client:
-        result = await client.once("tools/call", {"name": "tool"})
+        result = await client.ask("tools/call", {"name": "tool"})
     assert result["isError"]
     assert text_of(result) == "the clean-up failed"
 
@@ -248,7 +248,6 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_asked_all_the_sa
 
 
 async def test_the_client_cancels_a_replayed_handler_as_any_other() -> None:
-    from trio_mcp.jsonrpc.messages import Notification
 
     events: list[str] = []
     entered = trio.Event()
@@ -264,11 +263,10 @@ async def test_the_client_cancels_a_replayed_handler_as_any_other() -> None:
     async with hand_client(server_of(tool)) as client:
         state = (await begin(client))["requestState"]
         params = {"name": "tool", "requestState": state, "inputResponses": {"input-1": {"roots": []}}}
-        request = client.request("tools/call", params)
-        await client.send(request)
+        request = await client.request("tools/call", params)
         await entered.wait()
-        await client.send(Notification("notifications/cancelled", {"requestId": request.id}))
-        assert (await client.once("tools/list", {}))["tools"]
+        await client.cancel(request)
+        assert (await client.ask("tools/list", {}))["tools"]
     assert events == ["cancelled"]
 
 
@@ -296,11 +294,11 @@ async def test_a_function_may_return_its_questions(revision: str) -> None:
             "elicitation/create": accept(name="Ann"),
             "roots/list": {"roots": [{"uri": "file:///x"}]},
             "sampling/createMessage": said("hi"),
-        }[question["method"]]
+        }[question.method]
 
     server = server_of(tool)
     async with hand_client(server, revision, answer) as client:
-        listed = (await client.once("tools/list", {}))["tools"][0]
+        listed = (await client.ask("tools/list", {}))["tools"][0]
         assert text_of(await client.tool("tool")) == "Ann file:///x hi"
     assert listed["outputSchema"]["properties"]["result"] == {"type": "string"}
     assert runs == [None, {"step": 1}, [2]]
@@ -353,7 +351,7 @@ async def test_a_state_must_have_a_json_form() -> None:
         return InputRequired({"x": ctx.list_roots()}, state=object())
 
     async with hand_client(server_of(tool, expose_errors=True)) as client:
-        result = await client.once("tools/call", {"name": "tool"})
+        result = await client.ask("tools/call", {"name": "tool"})
     assert "the state of InputRequired can't be turned into JSON" in text_of(result)
 
 
@@ -376,7 +374,7 @@ async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
         hand_client(server, LEGACY) as other,
     ):
         assert text_of(await asked.tool("connect")) == "accept"
-        assert asked.questions[0]["params"] == {
+        assert asked.questions[0].params == {
             "mode": "url",
             "message": "Sign in",
             "url": "https://x.example/1",
@@ -384,12 +382,12 @@ async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
         }
         server.notify_elicitation_complete("one")
         for client in (asked, other):
-            await client.once("tools/list", {})
-            await client.once("tools/list", {})
-        assert [(each.method, each.params) for each in asked.notices] == [
+            await client.ask("tools/list", {})
+            await client.ask("tools/list", {})
+        assert [(each.method, each.params) for each in asked.heard] == [
             ("notifications/elicitation/complete", {"elicitationId": "one"})
         ]
-        assert not other.notices
+        assert not other.heard
 
 
 async def test_an_error_may_name_the_pages_to_visit() -> None:
@@ -414,15 +412,15 @@ async def test_an_error_may_name_the_pages_to_visit() -> None:
             },
         )
         server.notify_elicitation_complete("one")
-        await client.once("tools/list", {})
-        await client.once("tools/list", {})
-        assert [each.method for each in client.notices] == ["notifications/elicitation/complete"]
+        await client.ask("tools/list", {})
+        await client.ask("tools/list", {})
+        assert [each.method for each in client.heard] == ["notifications/elicitation/complete"]
     for revision, declared in (("2025-06-18", EVERYTHING), (LEGACY, {"elicitation": {}}), (MODERN, {})):
         async with hand_client(server, revision, capabilities=declared) as client:
             assert (await client.tool("connect")).code == -32021
 
     def visit(question: Any) -> Any:
-        assert question["params"] == {"mode": "url", "message": "Sign in", "url": "https://x.example/1"}
+        assert question.params == {"mode": "url", "message": "Sign in", "url": "https://x.example/1"}
         done.append(1)
         return {"action": "accept"}
 

@@ -19,6 +19,12 @@ def message(role: Any, *content: Any) -> types.SamplingMessage:
     return types.SamplingMessage(role=role, content=list(content) if len(content) > 1 else content[0])
 
 
+def published(question: Any, revision: str) -> dict[str, Any]:
+    """A question as the published schema has it: a request of its own in the legacy era."""
+    envelope = {"jsonrpc": "2.0", "id": 1} if revision == LEGACY else {}
+    return {**envelope, "method": question.method, "params": question.params}
+
+
 def server_that(ask: Any) -> Server:
     server = Server("test")
 
@@ -54,10 +60,8 @@ async def test_a_question_is_as_the_schema_of_each_revision_says(revision: str) 
     async with hand_client(server_that(ask), revision, lambda _: said("hi")) as client:
         assert text_of(await client.tool("tool")) == "m"
     (question,) = client.questions
-    if revision == LEGACY:
-        question = {"jsonrpc": "2.0", "id": 1, **question}
-    validator(revision, "CreateMessageRequest").validate(question)
-    params = question["params"]
+    validator(revision, "CreateMessageRequest").validate(published(question, revision))
+    params = question.params
     assert params["maxTokens"] == 5
     assert params["modelPreferences"] == {"hints": [{"name": "m"}], "costPriority": 0.5}
     kinds = [each["content"]["type"] for each in params["messages"] if isinstance(each["content"], dict)]
@@ -88,7 +92,7 @@ async def test_a_loop_of_tools(revision: str) -> None:
             messages += [reply, types.SamplingMessage(role="user", content=list(results))]
 
     def answer(question: Any) -> Any:
-        if len(question["params"]["messages"]) == 1:
+        if len(question.params["messages"]) == 1:
             uses = [{"type": "tool_use", "id": each, "name": "add", "input": {}} for each in "ab"]
             return {"role": "assistant", "content": uses, "model": "m", "stopReason": "toolUse"}
         return said("two")
@@ -96,9 +100,8 @@ async def test_a_loop_of_tools(revision: str) -> None:
     async with hand_client(server, revision, answer) as client:
         assert text_of(await client.tool("solve")) == "two"
     for question in client.questions:
-        envelope = {"jsonrpc": "2.0", "id": 1} if revision == LEGACY else {}
-        validator(revision, "CreateMessageRequest").validate({**envelope, **question})
-    assert "model" not in client.questions[-1]["params"]["messages"][1]
+        validator(revision, "CreateMessageRequest").validate(published(question, revision))
+    assert "model" not in client.questions[-1].params["messages"][1]
 
 
 @pytest.mark.parametrize(

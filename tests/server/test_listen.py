@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
@@ -12,11 +11,12 @@ import trio
 import trio.testing
 
 from tests.injection import cancel_everywhere
-from tests.server.harness import LEGACY
-from tests.server.listening import ACKNOWLEDGED, Wire, modern, settled, wire_to
-from trio_mcp import HandlerOptions, Server, SessionMessage, SessionOptions, memory_link_pair
-from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
-from trio_mcp.server import audience as audience_module
+from tests.peer import Peer, client_peer, process_peer, settle
+from tests.server.harness import LEGACY, MODERN
+from tests.server.listening import ACKNOWLEDGED, news_of
+from trio_mcp import HandlerOptions, Server, SessionOptions, memory_link_pair
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Response
+from trio_mcp.server import audience
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED
 
@@ -68,14 +68,14 @@ async def test_a_client_is_acknowledged_first_and_told_only_of_what_it_asked_for
     wanted: dict[str, Any], told: list[Any]
 ) -> None:
     server = full_server()
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         assert await wire.listen("s", **wanted) == acknowledgement("s", **wanted)
         change_everything(server)
-        assert await wire.news() == [(method, "s", uri) for method, uri in told]
+        assert await news_of(wire) == [(method, "s", uri) for method, uri in told]
 
 
 async def test_what_is_declined_or_asked_for_twice_is_left_out_of_the_acknowledgement() -> None:
-    async with wire_to(full_server()) as wire:
+    async with client_peer(full_server()) as wire:
         wanted = {"toolsListChanged": False, "promptsListChanged": True, "resourceSubscriptions": []}
         assert await wire.listen(1, **wanted) == acknowledgement(1, promptsListChanged=True)
         twice = {"resourceSubscriptions": ["x://a", "x://b", "x://a"], "somethingNew": 5}
@@ -91,10 +91,10 @@ async def test_what_the_server_does_not_declare_is_not_honored() -> None:
         "resourcesListChanged": True,
         "resourceSubscriptions": ["x://a"],
     }
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         assert await wire.listen(1, **wanted) == acknowledgement(1, toolsListChanged=True)
         change_everything(server)
-        assert await wire.news() == [(TOOLS, 1, None)]
+        assert await news_of(wire) == [(TOOLS, 1, None)]
 
 
 @pytest.mark.parametrize(
@@ -114,80 +114,76 @@ async def test_what_the_server_does_not_declare_is_not_honored() -> None:
 )
 async def test_a_malformed_filter_is_refused_and_nothing_is_told(params: dict[str, Any]) -> None:
     server = full_server()
-    async with wire_to(server) as wire:
-        await wire.request(1, "subscriptions/listen", params)
+    async with client_peer(server) as wire:
+        await wire.request("subscriptions/listen", params, 1)
         refusal = await wire.receive()
         assert isinstance(refusal, ErrorResponse)
         assert refusal.error.code == INVALID_PARAMS
         assert "notifications" in refusal.error.message
         change_everything(server)
-        assert await wire.news() == []
+        assert await news_of(wire) == []
 
 
 async def test_the_handshake_era_has_no_such_method() -> None:
     server = full_server()
-    async with wire_to(server) as wire:
-        hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        await wire.link.write.send(SessionMessage(Request(1, "initialize", hello)))
-        await wire.receive()
-        await wire.link.write.send(SessionMessage(Request(2, "subscriptions/listen", {"notifications": {}})))
-        refusal = await wire.receive()
+    async with client_peer(server, LEGACY) as wire:
+        refusal = await wire.listen(2)
         assert isinstance(refusal, ErrorResponse)
         assert refusal.error.code == METHOD_NOT_FOUND
 
 
 async def test_several_subscriptions_on_one_link_are_told_apart() -> None:
     server = full_server()
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         await wire.listen(1, toolsListChanged=True)
         await wire.listen("1", toolsListChanged=True, promptsListChanged=True)
         await wire.listen(2, resourceSubscriptions=["x://a"])
         change_everything(server)
-        assert sorted(await wire.news(), key=repr) == sorted(
+        assert sorted(await news_of(wire), key=repr) == sorted(
             [(TOOLS, 1, None), (TOOLS, "1", None), (PROMPTS, "1", None), (UPDATED, 2, "x://a")], key=repr
         )
 
 
 async def test_changes_in_one_go_are_one_notification_and_later_ones_another() -> None:
     server = full_server()
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         await wire.listen(1, toolsListChanged=True)
         for number in range(50):
             server.add_tool(one, name=f"tool{number}")
-        assert await wire.news() == [(TOOLS, 1, None)]
+        assert await news_of(wire) == [(TOOLS, 1, None)]
         server.remove_tool("tool1")
-        assert await wire.news() == [(TOOLS, 1, None)]
+        assert await news_of(wire) == [(TOOLS, 1, None)]
 
 
 async def test_a_subscription_that_the_client_cancels_ends_without_an_answer() -> None:
     server = full_server()
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         await wire.listen(1, toolsListChanged=True)
         await wire.listen(2, toolsListChanged=True)
         await wire.cancel(1)
-        await settled()
+        await settle()
         server.notify_tools_changed()
-        assert await wire.news() == [(TOOLS, 2, None)]
+        assert await news_of(wire) == [(TOOLS, 2, None)]
         statistics = server.statistics()
         assert (statistics.listening, statistics.topics) == (1, 1)
         await wire.cancel(2)
-        await settled()
+        await settle()
         statistics = server.statistics()
         assert (statistics.listening, statistics.topics) == (0, 0)
-        assert wire.all_here() == []
+        assert wire.arrived() == []
 
 
 async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> None:
     """A client that reads late must neither miss it nor see it first."""
     server = full_server(options=SessionOptions(max_outgoing_messages=1))
-    async with wire_to(server) as wire:
+    async with client_peer(server) as wire:
         for number in range(70):  # more than the link and the session hold
-            await wire.request(number, "tools/call", {"name": "nobody"})
-            await settled()
-        await wire.request("s", "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        await settled()
+            await wire.request("tools/call", {"name": "nobody"}, number)
+            await settle()
+        await wire.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "s")
+        await settle()
         server.notify_tools_changed()
-        await settled()
+        await settle()
         news: list[Any] = []
         while len(news) < 2:
             message = await wire.receive()
@@ -199,25 +195,25 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
 async def test_subscriptions_take_no_place_of_a_call() -> None:
     """A session serves as many calls as ever, however much its client listens to."""
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
-    async with wire_to(full_server(options=options)) as wire:
+    async with client_peer(full_server(options=options)) as wire:
         await wire.listen(1, toolsListChanged=True)
         await wire.listen(2, toolsListChanged=True)
         refusal = await wire.listen(3, toolsListChanged=True)
         assert isinstance(refusal, ErrorResponse)
         assert refusal.error.code == OVERLOADED
         assert "2 are open" in refusal.error.message
-        await wire.request(4, "tools/call", {"name": "one", "arguments": {}})
+        await wire.request("tools/call", {"name": "one", "arguments": {}}, 4)
         answer = await wire.receive()
         assert isinstance(answer, Response)
         await wire.cancel(1)
-        await settled()
+        await settle()
         assert await wire.listen(5, toolsListChanged=True) == acknowledgement(5, toolsListChanged=True)
 
 
 async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all of its subscriptions: a bound for each alone could be multiplied."""
-    monkeypatch.setattr(audience_module, "MAX_SUBSCRIPTIONS", 3)
-    async with wire_to(full_server()) as wire:
+    monkeypatch.setattr(audience, "MAX_SUBSCRIPTIONS", 3)
+    async with client_peer(full_server()) as wire:
         await wire.listen(1, resourceSubscriptions=["x://a", "x://b"], toolsListChanged=True)
         refusal = await wire.listen(2, resourceSubscriptions=["x://c", "x://d"])
         assert isinstance(refusal, ErrorResponse)
@@ -241,7 +237,7 @@ async def serve_and_listen(server: Server, count: int, stalled: bool = False) ->
                 await server.serve(theirs, task_status=task_status)
 
         await nursery.start(serve)
-        wire = Wire(ours)
+        wire = Peer(ours, MODERN)
         for number in range(count):
             await wire.listen(number, toolsListChanged=True)
         scope.cancel("shutting down")
@@ -267,7 +263,7 @@ async def test_what_changed_before_the_end_is_told_before_it() -> None:
     server = full_server()
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
-        await Wire(ours).listen(1, toolsListChanged=True)
+        await Peer(ours, MODERN).listen(1, toolsListChanged=True)
         server.notify_tools_changed()
         nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True):
@@ -297,7 +293,7 @@ async def test_a_client_that_leaves_ends_its_subscriptions_at_once(autojump_cloc
     started = trio.current_time()
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(server.serve, theirs)
-        await Wire(ours).listen(1, toolsListChanged=True)
+        await Peer(ours, MODERN).listen(1, toolsListChanged=True)
         for channel in ours:
             await channel.aclose()
     assert trio.current_time() == started
@@ -310,7 +306,7 @@ async def test_listening_can_be_cancelled_at_every_step() -> None:
     async def scenario() -> None:
         async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
-            wire = Wire(ours)
+            wire = Peer(ours, MODERN)
             await wire.listen(1, toolsListChanged=True)
             await wire.listen(2, resourceSubscriptions=["x://a"])
             change_everything(server)
@@ -346,19 +342,15 @@ trio.run(main)
 def test_over_stdio_the_result_leaves_before_the_link_is_closed() -> None:
     """The link is cancelled together with the server: it must outlive the subscriptions."""
 
-    def line(request_id: int, method: str, params: dict[str, Any]) -> bytes:
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": modern(params)}
-        return json.dumps(message).encode() + b"\n"
+    def request(request_id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: {}}
+        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**params, "_meta": stamp}}
 
-    with subprocess.Popen([sys.executable, "-c", STOPPING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(line(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["method"] == ACKNOWLEDGED
-        process.stdin.write(line(2, "tools/call", {"name": "stop", "arguments": {}}))
-        process.stdin.flush()
-        messages = [json.loads(text) for text in process.stdout]  # until the server closes its end; ours is open
-        assert process.wait() == 0
+    with process_peer([sys.executable, "-c", STOPPING], handshake=False) as peer:
+        peer.send(request(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        assert peer.receive()["method"] == ACKNOWLEDGED
+        peer.send(request(2, "tools/call", {"name": "stop", "arguments": {}}))
+        assert peer.exit() == 0  # our end is open
+        messages = [json.loads(text) for text in peer.received.splitlines()]
     (result,) = (message["result"] for message in messages if message.get("id") == 1)
     assert result["_meta"][meta.SUBSCRIPTION_ID] == 1

@@ -127,7 +127,7 @@ async def test_the_capability_is_declared_and_only_the_legacy_era_sets_levels(mo
         assert client.capabilities.logging == {}
     if mode != "legacy":
         async with hand_client(speaker()) as hand:
-            assert (await hand.once("logging/setLevel", {"level": "info"})).code == -32601
+            assert (await hand.ask("logging/setLevel", {"level": "info"})).code == -32601
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -349,7 +349,7 @@ async def test_logging_never_waits_and_what_finds_no_room_is_dropped(handler: Mc
 async def test_threads_leave_a_bounded_number_of_records_to_the_event_loop(
     handler: McpLogHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trio_mcp.server.features.logging.MAX_PENDING_RECORDS", 5)
+    monkeypatch.setattr("trio_mcp.server.log_messages.MAX_PENDING_RECORDS", 5)
     small = McpLogHandler()
     other = logging.getLogger("other")
     other.setLevel(logging.DEBUG)

@@ -323,11 +323,11 @@ async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_ser
 
     params = {"name": "o__greet", "arguments": {}}
     async with hand_client(process()) as first:
-        asked = await first.once("tools/call", params)
+        asked = await first.ask("tools/call", params)
     answers = {key: accept(name="Ada") for key in asked["inputRequests"]}
     async with hand_client(process()) as second:
         again = {**params, "inputResponses": answers, "requestState": asked["requestState"]}
-        result = await second.once("tools/call", again)
+        result = await second.ask("tools/call", again)
     assert result["content"][0]["text"] == "Hello Ada"
 
 

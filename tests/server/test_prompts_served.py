@@ -50,7 +50,7 @@ async def test_without_the_capability_there_are_no_such_methods(revision: str) -
     """A client that asks all the same gets -32601."""
     async with hand_client(Server("test"), revision) as client:
         for method in ("prompts/list", "prompts/get"):
-            assert (await client.once(method, {"name": "hello"})).code == METHOD_NOT_FOUND
+            assert (await client.ask(method, {"name": "hello"})).code == METHOD_NOT_FOUND
 
 
 @both_eras

@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 import pytest
-import trio
 import trio.testing
 
+from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN, client_of
 from tests.server.input_harness import hand_client
 from trio_mcp import Client, LocalProtocolError, McpError, Server
@@ -31,12 +31,6 @@ def with_resources() -> Server:
     return server
 
 
-async def settled() -> None:
-    """What was announced has arrived: each step of the way is taken."""
-    for _ in range(3):
-        await trio.testing.wait_all_tasks_blocked()
-
-
 async def subscribe(client: Client, uri: str) -> None:
     """2025-11-25 `server/resources`, Subscriptions: the answer is an empty result."""
     assert await client.request("resources/subscribe", {"uri": uri}) == {}
@@ -48,19 +42,19 @@ async def test_those_who_subscribed_hear_of_updates_until_they_unsubscribe(revis
     server = with_resources()
     async with client_of(server, revision, on_message=seen.append) as client:
         server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
         assert seen == []
         await subscribe(client, "x://a")
         await subscribe(client, "x://t/b")
         for uri in ("x://a", "x://t/b", "x://t/c", "x://other"):
             server.notify_resource_updated(uri)
-        await settled()
+        await settle()
         assert seen == [Notification(UPDATED, {"uri": "x://a"}), Notification(UPDATED, {"uri": "x://t/b"})]
         assert await client.request("resources/unsubscribe", {"uri": "x://a"}) == {}
         assert await client.request("resources/unsubscribe", {"uri": "x://a"}) == {}
         for uri in ("x://a", "x://t/b"):
             server.notify_resource_updated(uri)
-        await settled()
+        await settle()
         assert seen[2:] == [Notification(UPDATED, {"uri": "x://t/b"})]
 
 
@@ -71,10 +65,10 @@ async def test_many_updates_at_once_are_one_notification() -> None:
         await subscribe(client, "x://a")
         for _ in range(50):
             server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
         assert len(seen) == 1
         server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
         assert len(seen) == 2
 
 
@@ -87,12 +81,12 @@ async def test_a_subscription_is_one_client_s_and_ends_with_it() -> None:
     ):
         await subscribe(first, "x://a")
         server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
         assert seen == ["first"]
     server.notify_resource_updated("x://a")
     async with client_of(server, LEGACY, on_message=lambda message: seen.append("third")):
         server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
     assert seen == ["first"]
 
 
@@ -104,7 +98,7 @@ async def test_an_update_may_come_from_another_thread() -> None:
         thread = threading.Thread(target=server.notify_resource_updated, args=["x://a"])
         thread.start()
         thread.join()
-        await settled()
+        await settle()
     assert len(seen) == 1
 
 
@@ -116,16 +110,16 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
     async with hand_client(server, LEGACY) as client:
         uris = [f"x://t/{number}" for number in range(500)]  # more than the link and the session's queue hold
         for uri in uris:
-            assert await client.once("resources/subscribe", {"uri": uri}) == {}
+            assert await client.ask("resources/subscribe", {"uri": uri}) == {}
         for uri in uris:
             server.notify_resource_updated(uri)
-        await settled()
+        await settle()
         assert server.statistics().changes_waiting > 1
-        assert await client.once("resources/unsubscribe", {"uri": uris[-1]}) == {}
+        assert await client.ask("resources/unsubscribe", {"uri": uris[-1]}) == {}
         while server.statistics().changes_waiting or server.statistics().messages_waiting:
-            assert await client.once("ping", {}) == {}
-        assert await client.once("ping", {}) == {}
-    told = [notice.params["uri"] for notice in client.notices if notice.params]
+            assert await client.ask("ping", {}) == {}
+        assert await client.ask("ping", {}) == {}
+    told = [notice.params["uri"] for notice in client.heard if notice.params]
     assert told == uris[:-1]
 
 
@@ -165,7 +159,7 @@ async def test_handshake_clients_are_told_of_changes_of_the_list(revision: str) 
         ):
             seen.clear()
             change()
-            await settled()
+            await settle()
             assert seen == [LIST_CHANGED]
 
 
@@ -178,7 +172,7 @@ async def test_the_modern_era_has_neither_the_methods_nor_the_notifications() ->
             await subscribe(client, "x://a")
         server.add_resource("x://b", some)
         server.notify_resource_updated("x://a")
-        await settled()
+        await settle()
     assert seen == []
 
 

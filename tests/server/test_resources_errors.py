@@ -66,7 +66,7 @@ async def test_a_failure_names_the_resource_and_nothing_else(
         assert (error.code, error.message) == (-32603, "the resource 'x://{name}' failed")
         assert error.data is None
         assert "the password is 1234" in caplog.text
-        server.expose_errors = True
+        server.settings.expose_errors = True
         assert "ValueError: the password is 1234" in (await refused(client, "x://a")).message
 
 

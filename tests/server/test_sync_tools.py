@@ -102,7 +102,7 @@ async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
         assert gate.inside == 1  # the thread can't be stopped
         assert (await client.list_tools()).tools
         await trio.testing.wait_all_tasks_blocked()
-        assert server.sync_limiter.borrowed_tokens == 1
+        assert server.settings.surroundings.threads.limiter.borrowed_tokens == 1
         gate.open()
         assert not (await client.call_tool("next")).is_error  # the thread's place is free again
 

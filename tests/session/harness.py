@@ -8,10 +8,12 @@ from typing import Any
 
 import trio
 import trio.lowlevel
+import trio.testing
 
-from trio_mcp import ClientSession, Link, ServerSession, SessionMessage, SessionOptions, memory_link_pair
+from tests.peer import Peer
+from trio_mcp import ClientSession, Link, ServerSession, SessionOptions, memory_link_pair
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.jsonrpc.messages import Incoming, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session import RequestContext
 
 CLIENT_CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}
@@ -67,54 +69,17 @@ async def session_pair(
             yield client, server
 
 
-class Wire:
-    """The other end of a link, worked by hand."""
-
-    def __init__(self, link: Link) -> None:
-        self.read, self.write = link
-        self.heard: list[Notification] = []  # where a script reads
-
-    async def receive(self) -> Incoming:
-        return (await self.read.receive()).message
-
-    async def request(self) -> Request:
-        message = await self.receive()
-        assert isinstance(message, Request), message
-        return message
-
-    async def send(self, message: Incoming) -> None:
-        await self.write.send(SessionMessage(message))
-
-    def received_nowait(self) -> list[Incoming]:
-        """Everything that has arrived."""
-        assert isinstance(self.read, trio.MemoryReceiveChannel)
-        found: list[Incoming] = []
-        while True:
-            try:
-                found.append(self.read.receive_nowait().message)
-            except (trio.WouldBlock, trio.EndOfChannel):
-                return found
-
-
-INITIALIZE_RESULT: dict[str, Any] = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {"tools": {}, "logging": {}},
-    "serverInfo": {"name": "wire", "version": "1"},
-}
-
-
 @contextlib.asynccontextmanager
-async def client_on_wire(**arguments: Any) -> AsyncIterator[tuple[ClientSession, Wire]]:
+async def client_on_wire(**arguments: Any) -> AsyncIterator[tuple[ClientSession, Peer]]:
     """A client's session, open in the legacy era, and the server's end of its link."""
     async with memory_link_pair() as (ours, theirs):
-        wire = Wire(theirs)
+        wire = Peer(theirs, capabilities={"tools": {}, "logging": {}})
         arguments.setdefault("capabilities", CLIENT_CAPABILITIES)
         async with ClientSession(*ours, **arguments) as client:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.initialize)
-                request = await wire.request()
-                await wire.send(Response(request.id, INITIALIZE_RESULT))
-                assert isinstance(await wire.receive(), Notification)
+                await wire.greet()
+                await wire.expect(Notification)
             yield client, wire
 
 
@@ -124,25 +89,13 @@ async def server_on_wire(
     *,
     open_it: bool = True,
     **arguments: Any,
-) -> AsyncIterator[tuple[ScriptedServer, Wire]]:
+) -> AsyncIterator[tuple[ScriptedServer, Peer]]:
     """A server's session, open in the legacy era, and the client's end of its link."""
     async with memory_link_pair() as (ours, theirs):
-        wire = Wire(ours)
+        wire = Peer(ours, capabilities=CLIENT_CAPABILITIES)
         async with ScriptedServer(theirs, answer, **arguments) as server:
             if open_it:
-                await wire.send(
-                    Request(
-                        "init",
-                        "initialize",
-                        {
-                            "protocolVersion": "2025-11-25",
-                            "capabilities": CLIENT_CAPABILITIES,
-                            "clientInfo": {"name": "wire", "version": "1"},
-                        },
-                    )
-                )
-                assert isinstance(await wire.receive(), Response)
-                await wire.send(Notification("notifications/initialized"))
+                await wire.initialize()
                 await trio.testing.wait_all_tasks_blocked()
                 assert server.initialized
             yield server, wire

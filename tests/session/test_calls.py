@@ -9,7 +9,8 @@ import pytest
 import trio
 from pydantic import BaseModel
 
-from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, McpError, RemoteProtocolError, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.session import RequestContext
@@ -56,7 +57,7 @@ async def test_an_error_answer_raises_with_code_message_and_data() -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def refuse() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             await wire.send(ErrorResponse(request.id, ErrorData(-32602, "no such tool", {"name": "x"})))
 
         nursery.start_soon(refuse)
@@ -71,8 +72,8 @@ async def test_a_result_of_the_wrong_shape_is_the_peers_fault_and_costs_one_call
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def answer_badly_then_well() -> None:
-            await wire.send(Response((await wire.request()).id, {"content": 7}))
-            await wire.send(Response((await wire.request()).id, {"content": []}))
+            await wire.send(Response((await wire.expect(Request)).id, {"content": 7}))
+            await wire.send(Response((await wire.expect(Request)).id, {"content": []}))
 
         nursery.start_soon(answer_badly_then_well)
         with pytest.raises(RemoteProtocolError, match=r"tools/call.*CallToolResult.*content"):
@@ -128,7 +129,7 @@ async def test_custom_methods_have_their_own_models() -> None:
         return Total(total=params.left + params.right)
 
     async with memory_link_pair() as (ours, theirs), BaseSession(*theirs) as server:
-        wire = Wire(ours)
+        wire = Peer(ours)
         server.add_request_handler("acme/add", add, Params)
         await wire.send(Request(1, "acme/add", {"left": 1, "right": 2}))
         assert await wire.receive() == Response(1, {"total": 3})
@@ -149,7 +150,7 @@ async def test_custom_methods_can_be_sent_with_models() -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             assert (request.method, request.params) == ("acme/add", {"left": 1, "right": 2})
             await wire.send(Response(request.id, {"total": 3}))
 
@@ -168,7 +169,7 @@ async def test_wrong_types_are_refused_before_anything_is_sent() -> None:
         with pytest.raises(TypeError, match="on_progress must be callable"):
             await client.send_request("tools/call", on_progress=7)  # type: ignore[call-overload]
         await trio.testing.wait_all_tasks_blocked()
-        assert wire.received_nowait() == []
+        assert wire.arrived() == []
 
 
 async def test_notifications_arrive_in_order_and_a_failing_handler_costs_one(caplog: pytest.LogCaptureFixture) -> None:

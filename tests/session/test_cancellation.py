@@ -63,11 +63,11 @@ async def test_a_caller_leaves_at_once_even_if_nobody_reads() -> None:
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         assert client.statistics().outgoing == 0
-        sent = [m for m in wire.received_nowait() if isinstance(m, Request)]
+        sent = [m for m in wire.arrived() if isinstance(m, Request)]
         notices: list[Any] = []
         while True:
             await trio.testing.wait_all_tasks_blocked()
-            arrived = wire.received_nowait()
+            arrived = wire.arrived()
             if not arrived:
                 break
             sent += [m for m in arrived if isinstance(m, Request)]
@@ -95,7 +95,7 @@ async def test_a_notice_overtakes_bulk_but_never_its_own_request() -> None:
         order = []
         while True:
             await trio.testing.wait_all_tasks_blocked()
-            arrived = wire.received_nowait()
+            arrived = wire.arrived()
             if not arrived:
                 break
             order += [m.method for m in arrived if isinstance(m, (Request, Notification))]
@@ -105,15 +105,15 @@ async def test_a_notice_overtakes_bulk_but_never_its_own_request() -> None:
 
 
 async def test_initialize_is_never_cancelled_on_the_wire() -> None:
-    from tests.session.harness import Wire
+    from tests.peer import Peer
     from trio_mcp import ClientSession, memory_link_pair
 
     async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         with trio.move_on_after(0.01):
             await client.initialize()
         await trio.testing.wait_all_tasks_blocked()
-        assert [m.method for m in wire.received_nowait() if isinstance(m, (Request, Notification))] == ["initialize"]
+        assert [m.method for m in wire.arrived() if isinstance(m, (Request, Notification))] == ["initialize"]
 
 
 async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
@@ -133,7 +133,7 @@ async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
         release.set()
         await trio.testing.wait_all_tasks_blocked()
         assert server.statistics().running == 0
-        assert wire.received_nowait() == []
+        assert wire.arrived() == []
     assert caplog.text == ""
 
 
@@ -182,7 +182,7 @@ async def test_progress_stops_with_the_peers_cancellation() -> None:
         while server.statistics().running:
             await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
-        assert wire.received_nowait() == []
+        assert wire.arrived() == []
 
 
 async def test_the_loss_of_the_link_cancels_handlers() -> None:
@@ -202,6 +202,6 @@ async def test_the_loss_of_the_link_cancels_handlers() -> None:
     ):
         await wire.send(Request(1, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
-        await wire.write.aclose()
+        await wire.close()
         await server.wait_closed()
     assert ended == ["the peer closed the link"]

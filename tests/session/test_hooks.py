@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import (
     BaseSession,
     McpError,
@@ -44,7 +45,7 @@ async def test_each_kind_of_arrival_that_is_no_answer_has_a_hook() -> None:
             return {"method": context.method}
 
     async with memory_link_pair() as (ours, theirs), Curious(*ours, on_error=lambda _: None) as session:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         await wire.send(Request(1, "acme/x"))
         assert await wire.receive() == Response(1, {"method": "acme/x"})
         await wire.send(Notification("acme/y"))
@@ -52,7 +53,7 @@ async def test_each_kind_of_arrival_that_is_no_answer_has_a_hook() -> None:
         assert isinstance(await wire.receive(), ErrorResponse)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.send_request, "acme/z")
-            await wire.send(Response((await wire.request()).id, {}))
+            await wire.send(Response((await wire.expect(Request)).id, {}))
         await trio.testing.wait_all_tasks_blocked()
     assert seen == ["acme/x", "acme/y", "garbage"]
 
@@ -77,7 +78,7 @@ async def test_what_belongs_to_no_request_goes_to_on_error(kind: str, message: A
     async with server_on_wire(on_error=note if kind == "async" else faults.append) as (_, wire):
         await wire.send(message)
         await trio.testing.wait_all_tasks_blocked()
-        assert wire.received_nowait() == ([] if answered is None else [answered])
+        assert wire.arrived() == ([] if answered is None else [answered])
         await wire.send(Request(1, "ping"))  # it cost only itself
         assert await wire.receive() == Response(1, {})
     assert len(faults) == 1
@@ -107,7 +108,7 @@ async def test_a_broken_answer_fails_the_call_it_belongs_to() -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             await wire.send(Malformed(-32600, "the result is no object", request.id, expects_answer=False))
 
         nursery.start_soon(serve)

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.session.harness import ScriptedServer, Wire, client_on_wire, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import ScriptedServer, client_on_wire, server_on_wire, session_pair
 from trio_mcp import (
     BaseSession,
     ClientSession,
@@ -103,7 +104,7 @@ async def test_the_failure_of_one_exchange_fails_one_call() -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            first, second = await wire.request(), await wire.request()
+            first, second = await wire.expect(Request), await wire.expect(Request)
             await wire.send(Failure(TransportError("HTTP 502"), first.id))
             await wire.send(Response(second.id, {"ok": True}))
 
@@ -133,7 +134,7 @@ async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
 
         nursery.start_soon(ask)
         assert isinstance(await wire.receive(), Request)
-        await wire.write.aclose()
+        await wire.close()
         await trio.testing.wait_all_tasks_blocked()
         release.set()
         assert await wire.receive() == Response(1, {"finished": True})
@@ -154,20 +155,20 @@ async def test_handlers_that_do_not_finish_are_cancelled_after_the_grace(
         await wire.send(Request(1, "tools/call", {"name": "x"}))
         await trio.testing.wait_all_tasks_blocked()
         started = trio.current_time()
-        await wire.write.aclose()
+        await wire.close()
         await server.wait_closed()
         assert trio.current_time() - started == pytest.approx(0.5)
 
 
 async def test_messages_handed_over_before_the_close_still_leave() -> None:
     async with memory_link_pair() as (ours, theirs):
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         got: list[str] = []
 
         async def read() -> None:
-            async for item in wire.read:
-                assert isinstance(item.message, Notification)
-                got.append(item.message.method)
+            async for message in wire:
+                assert isinstance(message, Notification)
+                got.append(message.method)
                 await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as nursery, BaseSession(*ours) as session:

@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from tests.session.harness import Wire, client_on_wire, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, HandlerOptions, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
 from trio_mcp.session import RequestContext
@@ -39,7 +40,7 @@ async def test_requests_beyond_the_limit_wait_and_beyond_the_queue_are_refused()
         await trio.testing.wait_all_tasks_blocked()
         statistics = server.statistics()
         assert (statistics.running, statistics.queued, statistics.incoming) == (3, 4, 7)
-        refused = wire.received_nowait()
+        refused = wire.arrived()
         assert [m.id for m in refused if isinstance(m, ErrorResponse)] == [7, 8, 9]
         assert all(isinstance(m, ErrorResponse) and m.error.code == OVERLOADED for m in refused)
         assert "3 are running and 4 are waiting" in refused[0].error.message  # type: ignore[union-attr]
@@ -183,7 +184,7 @@ async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: py
             got.append(notification.method)
 
     async with memory_link_pair() as (ours, theirs):
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         async with Slow(*ours, options=SessionOptions(handlers=HandlerOptions(max_pending_notifications=10))):
             for number in range(100):
                 await wire.send(Notification(f"acme/{number}"))

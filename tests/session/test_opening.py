@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.session.harness import ScriptedServer, Wire, client_on_wire, identity, server_on_wire, session_pair
+from tests.peer import Peer
+from tests.session.harness import ScriptedServer, client_on_wire, identity, server_on_wire, session_pair
 from trio_mcp import (
     CapabilityError,
     ClientSession,
@@ -56,7 +57,7 @@ async def negotiate_with(*answers: Any, **options: Any) -> tuple[ClientSession, 
     """Negotiate with a server that gives these answers, one after the other; None is silence."""
     asked: list[Any] = []
     async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         async with trio.open_nursery() as nursery:
 
             async def serve() -> None:
@@ -157,14 +158,14 @@ async def test_a_handshake_that_fails_says_so() -> None:
 
 async def test_every_modern_request_declares_itself() -> None:
     async with memory_link_pair() as (ours, theirs), ClientSession(*ours, capabilities={"sampling": {}}) as client:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.discover)
-            probe = await wire.request()
+            probe = await wire.expect(Request)
             await wire.send(Response(probe.id, {**MODERN, "capabilities": {"tools": {}}}))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send_request, "tools/call", {"name": "x", "_meta": {"mine": 1}})
-            request = await wire.request()
+            request = await wire.expect(Request)
             await wire.send(Response(request.id, {"resultType": "complete"}))
         for message in (probe, request):
             assert message.params is not None
@@ -180,10 +181,10 @@ async def test_an_unknown_result_type_is_refused_and_an_absent_one_means_complet
     from trio_mcp import RemoteProtocolError
 
     async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
-        wire = Wire(theirs)
+        wire = Peer(theirs)
 
         async def answer(result: dict[str, Any]) -> None:
-            await wire.send(Response((await wire.request()).id, result))
+            await wire.send(Response((await wire.expect(Request)).id, result))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer, {**MODERN, "capabilities": {"tools": {}}})
@@ -279,7 +280,7 @@ async def test_a_client_asks_for_nothing_that_the_server_has_not_declared() -> N
         with pytest.raises(LocalProtocolError, match="a client may send"):
             await client.send_request("sampling/createMessage")
         await trio.testing.wait_all_tasks_blocked()
-        assert wire.received_nowait() == []
+        assert wire.arrived() == []
 
 
 async def test_a_modern_client_has_no_ping() -> None:
@@ -320,7 +321,7 @@ async def test_a_server_asks_nothing_before_the_handshake_is_confirmed() -> None
             await server.send_request("roots/list")
         with trio.move_on_after(0.01):
             await server.send_request("ping")  # that much is allowed
-        assert (await wire.request()).method == "ping"
+        assert (await wire.expect(Request)).method == "ping"
 
 
 async def test_identity_of_the_server_travels_in_every_modern_result() -> None:
@@ -337,4 +338,4 @@ async def test_a_client_is_told_of_nothing_that_its_handshake_did_not_declare() 
         with pytest.raises(CapabilityError, match="server capability"):
             await server.send_notification("notifications/resources/list_changed")
         await trio.testing.wait_all_tasks_blocked()
-        assert wire.received_nowait() == []
+        assert wire.arrived() == []

@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, session_pair
-from trio_mcp.jsonrpc.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Notification, Request, Response
 from trio_mcp.session import RequestContext
 from trio_mcp.types.notices import ProgressNotificationParams
 
@@ -67,7 +67,7 @@ async def test_what_a_callback_raises_is_raised_by_the_call_which_is_cancelled()
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
             notice = await wire.receive()
             assert isinstance(notice, Notification)
@@ -94,7 +94,7 @@ async def test_a_slow_callback_loses_the_oldest_progress_not_memory() -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def flood() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             for number in range(5000):
                 token = {"progressToken": request.id, "progress": number}
                 await wire.send(Notification("notifications/progress", token))
@@ -138,7 +138,7 @@ async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() ->
     async with client_on_wire(on_error=faults.append) as (client, wire), trio.open_nursery() as nursery:
 
         async def serve() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             for total in ("many", 2):
                 params = {"progressToken": request.id, "progress": 1, "total": total}
                 await wire.send(Notification("notifications/progress", params))
@@ -155,7 +155,7 @@ async def test_late_progress_is_ignored() -> None:
     async with client_on_wire(on_error=faults.append) as (client, wire):
         with trio.move_on_after(0.01):
             await client.send_request("tools/call", {"name": "x"}, on_progress=lambda _: None)
-        request = await wire.request()
+        request = await wire.expect(Request)
         await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
         await trio.testing.wait_all_tasks_blocked()
     assert faults == []

@@ -9,7 +9,7 @@ import trio
 
 from tests.session.harness import client_on_wire
 from trio_mcp import CallOptions, RequestTimeout, SessionOptions
-from trio_mcp.jsonrpc.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Notification, Request, Response
 
 
 async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testing.MockClock) -> None:
@@ -20,7 +20,7 @@ async def test_a_call_times_out_and_the_peer_is_told(autojump_clock: trio.testin
         assert trio.current_time() - started == pytest.approx(5)
         assert (caught.value.method, caught.value.seconds, caught.value.limit) == ("tools/call", 5, "timeout")
         assert isinstance(caught.value, TimeoutError)
-        request = await wire.request()
+        request = await wire.expect(Request)
         notice = await wire.receive()
         assert isinstance(notice, Notification)
         assert notice.method == "notifications/cancelled"
@@ -41,7 +41,7 @@ async def test_none_waits_for_ever(autojump_clock: trio.testing.MockClock) -> No
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def answer_late() -> None:
-            request = await wire.request()
+            request = await wire.expect(Request)
             await trio.sleep(80_000)
             await wire.send(Response(request.id, {}))
 
@@ -50,7 +50,7 @@ async def test_none_waits_for_ever(autojump_clock: trio.testing.MockClock) -> No
 
 
 async def progress_every(wire: Any, seconds: float, times: int) -> None:
-    request = await wire.request()
+    request = await wire.expect(Request)
     for number in range(1, times + 1):
         await trio.sleep(seconds)
         await wire.send(Notification("notifications/progress", {"progressToken": request.id, "progress": number}))
@@ -128,13 +128,13 @@ async def test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignore
     async with client_on_wire(on_error=faults.append) as (client, wire):
         with pytest.raises(RequestTimeout):
             await client.send_request("tools/call", {"name": "x"}, timeout=1)
-        late = await wire.request()
+        late = await wire.expect(Request)
         await wire.receive()
         await wire.send(Response(late.id, {"late": True}))
         async with trio.open_nursery() as nursery:
 
             async def answer() -> None:
-                await wire.send(Response((await wire.request()).id, {"ok": True}))
+                await wire.send(Response((await wire.expect(Request)).id, {"ok": True}))
 
             nursery.start_soon(answer)
             assert await client.send_request("tools/call", {"name": "x"}, timeout=1) == {"ok": True}

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client
 
@@ -75,7 +75,7 @@ async def cut_events(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
-async def modern(**tools: Any) -> AsyncIterator[tuple[Peer, Client]]:
+async def modern(**tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
     """A client of a modern server with these tools; any other answers "ok"."""
     with trio.fail_after(DEADLINE):
         async with (

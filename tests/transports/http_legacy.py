@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from tests.transports.http_peer import INITIALIZED, Asked, Peer, peer
+from tests.http_peer import INITIALIZED, Asked, HttpPeer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Backoff,
@@ -30,7 +30,7 @@ async def ok(asked: Asked) -> None:
 @contextlib.asynccontextmanager
 async def legacy(
     handlers: dict[str, Any] | None = None, *, reconnect: Backoff = QUICK, **options: Any
-) -> AsyncIterator[tuple[Peer, Client]]:
+) -> AsyncIterator[tuple[HttpPeer, Client]]:
     with trio.fail_after(DEADLINE):
         async with peer({"tools/call": ok, **(handlers or {})}) as server:
 

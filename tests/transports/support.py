@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 import uuid
@@ -51,8 +52,8 @@ def shell(code: str, **options: Any) -> StdioServerParameters:
 
 def kept_connections(http_client: httpx.AsyncClient) -> int:
     """How many connections an HTTP client keeps for later; no request may be under way or wait for one."""
-    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]
-    assert pool._requests == []
+    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx tells nobody of its pool
+    assert pool._requests == []  # noqa: SLF001 - as above
     assert all(connection.is_idle() for connection in pool.connections)
     return len(pool.connections)
 
@@ -178,3 +179,25 @@ async def use(params: StdioServerParameters) -> None:
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             await ready(read)
+
+
+# --- servers: processes that `tests.peer` talks to -----------------------------------------------------------------
+
+NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
+
+# Without the session layer: every message goes back as it came.
+ECHO = """
+    import trio
+    from trio_mcp import stdio_server
+    async def main():
+        async with stdio_server() as (read, write):
+            async for item in read:
+                await write.send(item)
+    trio.run(main)
+"""
+
+
+def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:
+    """As ``printf ... | server``: everything in one go, then the end of the input."""
+    environment = {**os.environ, "PYTHONPATH": PACKAGE_ROOT}
+    return subprocess.run(command, input=sent, capture_output=True, timeout=DEADLINE, env=environment, check=False)

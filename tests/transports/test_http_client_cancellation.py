@@ -14,6 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import Asked, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.transports.http_calls import (
     TEXT,
@@ -26,7 +27,6 @@ from tests.transports.http_calls import (
     streamed,
     works,
 )
-from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import (
     Client,
@@ -34,7 +34,7 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
-from trio_mcp.http.client import link as http_link
+from trio_mcp.http.client import streamable as http_link
 
 pytestmark = pytest.mark.usefixtures("every_sender")
 

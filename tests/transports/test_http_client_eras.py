@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
+from tests.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, McpError, NegotiationError, TransportError
 from trio_mcp.http.client.origins import MAX_AGE, MAX_ORIGINS, Origins

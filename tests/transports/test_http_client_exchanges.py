@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_calls import (
     TEXT,
     Calls,
@@ -22,7 +23,6 @@ from tests.transports.http_calls import (
     streamed,
     works,
 )
-from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,

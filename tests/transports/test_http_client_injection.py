@@ -15,11 +15,11 @@ import httpx
 import pytest
 import trio
 
+from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
-from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import session_keeper
 from trio_mcp.http.client.origins import ORIGINS
 
 NET = 60
@@ -30,7 +30,7 @@ QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_events, "MIN_WAIT", 0.0)
+    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
 
 
 class Path:
@@ -48,7 +48,7 @@ class Path:
     async def call(self, asked: Asked) -> None:
         await asked.result(TEXT)
 
-    async def walk(self, client: Client, server: Peer) -> None:
+    async def walk(self, client: Client, server: HttpPeer) -> None:
         assert await text(client) == "ok"
 
 
@@ -73,7 +73,7 @@ class Renewal(Path):
     async def delete(self, asked: Asked) -> None:
         await asked.status(204)
 
-    async def walk(self, client: Client, server: Peer) -> None:
+    async def walk(self, client: Client, server: HttpPeer) -> None:
         self.restarts += 1
         async with trio.open_nursery() as nursery:
             nursery.start_soon(super().walk, client, server)
@@ -122,7 +122,7 @@ class Listening(Path):
         else:
             await asked.abort()
 
-    async def walk(self, client: Client, server: Peer) -> None:
+    async def walk(self, client: Client, server: HttpPeer) -> None:
         answers, opened = server.methods().count("answer"), self.opened
         while server.methods().count("answer") < answers + 1 or self.opened < opened + 1:
             await server.heard.park()
@@ -149,7 +149,7 @@ class Streaming(Path):
         await asked.chunk(event(result(asked.id, {**TEXT, "resultType": "complete"})))
         await asked.end_events()
 
-    async def walk(self, client: Client, server: Peer) -> None:
+    async def walk(self, client: Client, server: HttpPeer) -> None:
         assert await text(client, on_progress=lambda _: None) == "ok"
 
 
@@ -196,7 +196,7 @@ async def text(client: Client, **options: Any) -> str:
 
 
 @contextlib.asynccontextmanager
-async def on(path: Path) -> AsyncIterator[tuple[Peer, httpx.AsyncClient, Callable[[], Client]]]:
+async def on(path: Path) -> AsyncIterator[tuple[HttpPeer, httpx.AsyncClient, Callable[[], Client]]]:
     """A server of this path, an HTTP client, and how to make clients of it that share it."""
     with trio.fail_after(NET):
         async with peer(path.handlers()) as server, httpx.AsyncClient() as http_client:
@@ -205,7 +205,7 @@ async def on(path: Path) -> AsyncIterator[tuple[Peer, httpx.AsyncClient, Callabl
     gc.collect()  # a generator of httpx that was left behind would complain, and a warning is an error
 
 
-async def consistent(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:
+async def consistent(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """No exchange is open on either side, and no task lives but those that serve the connections kept for later."""
     kept = kept_connections(http_client)
     # A connection may still wait to be accepted, only to be found closed; what never ends runs into the net.

@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.http_legacy import TEXT, legacy, ok, text
-from tests.transports.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,

@@ -13,10 +13,10 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.transports.http_peer import DISCOVERED, INITIALIZED, Asked, Peer, event, peer, result
+from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import session_keeper
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
@@ -177,7 +177,7 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
     scope.cancel()
 
 
-async def over(server: Peer, http_client: httpx.AsyncClient, tasks: int) -> None:
+async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """Wait until nothing is left of any exchange; what never ends runs into the net."""
     kept = kept_connections(http_client)
     statistics = trio.lowlevel.current_statistics
@@ -194,7 +194,7 @@ def ending(script: list[Step]) -> list[Step]:
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_events, "MIN_WAIT", 0.0)
+    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
 
 
 @settings(max_examples=20)

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import trio
 
+from tests.http_peer import Asked, HttpPeer, peer
 from tests.transports.http_calls import (
     Calls,
     cut_json,
@@ -21,7 +22,6 @@ from tests.transports.http_calls import (
     streamed,
     works,
 )
-from tests.transports.http_peer import Asked, Peer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
@@ -148,7 +148,7 @@ async def test_a_unix_socket_through_the_callers_own_client(tmp_path: Path) -> N
     with trio.socket.socket(trio.socket.AF_UNIX) as listener:
         await listener.bind(address)
         listener.listen()
-        server = Peer({"server/discover": discovered, "tools/call": ok})
+        server = HttpPeer({"server/discover": discovered, "tools/call": ok})
         with trio.fail_after(DEADLINE):
             async with trio.open_nursery() as nursery:
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 import trio
 
+from tests.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.http_legacy import CHANGED, QUICK, Restarting, legacy, text
-from tests.transports.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,

@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_legacy import CHANGED, QUICK, TEXT, Restarting, legacy, ok, text
-from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,

@@ -11,8 +11,8 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
-from tests.transports.http_peer import Asked, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import (
     ClientSession,

@@ -13,12 +13,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
 from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
-from tests.transports.http_peer import DISCOVERED, Asked, Peer, event, peer, result
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
-from trio_mcp.http.client import senders as http_senders
+from trio_mcp.http.client import wire as http_wire
 
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
@@ -38,7 +38,7 @@ async def ok(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
-async def modern(call: Any = ok) -> AsyncIterator[tuple[Peer, Client]]:
+async def modern(call: Any = ok) -> AsyncIterator[tuple[HttpPeer, Client]]:
     """A client of a modern server that answers calls like this."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:
@@ -148,7 +148,7 @@ async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock
             for _ in range(10):
                 nursery.start_soon(works, client)
         assert server.live == 10
-        await trio.sleep(http_senders.KEPT_ALIVE + 1)
+        await trio.sleep(http_wire.KEPT_ALIVE + 1)
         for number in range(9):
             await works(client)
             await server.until_live(9 - number)
@@ -157,7 +157,7 @@ async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock
 
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_senders, "MAX_KEPT_ALIVE", 3)
+    monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
     async with modern(Together(10)) as (server, client):
         async with trio.open_nursery() as nursery:
             for _ in range(10):

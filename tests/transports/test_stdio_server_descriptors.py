@@ -16,23 +16,23 @@ from typing import Any
 
 import pytest
 
-from tests.transports.support import DEADLINE
-from tests.transports.wire import ENVIRONMENT, HANDSHAKE, NOISY, Wire, call, ndjson, script
+from tests.peer import ENVIRONMENT, HANDSHAKE, ProcessPeer, call, ndjson, script
+from tests.transports.support import DEADLINE, NOISY
 
 CONVERSATION = ndjson(*HANDSHAKE, call(1, "make_noise", how="descriptor"), call(2, "echo", value="there"))
 
 
 @contextmanager
-def started(command: list[str], send_fd: int, receive_fd: int, **streams: Any) -> Iterator[Wire]:
+def started(command: list[str], send_fd: int, receive_fd: int, **streams: Any) -> Iterator[ProcessPeer]:
     """A server with the given streams, and our own ends of them."""
     with subprocess.Popen(command, env=ENVIRONMENT, **streams) as process:
         try:
-            yield Wire(process, send_fd, receive_fd, -1)
+            yield ProcessPeer(process, send_fd, receive_fd, -1)
         finally:
             process.kill()
 
 
-def converse(wire: Wire) -> None:
+def converse(wire: ProcessPeer) -> None:
     """Noise and calls in turn; none of the noise arrives."""
     wire.send(*HANDSHAKE)
     assert wire.receive()["id"] == 0
@@ -62,7 +62,7 @@ def test_a_pipe_that_is_standard_error_as_well() -> None:
     with started(NOISY, -1, -1, stdin=-1, stdout=-1, stderr=subprocess.STDOUT) as wire:
         assert wire.process.stdin is not None
         assert wire.process.stdout is not None
-        wire = Wire(wire.process, wire.process.stdin.fileno(), wire.process.stdout.fileno(), -1)
+        wire = ProcessPeer(wire.process, wire.process.stdin.fileno(), wire.process.stdout.fileno(), -1)
         converse(wire)
         wire.process.stdin.close()
         assert wire.exit() == 0

@@ -12,13 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.transports.wire import ECHO, HANDSHAKE, Wire, call, script, serving
+from tests.peer import HANDSHAKE, ProcessPeer, call, process_peer, script
+from tests.transports.support import ECHO, NOISY
 
 # Seconds, wide: `benchmarks` measures how prompt it is. The tools sleep for 1000.
 PROMPT = 15
 
 
-def ended(wire: Wire) -> int:
+def ended(wire: ProcessPeer) -> int:
     started = time.monotonic()
     status = wire.exit()
     assert time.monotonic() - started < PROMPT
@@ -26,7 +27,7 @@ def ended(wire: Wire) -> int:
 
 
 def test_the_end_of_the_input_ends_an_idle_server() -> None:
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.close_input()
         assert ended(wire) == 0
     assert (wire.received, wire.errors) == (b"", b"")
@@ -35,7 +36,7 @@ def test_the_end_of_the_input_ends_an_idle_server() -> None:
 @pytest.mark.parametrize("tool", ["sleep_async", "sleep_sync"])
 def test_the_end_of_the_input_ends_a_server_in_mid_tool(tool: str) -> None:
     """A client that has gone does not leave a process behind, whatever a tool is busy with."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.send(call(1, tool))
         wire.wait_for_error_text("SLEEPING")
         wire.close_input()
@@ -61,7 +62,7 @@ UNCANCELLABLE = """
 @pytest.mark.parametrize("how", ["shield", "closed output"])
 def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
     """``exit_grace``: with the client gone, a shielded handler does not keep the process for as long as it likes."""
-    with serving(script(UNCANCELLABLE), handshake=False) as wire:
+    with process_peer(script(UNCANCELLABLE), handshake=False) as wire:
         wire.send({"jsonrpc": "2.0", "id": 1, "method": "shield"})
         wire.wait_for_error_text("SLEEPING")
         if how == "closed output":
@@ -86,7 +87,7 @@ def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
         time.sleep(0.3)
         print("still here")
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         wire.close_input()
         assert ended(wire) == 0
     assert wire.received == b"still here\n"
@@ -95,7 +96,7 @@ def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
 def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
     """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         if tool is not None:
             wire.send(call(1, tool))
             wire.wait_for_error_text("SLEEPING")
@@ -105,7 +106,7 @@ def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
 
 
 def test_sigterm_ends_it() -> None:
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.process.send_signal(signal.SIGTERM)
         assert ended(wire) in (-signal.SIGTERM, 128 + signal.SIGTERM)
     assert wire.errors == b""
@@ -123,7 +124,7 @@ def test_a_cancellation_with_idle_input_ends_the_block_at_once() -> None:
             assert scope.cancelled_caught
         trio.run(main)
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         assert ended(wire) == 0  # while its input is still open
     assert wire.errors == b""
 
@@ -140,7 +141,7 @@ def test_leaving_the_block_with_idle_input_ends_it_at_once() -> None:
                     await write.send(SessionMessage(Notification("bye", {"n": n})))
         trio.run(main)
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         assert ended(wire) == 0
     assert [json.loads(line)["params"]["n"] for line in wire.received.splitlines()] == list(range(50))
     assert wire.errors == b""
@@ -160,14 +161,14 @@ def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
                 assert exc is error
         trio.run(main)
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         assert ended(wire) == 0
     assert wire.errors == b""
 
 
 def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
     """EPIPE: nobody reads any answer any more, so there is nothing left to do, and nothing to complain about."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.close_output()
         wire.send(call(1, "echo", value=1))
         assert ended(wire) == 0  # though its input is still open
@@ -192,7 +193,7 @@ def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:
                     print("broken", file=sys.stderr)
         trio.run(main)
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         wire.close_output()
         wire.send({"jsonrpc": "2.0", "method": "m"})
         assert ended(wire) == 0
@@ -202,7 +203,7 @@ def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:
 def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -> None:
     """Answers wait in the pipe and in bounded queues; requests are then refused or wait in the pipe, too."""
     request = json.dumps(call(1, "big", size=10_000)).encode() + b"\n"
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         process = psutil.Process(wire.process.pid)
         before = process.memory_info().rss
         os.set_blocking(wire.send_fd, False)
@@ -223,7 +224,7 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -
 
 
 def test_a_client_that_never_reads_does_not_keep_sigterm_from_working() -> None:
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.send(*[call(n, "big", size=10_000) for n in range(1, 100)])
         time.sleep(0.2)
         wire.process.send_signal(signal.SIGTERM)
@@ -248,7 +249,7 @@ def test_serving_twice_at_once_is_an_error_and_again_later_is_not() -> None:
                     await write.send(SessionMessage(Notification(name)))
         trio.run(main)
     """
-    with serving(script(code), handshake=False) as wire:
+    with process_peer(script(code), handshake=False) as wire:
         assert ended(wire) == 0
     assert [json.loads(line)["method"] for line in wire.received.splitlines()] == ["first", "again"]
     assert wire.errors == b""
@@ -280,14 +281,14 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
     """
     root = Path(__file__).parents[2]  # for the `tests` that the code imports
     command = script(f"import sys; sys.path.insert(0, {str(root)!r})\n{textwrap.dedent(code)}")
-    with serving(command, handshake=False) as wire:
+    with process_peer(command, handshake=False) as wire:
         assert ended(wire) == 0, wire.errors.decode()
     assert wire.errors == b""
 
 
 def test_the_handshake_alone_then_the_end() -> None:
     """A client that comes to look and goes again leaves status 0 and silence."""
-    with serving(handshake=False) as wire:
+    with process_peer(NOISY, handshake=False) as wire:
         wire.send(*HANDSHAKE)
         wire.close_input()
         assert ended(wire) == 0
@@ -296,7 +297,7 @@ def test_the_handshake_alone_then_the_end() -> None:
 
 
 def test_echo_ends_with_its_input() -> None:
-    with serving(script(ECHO), handshake=False) as wire:
+    with process_peer(script(ECHO), handshake=False) as wire:
         wire.close_input()
         assert ended(wire) == 0
     assert (wire.received, wire.errors) == (b"", b"")

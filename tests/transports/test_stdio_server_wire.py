@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.transports.wire import ECHO, HANDSHAKE, NOISY, call, ndjson, run, script, serving
+from tests.peer import HANDSHAKE, call, ndjson, process_peer, script
+from tests.transports.support import ECHO, NOISY, run
 
 NOISES = ["print", "unflushed", "buffer", "original", "descriptor", "child", "shell", "inherited", "logging"]
 
 
 def test_no_noise_reaches_the_wire() -> None:
     """Whatever prints, in this process or a child of it, finds standard error in place of standard output."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         for how in NOISES:
             assert wire.call("make_noise", how=how) == "done"
         wire.close_input()
@@ -27,7 +28,7 @@ def test_no_noise_reaches_the_wire() -> None:
 
 def test_tools_and_their_children_read_nothing_from_the_wire() -> None:
     """Standard input is empty for them: a tool that reads it must not swallow the next request."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         for how in ("descriptor", "child", "file"):
             wire.send(call("read", "read_input", how=how), call("next", "echo", value=how))
             answers = {answer["id"]: answer for answer in (wire.receive(), wire.receive())}
@@ -85,7 +86,7 @@ def test_what_is_owed_no_answer_gets_none(garbage: bytes, server: Any) -> None:
 @pytest.fixture(scope="module")
 def server() -> Any:
     """One server for all of them: each piece of garbage leaves it as it was."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         yield wire
         wire.close_input()
         assert wire.exit() == 0
@@ -117,7 +118,7 @@ def test_a_message_over_the_limit_is_refused_and_skipped() -> None:
         return {"jsonrpc": "2.0", "id": request_id, "method": "x/size", "params": {"text": "x" * size}}
 
     id_last = {"jsonrpc": "2.0", "method": "x/size", "params": {"text": "x" * 100_000}, "id": 3}
-    with serving(script(LIMITED)) as wire:
+    with process_peer(script(LIMITED)) as wire:
         wire.send(request(1, 10), request(2, 1_000_000), id_last, request(4, 20))
         answers = {answer["id"]: answer for answer in (wire.receive() for _ in range(4))}
     assert [answers[n].get("result") for n in (1, 4)] == [{"size": 10}, {"size": 20}]
@@ -144,7 +145,7 @@ def test_a_last_line_without_newline_is_answered() -> None:
 def test_a_large_answer_leaves_whole_before_the_exit() -> None:
     """More than any pipe holds, to a client that takes a moment before it reads."""
     size = 5_000_000
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.send(call(1, "big", size=size))
         wire.close_input()
         wire.process.poll()
@@ -155,7 +156,7 @@ def test_a_large_answer_leaves_whole_before_the_exit() -> None:
 
 def test_a_client_that_reads_slowly_gets_all_of_the_last_answer() -> None:
     """The end of the input leaves time for as long as the client goes on reading."""
-    with serving() as wire:
+    with process_peer(NOISY) as wire:
         wire.send(call(1, "big", size=2_000_000))
         wire.close_input()
         parts = []

@@ -8,7 +8,7 @@ from trio_mcp.cli.exits import Exit
 from trio_mcp.cli.run import serve
 from trio_mcp.cli.targets import target_of
 from trio_mcp.proxy import ProxyServer
-from trio_mcp.server import Server
+from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["run"]
 
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     return serve(options, lambda: _proxy(options))
 
 
-def _proxy(options: argparse.Namespace) -> Server:
+def _proxy(options: argparse.Namespace) -> BaseServer:
     try:
         return ProxyServer(target_of(options), client={"mode": options.mode})
     except (TypeError, ValueError) as exc:

@@ -15,12 +15,12 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from trio_mcp.cli.exits import FAILED, USAGE, Exit
-from trio_mcp.server import Server
+from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["load_server"]
 
 
-def load_server(name: str) -> Server:
+def load_server(name: str) -> BaseServer:
     """The server that is meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
 
     A name may also be that of a function without parameters that makes the server. Without a name there must be
@@ -34,12 +34,12 @@ def load_server(name: str) -> Server:
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
-        if isinstance(found, Server):
+        if isinstance(found, BaseServer):
             return found
         return _made(found, name)
 
 
-def _made(factory: Any, name: str) -> Server:
+def _made(factory: Any, name: str) -> BaseServer:
     if not callable(factory):
         raise Exit(f"{name} is no Server and no function that makes one, but {_kind(factory)}")
     if not _without_arguments(factory):
@@ -50,7 +50,7 @@ def _made(factory: Any, name: str) -> Server:
         raise Exit(f"{name}() failed:\n{_their_traceback(exc)}", FAILED) from None
     if inspect.iscoroutine(made):
         made.close()
-    if not isinstance(made, Server):
+    if not isinstance(made, BaseServer):
         raise Exit(f"{name}() gave {_kind(made)}, not a Server")
     return made
 
@@ -108,9 +108,9 @@ def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
     return found
 
 
-def _servers(module: ModuleType) -> dict[str, Server]:
+def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """The servers of a module, each under its first name."""
-    found = {name: value for name, value in vars(module).items() if isinstance(value, Server)}
+    found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
     seen: set[int] = set()
     return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
 
@@ -136,7 +136,7 @@ def _says_it_makes_one(module: ModuleType, value: object) -> bool:
     returned = value.__annotations__.get("return")
     if isinstance(returned, str):
         return returned.strip("'\"").rpartition(".")[2] == "Server"
-    return isinstance(returned, type) and issubclass(returned, Server)
+    return isinstance(returned, type) and issubclass(returned, BaseServer)
 
 
 def _without_arguments(function: Any) -> bool:

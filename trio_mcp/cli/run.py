@@ -14,7 +14,7 @@ import trio
 
 from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
-from trio_mcp.server import Server
+from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["run", "serve"]
 
@@ -57,7 +57,7 @@ def _reload(options: argparse.Namespace) -> int:
     return INTERRUPTED if received == signal.SIGINT else OK
 
 
-def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int:
+def serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -> int:
     """Serve in this process, until the client leaves or a signal comes.
 
     Args:
@@ -70,7 +70,7 @@ def serve(options: argparse.Namespace, make_server: Callable[[], Server]) -> int
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
     server = make_server()
-    there = server._transports()
+    there = server.transports
     if transport not in there:
         raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")
     address = _address(given)

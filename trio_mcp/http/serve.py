@@ -6,13 +6,13 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import trio
 from hypercorn.config import Config
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.http.runner.hypercorn import ServerLimits, serve_asgi
+from trio_mcp.http.runner.hypercorn import ServerLimits, configured, serve_asgi
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
@@ -25,34 +25,49 @@ LAST_WORDS = 0.5
 """Seconds after the grace in which streams that were cut off are ended on the wire."""
 
 
+class Runnable(Protocol):
+    """A server."""
+
+    def open_run(self) -> contextlib.AbstractAsyncContextManager[Run]:
+        """Run it, for the time of a block."""
+
+
 @contextlib.asynccontextmanager
-async def asgi_app(run: Run, options: HttpOptions) -> AsyncIterator[HttpApp]:
-    """Make the application of a run; it serves inside of the block."""
-    app = HttpApp(run, options)
-    try:
-        async with run.ending_gracefully():
-            yield app
-    finally:
-        app.close()
+async def asgi_app(server: Runnable, options: HttpOptions | None) -> AsyncIterator[HttpApp]:
+    """Run a server as an application; it serves inside of the block."""
+    async with server.open_run() as run:
+        app = HttpApp(run, options or HttpOptions())
+        try:
+            async with run.ending_gracefully():
+                yield app
+        finally:
+            app.close()
 
 
 async def serve_http(
+    server: Runnable,
+    host: str,
+    port: int,
+    options: HttpOptions | None,
+    config: Config | None,
+    shutdown: Callable[[], Awaitable[object]],
+    task_status: trio.TaskStatus[str],
+) -> None:
+    """Serve a server on hypercorn; see `Server.serve_http`."""
+    options = options or HttpOptions()
+    config = configured(host, port) if config is None else config
+    async with server.open_run() as run:
+        await _serve(HttpApp(run, options), run, config, shutdown, task_status)
+
+
+async def _serve(
+    app: HttpApp,
     run: Run,
-    options: HttpOptions,
     config: Config,
     shutdown: Callable[[], Awaitable[object]],
     task_status: trio.TaskStatus[str],
 ) -> None:
-    """Serve a run on hypercorn until ``shutdown`` returns, then until what is under way has ended.
-
-    Args:
-        run: The run of the server.
-        options: What the endpoint is like.
-        config: Hypercorn's own.
-        shutdown: Returns when the server shall end.
-        task_status: Gets the URL, the first of several.
-    """
-    app = HttpApp(run, options)
+    options = app.options
     # What is cut off at the end of the grace gets a moment more, to end its streams.
     limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
     grace = trio.CancelScope()
@@ -80,12 +95,13 @@ async def serve_http(
         await trio.sleep_forever()  # the end of the server cancels it
 
 
-async def serve_until_signalled(serve: Serve, name: str) -> int:
+async def serve_until_signalled(name: str, serve: Serve, arguments: dict[str, Any]) -> int:
     """Serve until the process is told to end, and say on stderr where; a second signal ends it at once.
 
     Args:
-        serve: As `Server.serve_http`.
         name: The server's.
+        serve: As `Server.serve_http`.
+        arguments: What it takes.
 
     Returns:
         The signal.
@@ -103,7 +119,7 @@ async def serve_until_signalled(serve: Serve, name: str) -> int:
                 nursery.start_soon(second)
 
             async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-                await serve(shutdown=first, task_status=task_status)
+                await serve(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
             url = await nursery.start(serve_to_the_end)

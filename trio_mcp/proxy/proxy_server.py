@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.client import Client
+from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError
@@ -22,18 +20,17 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.questions import handed_on
 from trio_mcp.proxy.results import RESULTS, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
-from trio_mcp.server.changes import RESOURCE_UPDATED, Topic
-from trio_mcp.server.connection import Handler
+from trio_mcp.server.base_server import BaseServer
+from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.core import EXIT_GRACE, ServerCore
-from trio_mcp.server.features.logging_methods import LoggingMethods
-from trio_mcp.server.functions.handling import single
-from trio_mcp.server.functions.signature import read_signature
-from trio_mcp.server.input.asking import InputRequired
+from trio_mcp.server.features.feature import Handler, Settings
+from trio_mcp.server.features.listening import ListeningFeature
+from trio_mcp.server.features.logging import LoggingFeature
+from trio_mcp.server.features.resources import read_uri
+from trio_mcp.server.functions.function import single
 from trio_mcp.server.input.interactive import run_interactive
-from trio_mcp.server.input.rounds import Asked, connection_of
-from trio_mcp.server.server import Server
-from trio_mcp.server.serving import Serving
+from trio_mcp.server.input.questions import InputRequired
+from trio_mcp.server.input.rounds import Asked
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.input_required import INPUT_REQUIRED
@@ -45,166 +42,59 @@ _INPUTS = ("elicitation", "sampling", "roots")
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
-async def _shape(context: Context[Any]) -> Any: ...
-
-
-_REPLAYED = read_signature(_shape, Context, "a proxy")
-_PARKED = read_signature(_shape, Context, "a proxy", park_input=True)
-
-
-class ProxyServer(Server):
-    """Serves all that another server offers: tools, resources, templates, prompts, completions, logs, changes.
-
-    Lists, arguments and results pass as they are; only what the revision of a client does not know is left out.
-    Progress, cancellation and errors pass, too, and so does what the upstream asks in a call (elicitation, sampling,
-    roots): each side may speak either era.
-
-    A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
-    clients. When it is lost, the calls in flight fail with -32603, and the next one connects anew. An upstream of the
-    handshake era does not say about which request a question or a log message is: it goes to the client of the last
-    request in flight, and if requests of several clients are, the question is refused and the message dropped. So give
-    each client a proxy of its own where upstream tools ask.
+class ProxyFeature:
+    """What an upstream server offers, offered here.
 
     Args:
-        target: What a `Client` takes: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that is entered
-            already and stays so: then its own callbacks answer an upstream of the handshake era, its log messages are
-            its own, and it is not connected anew.
-        name: Of the proxy; by default it says of itself what the upstream says.
-        client: Further arguments for the upstream `Client`, such as ``mode`` or ``connect_timeout``.
-        settings: Those of `Server`, without ``lifespan`` and ``extensions``.
+        settings: Of the proxy.
+        max_rounds: How often the upstream may want one request to be made again.
 
-    Raises:
-        TypeError, ValueError: An argument is not what it should be.
-
-    Entering a run raises what entering the `Client` raises.
+    Attributes:
+        upstream_capabilities: What the upstream has declared.
     """
 
-    _has_own_entries = False
-    _offers_prompts = True
-    _offers_resources = True
+    def __init__(self, settings: Settings, max_rounds: int) -> None:
+        asking = {"tools/call", "resources/read", "prompts/get"}
+        self.methods: dict[str, Handler] = {
+            **{method: self._pass_asking if method in asking else self._pass for method in RESULTS},
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+        }
+        self.upstream_capabilities: dict[str, Any] = {}
+        self._settings = settings
+        self._max_rounds = max_rounds
+        self._logging = LoggingFeature()
 
-    def __init__(
-        self,
-        target: Target | Client,
-        *,
-        name: str | None = None,
-        client: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        for each in ("lifespan", "extensions"):
-            if each in settings:
-                raise TypeError(f"a ProxyServer takes no {each}: that is the upstream's")
-        taken = {"on_message", "on_log", *_INPUTS} & set(client or ())
-        if taken:
-            raise TypeError(f"client={{{min(taken)!r}: …}} can't be had: what the upstream asks and says is passed on")
-        self._given = target if isinstance(target, Client) else None
-        if not isinstance(target, Client):
-            link_factory(target)  # refuses what is no target
-        elif client:
-            raise TypeError("client= holds arguments for a Client that the proxy makes, but one was given")
-        self._target: Any = target
-        self._client_settings = dict(client or {})
-        self._renamed = name is not None
-        self._upstream_capabilities: dict[str, Any] = {}
-        super().__init__(name or "proxy", lifespan=self._connected, **settings)
-        self._instructions_given = settings.get("instructions") is not None
-        self._notification_handlers["notifications/roots/list_changed"] = self._roots_changed
-
-    # --- what it says of itself ----------------------------------------------------------------------------------
-
-    def mirror(self, client: Client) -> None:
-        """Say what the upstream says of itself."""
-        server = client.session.server
-        self._upstream_capabilities = server.capabilities
-        changed: dict[str, Any] = {}
-        if not self._renamed and client.server_info is not None:
-            changed["info"] = server.info
-        if not self._instructions_given:
-            changed["instructions"] = server.instructions
-        self.identity = attrs.evolve(self.identity, **changed)
-
-    def _capabilities(self, revision: str) -> dict[str, Any]:
-        declared, rules = self._upstream_capabilities, rules_of(revision)
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared of it to a client of a revision."""
+        declared, rules = self.upstream_capabilities, rules_of(revision)
         return {
             name: copy.deepcopy(declared[name])
             for name in _MIRRORED
             if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
         }
 
-    # --- the upstream --------------------------------------------------------------------------------------------
-
-    @contextlib.asynccontextmanager
-    async def _connected(self, server: object) -> AsyncIterator[Upstream]:
-        upstream = Upstream(self, lambda: UpstreamClient(upstream, self._target, self._client_settings), self._given)
-        async with background_nursery(upstream.aclose) as nursery:
-            await upstream.open(nursery)
-            yield upstream
-
-    def _hearing(self, state: Upstream) -> Callable[[Topic, bool], None]:
-        return state.watch
-
-    async def _roots_changed(self, notification: Notification, run: Serving) -> None:
-        await run.states[self].tell(notification.method)
-
-    def _run_stdio(self) -> None:
-        """As a `Server`'s; but a host's SIGTERM must not leave the upstream's process behind."""
-        terminated = False
-
-        async def main() -> None:
-            async with background_nursery() as nursery:
-
-                async def end_on_sigterm() -> None:
-                    nonlocal terminated
-                    with trio.open_signal_receiver(signal.SIGTERM) as signals:
-                        async for _ in signals:
-                            terminated = True
-                            nursery.cancel_scope.cancel("SIGTERM")
-
-                nursery.start_soon(end_on_sigterm)
-                await self._serve_stdio(EXIT_GRACE, lambda: None)
-
-        try:
-            trio.run(main)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        if terminated:
-            sys.exit(128 + signal.SIGTERM)
-
-    # --- what it has not ------------------------------------------------------------------------------------------
-
-    def _no_entries(self, *arguments: Any, **details: Any) -> NoReturn:
-        raise TypeError("a proxy offers what its upstream does, and nothing of its own")
-
-    add_tool = add_resource = add_prompt = add_completion = mount = _no_entries
-
-    # --- methods -------------------------------------------------------------------------------------------------
-
-    def _handlers(self) -> dict[str, Handler]:
-        asking = {"tools/call", "resources/read", "prompts/get"}
-        passed = {method: self._pass_asking if method in asking else self._pass for method in RESULTS}
-        return {**super()._handlers(), **passed, "logging/setLevel": self._set_level}
-
-    async def _pass(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+    async def _pass(self, context: Context[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
         result = await upstream.request(context, self._params(context, upstream))
         return self._in_words_of_client(context, result, upstream.client.protocol_version)
 
     def _in_words_of_client(self, context: Context[Any], result: dict[str, Any], spoken: str) -> dict[str, Any]:
-        hints = self.cache_hints.get(context.method, {})
+        hints = self._settings.cache_hints.get(context.method, {})
         return in_words_of(context.protocol_version, context.method, result, spoken, hints)
 
-    async def _pass_asking(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
+    async def _pass_asking(self, context: Context[Any]) -> dict[str, Any]:
         upstream: Upstream = context.state
         await upstream.connected_or_refuse(context.method)
-        await upstream.want_logs(context._client.log_level)
+        await upstream.want_logs(_log_level(context))
 
         async def call() -> Any:
             return await self._rounds(context, upstream)
 
-        signature = _REPLAYED if upstream.client.session.modern else _PARKED
         try:
-            value = await run_interactive(self, context, lambda: call, signature)
+            value = await run_interactive(context, lambda: call, park=not upstream.client.session.modern)
         except Exception as exc:
             raise single(exc) from None
         return value.result if isinstance(value, Asked) else value
@@ -213,13 +103,13 @@ class ProxyServer(Server):
         """One round of input: the upstream's result, or what it asks."""
         params = self._params(context, upstream)
         state = context.input_state
-        if state is not None and context._rounds is not None:
-            answers = context._rounds.answers
+        if state is not None and context.rounds is not None:
+            answers = context.rounds.answers
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
         pause = FIRST_PAUSE
-        for _ in range(self.max_input_rounds):
+        for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
             spoken = upstream.client.protocol_version
             if result.get("resultType") != INPUT_REQUIRED or not rules_of(spoken).input_in_results:
@@ -256,21 +146,115 @@ class ProxyServer(Server):
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
-            level = context._client.log_level or context.rules.default_log_level
-            if level is not None and "logging" in self._upstream_capabilities:
+            level = _log_level(context) or context.rules.default_log_level
+            if level is not None and "logging" in self.upstream_capabilities:
                 given[meta.LOG_LEVEL] = level
         if given:
             params["_meta"] = given
         return params
 
-    async def _set_level(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
-        result = await LoggingMethods._handlers(self)["logging/setLevel"](server, context)
-        await context.state.want_logs(context._client.log_level)
+    async def _set_level(self, context: Context[Any]) -> dict[str, Any]:
+        result = await self._logging.set_level(context)
+        await context.state.want_logs(_log_level(context))
         return result
 
-    async def _subscribe(self, server: ServerCore, context: Context[Any]) -> dict[str, Any]:
-        connection, topic = connection_of(context), (RESOURCE_UPDATED, self._uri(context))
-        if topic not in connection.listener.topics:
-            connection.audience.check_room_for([topic])
-            connection.hear(*topic)
+    async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+        context.session.watch(read_uri(context))
         return {}
+
+    async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
+        context.session.unwatch(read_uri(context))
+        return {}
+
+
+def _log_level(context: Context[Any]) -> str | None:
+    assert context.client is not None
+    return context.client.log_level
+
+
+class ProxyServer(BaseServer):
+    """Serves all that another server offers: tools, resources, templates, prompts, completions, logs, changes.
+
+    Lists, arguments and results pass as they are; only what the revision of a client does not know is left out.
+    Progress, cancellation and errors pass, too, and so does what the upstream asks in a call (elicitation, sampling,
+    roots): each side may speak either era.
+
+    A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
+    clients. When it is lost, the calls in flight fail with -32603, and the next one connects anew. An upstream of the
+    handshake era does not say about which request a question or a log message is: it goes to the client of the last
+    request in flight, and if requests of several clients are, the question is refused and the message dropped. So give
+    each client a proxy of its own where upstream tools ask.
+
+    Args:
+        target: What a `Client` takes: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that is entered
+            already and stays so: then its own callbacks answer an upstream of the handshake era, its log messages are
+            its own, and it is not connected anew.
+        name: Of the proxy; by default it says of itself what the upstream says.
+        client: Further arguments for the upstream `Client`, such as ``mode`` or ``connect_timeout``.
+        settings: Those of `Server`, without ``lifespan`` and ``extensions``.
+
+    Raises:
+        TypeError, ValueError: An argument is not what it should be.
+
+    Entering a run raises what entering the `Client` raises.
+    """
+
+    ends_on_sigterm = True  # a host's SIGTERM must not leave the upstream's process behind
+
+    def __init__(
+        self,
+        target: Target | Client,
+        *,
+        name: str | None = None,
+        client: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        for each in ("lifespan", "extensions"):
+            if each in settings:
+                raise TypeError(f"a ProxyServer takes no {each}: that is the upstream's")
+        taken = {"on_message", "on_log", *_INPUTS} & set(client or ())
+        if taken:
+            raise TypeError(f"client={{{min(taken)!r}: …}} can't be had: what the upstream asks and says is passed on")
+        self._given = target if isinstance(target, Client) else None
+        if not isinstance(target, Client):
+            link_factory(target)  # refuses what is no target
+        elif client:
+            raise TypeError("client= holds arguments for a Client that the proxy makes, but one was given")
+        self._target: Any = target
+        self._client_settings = dict(client or {})
+        self._renamed = name is not None
+        super().__init__(name or "proxy", lifespan=self._connected, **settings)
+        self._instructions_given = settings.get("instructions") is not None
+        self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
+        self.add_features(self._offered, ListeningFeature(self.capabilities))
+
+    # --- what it says of itself ----------------------------------------------------------------------------------
+
+    def mirror(self, client: Client) -> None:
+        """Say what the upstream says of itself."""
+        server = client.session.server
+        self._offered.upstream_capabilities = server.capabilities
+        changed: dict[str, Any] = {}
+        if not self._renamed and client.server_info is not None:
+            changed["info"] = server.info
+        if not self._instructions_given:
+            changed["instructions"] = server.instructions
+        self.identity = attrs.evolve(self.identity, **changed)
+
+    # --- the upstream --------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, server: object) -> AsyncIterator[Upstream]:
+        upstream = Upstream(
+            self, self.mirror, lambda: UpstreamClient(upstream, self._target, self._client_settings), self._given
+        )
+        async with background_nursery(upstream.aclose) as nursery:
+            await upstream.open(nursery)
+            yield upstream
+
+    def watcher(self, state: Upstream) -> Callable[[Topic, bool], None]:
+        return state.watch
+
+    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+        if notification.method == "notifications/roots/list_changed":
+            await states[self.settings].tell(notification.method)

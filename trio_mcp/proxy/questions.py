@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import Context
-from trio_mcp.server.input.asking import InputRequest
+from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import wire_for
+from trio_mcp.session.client import ClientSession
+from trio_mcp.session.context import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
-
-if TYPE_CHECKING:
-    from trio_mcp.jsonrpc.messages import Notification
-    from trio_mcp.session.client import ClientSession
-    from trio_mcp.session.context import RequestContext
 
 __all__ = ["ASKING", "HandedOn", "handed_on"]
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from trio_mcp.client.client import Client
-from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.questions import HandedOn, handed_on
+from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.logging import SEVERITY, wants_log
-from trio_mcp.server.input.rounds import RoundEnded, connection_of
+from trio_mcp.server.input.rounds import RoundEnded
+from trio_mcp.server.log_messages import SEVERITY, wants_log
+from trio_mcp.session.requests import ProgressCallback
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
-
-if TYPE_CHECKING:
-    from trio_mcp.jsonrpc.messages import Notification
-    from trio_mcp.proxy.proxy_server import ProxyServer
-    from trio_mcp.session.requests import ProgressCallback
-    from trio_mcp.types.notices import ProgressNotificationParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
@@ -41,14 +39,28 @@ _LISTS = {
 class Upstream:
     """The server behind a proxy, in one run of it.
 
+    Args:
+        proxy: The proxy.
+        mirror: Called with the client, each time that it is connected.
+        make_client: Makes one.
+        given: One to use instead.
+
     Attributes:
         client: The connection; the last one, if that is lost.
     """
 
     client: Client
 
-    def __init__(self, proxy: ProxyServer, make_client: Callable[[], Client], given: Client | None) -> None:
+    def __init__(
+        self,
+        proxy: BaseServer,
+        mirror: Callable[[Client], None],
+        make_client: Callable[[], Client],
+        given: Client | None,
+    ) -> None:
         self._proxy = proxy
+        self._mirror = mirror
+        self._announce = proxy.settings.announce
         self._make_client = make_client
         self._given = given
         self._nursery: trio.Nursery | None = None
@@ -92,13 +104,13 @@ class Upstream:
             if session.closed:
                 await session.raise_loss()
             self.client, self._connected, self._log_level = client, True, None
-            self._proxy.mirror(client)
+            self._mirror(client)
             assert self._nursery is not None
             if again:
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
-                    self._proxy._announce(method)
+                    self._announce(method)
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -191,7 +203,7 @@ class Upstream:
             McpError: There is no such client, or it can't or won't answer.
         """
         asked = self._only_clients_call()
-        if asked is None or asked._rounds is None:
+        if asked is None or asked.rounds is None:
             text = f"nobody knows whom {method!r} is for: no client's request is in flight, or those of several are"
             raise McpError(INVALID_REQUEST, text)
         question = handed_on(asked, method, params, self.client.protocol_version)
@@ -206,7 +218,7 @@ class Upstream:
 
     def _only_clients_call(self) -> Context[Any] | None:
         """The last call in flight, if all of them are one client's."""
-        clients = {connection_of(context) for context in self._calls}
+        clients = {context.connection for context in self._calls}
         return next(reversed(self._calls)) if len(clients) == 1 else None
 
     def heard(self, notification: Notification) -> None:
@@ -229,7 +241,7 @@ class Upstream:
             if wants_log(context.client, SEVERITY[level]):
                 context.send_notification_nowait("notifications/message", params)
         elif not self._calls:
-            connections = [each for run in self._proxy._servings for each in run.connections]
+            connections = [each for run in self._proxy.settings.runs for each in run.connections]
             if len(connections) == 1:
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -243,7 +255,7 @@ class Upstream:
         try:
             async with client.listen(**flags) as events:
                 async for event in events:
-                    self._proxy._announce(_LISTS[type(event)][0])
+                    self._announce(_LISTS[type(event)][0])
         except TransportError:
             pass  # it is told when there is another connection
         except TrioMcpError as exc:
@@ -267,14 +279,14 @@ class Upstream:
                 try:
                     async with self.client.listen(resources=[uri]) as events:
                         async for event in events:
-                            self._proxy.notify_resource_updated(getattr(event, "uri", uri))
+                            self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
                 except TransportError:
                     pass
                 except (TrioMcpError, LocalProtocolError) as exc:
                     logger.warning("the upstream server %r does not tell of %r: %s", self.name, uri, exc)
                     return
                 await lost.wait()
-                self._proxy.notify_resource_updated(uri)  # it may have changed meanwhile
+                self._announce(RESOURCE_UPDATED, uri)  # it may have changed meanwhile
 
 
 def _reporter(context: Context[Any]) -> ProgressCallback:
@@ -289,4 +301,4 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        self._inputs = HandedOn(upstream.answer, upstream.heard)
+        self._connection.inputs = HandedOn(upstream.answer, upstream.heard)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHint
-from trio_mcp.server.features.custom_methods import NotificationContext
-from trio_mcp.server.features.logging import McpLogHandler
-from trio_mcp.server.functions.providers import Depends
-from trio_mcp.server.input.asking import Elicited, InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.features.custom import NotificationContext
+from trio_mcp.server.functions.dependencies import Depends
+from trio_mcp.server.input.questions import Elicited, InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.log_messages import McpLogHandler
 from trio_mcp.server.server import Server
 from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 

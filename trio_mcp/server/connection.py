@@ -1,83 +1,135 @@
-"""One client of a server: a session whose requests go to the server's handlers, through its middleware."""
+"""One client of a server's run: a session whose requests go to the server, and what the client hears of changes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 import trio
 
-from trio_mcp.errors import LocalProtocolError, McpError, TrioMcpError
+from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.jsonrpc.messages import Notification, SessionMessage
+from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
+from trio_mcp.link import Link
 from trio_mcp.server.audience import Audience
-from trio_mcp.server.changes import LIST_CHANGES, Listener, Topic
-from trio_mcp.server.context import Context
-from trio_mcp.server.features.logging import CURRENT, wants_log
+from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Changes, Listener, Topic
+from trio_mcp.server.input.rounds import InputRun
+from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.context import RequestContext
+from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
-from trio_mcp.session.sink import SessionSink
-from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
-from trio_mcp.types.error_codes import METHOD_NOT_FOUND
-from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
+from trio_mcp.session.sink import SessionSink, Sink
 
-if TYPE_CHECKING:
-    from trio_mcp.link import Link
-    from trio_mcp.server.core import ServerCore
-    from trio_mcp.server.serving import Serving
-
-__all__ = ["Connection", "Handler", "Middleware", "NotificationHandler", "call_through"]
-
-Handler: TypeAlias = Callable[["ServerCore", Context[Any]], Awaitable[dict[str, Any]]]
-NotificationHandler: TypeAlias = Callable[[Notification, "Serving"], Awaitable[None]]
-"""``async (notification, run)``."""
-Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
-"""``async (context, call_next) -> result``: see `Server`."""
+__all__ = ["Connection", "Served", "SharedByClients"]
 
 MAX_ELICITATIONS = 1000
 """Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
 
 
+class Served(Protocol):
+    """What is known of the server that runs: see `BaseServer`."""
+
+    @property
+    def identity(self) -> ServerIdentity: ...
+
+    @property
+    def options(self) -> SessionOptions: ...
+
+    @property
+    def on_error(self) -> Callable[[RemoteProtocolError], object] | None: ...
+
+    @property
+    def settings(self) -> Any: ...
+
+    def make_context(self, incoming: IncomingRequest, sink: Sink, connection: Any, state: Any) -> RequestContext: ...
+
+    async def answer(self, context: Any) -> dict[str, Any]: ...
+
+    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None: ...
+
+    def input_schema(self, tool: str) -> dict[str, Any] | None: ...
+
+
+class SharedByClients(Protocol):
+    """What is known of the run: see `Run`."""
+
+    @property
+    def served(self) -> Served: ...
+
+    @property
+    def states(self) -> Mapping[Any, Any]: ...
+
+    @property
+    def changes(self) -> Changes: ...
+
+    @property
+    def input(self) -> InputRun: ...
+
+    @property
+    def connections(self) -> set[Any]: ...
+
+
 class Connection(ServerSession):
-    """A session of a `Server`.
+    """A session with a client of a server.
+
+    Args:
+        run: The run of the server.
+        link: Where messages come from and go; or None and a sink.
+        lasting: Whether the client can still be told things when its request is answered.
 
     Attributes:
-        serving: The run of the server that it belongs to.
+        states: What the lifespans yielded, by the settings of their servers.
+        input: What those who ask share.
+        trio_token: Of the run of Trio that it belongs to.
         audience: What its client hears of.
     """
 
-    def __init__(self, serving: Serving, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
-        server, (read, write) = serving.server, link
-        given: Any = {"options": server.options, "on_error": server.on_error, "lasting": lasting}
-        super().__init__(read, write, server.identity, **given)
-        self.serving = serving
-        self._server = server
-        self._state = serving.states[server]
+    def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
+        served, (read, write) = run.served, link
+        given: Any = {"options": served.options, "on_error": served.on_error, "lasting": lasting}
+        super().__init__(read, write, served.identity, **given)
+        self._connections = run.connections
+        self.states = run.states
+        self.input = run.input
+        self.trio_token = trio.lowlevel.current_trio_token()
+        self._served = served
+        self._state = run.states.get(served.settings)
+        self.audience = Audience(run.changes)
+        self._changes = run.changes
         self._listener: Listener | None = None
-        self.audience = Audience(serving.changes)
         self._announcing = False
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
-        self._trio_token = trio.lowlevel.current_trio_token()
 
-    def make_context(self, incoming: IncomingRequest) -> Context[Any]:
-        return Context(incoming, self._sink, self, self._state)
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        return self._served.make_context(incoming, self._sink, self, self._state)
 
     async def received_request(self, context: RequestContext) -> Any:
-        return await answer_request(self._server, context)
+        return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
-        handler = self._server._notification_handlers.get(notification.method)
-        if handler is not None:
-            await handler(notification, self.serving)
+        await self._served.heard(notification, self.states)
+
+    async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:
+        """Put a question of a request's function to a client of the handshake era.
+
+        Args:
+            wire: Its method and parameters.
+            timeout: Seconds that the client may take, or None.
+            related: The request.
+        """
+        return await self.send_request(
+            wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
+        )
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
-        self.serving.connections.add(self)
+        self._connections.add(self)
 
     def finish(self) -> None:
         super().finish()
         self.audience.forget_everything()
-        self.serving.connections.discard(self)
+        self._connections.discard(self)
 
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 
@@ -90,7 +142,7 @@ class Connection(ServerSession):
     def complete_elicitation(self, elicitation_id: str) -> None:
         """Tell the client that what it was asked to do on a page is done, if it was asked; from any thread."""
         try:
-            self._trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
+            self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
             pass  # with everyone who could be told
 
@@ -114,7 +166,7 @@ class Connection(ServerSession):
 
     def _opened(self) -> None:
         for method in LIST_CHANGES:
-            self.hear(method)
+            self._hear(method)
 
     def _note(self, notification: Notification) -> None:
         super()._note(notification)
@@ -131,13 +183,28 @@ class Connection(ServerSession):
             self.audience.add_lasting(self._listener)
         return self._listener
 
-    def hear(self, method: str, uri: str | None = None) -> None:
-        """Tell the session of the handshake era of a topic, unless its handshake has declared no such thing."""
+    def watch(self, uri: str) -> None:
+        """Tell the session of the handshake era of changes of a resource.
+
+        Raises:
+            McpError: It watches too many.
+        """
+        topic = (RESOURCE_UPDATED, uri)
+        if topic not in self.listener.topics:
+            self.audience.check_room_for([topic])
+            self._hear(*topic)
+
+    def unwatch(self, uri: str) -> None:
+        """Tell it no more of changes of a resource."""
+        self._changes.remove(self.listener, (RESOURCE_UPDATED, uri))
+
+    def _hear(self, method: str, uri: str | None = None) -> None:
+        """Tell it of a topic, unless its handshake has declared no such thing."""
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
             return
-        self.serving.changes.add(self.listener, (method, uri))
+        self._changes.add(self.listener, (method, uri))
 
     @property
     def room(self) -> Callable[[], Awaitable[None]]:
@@ -173,41 +240,3 @@ class Connection(ServerSession):
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
-
-
-async def answer_request(server: ServerCore, context: RequestContext) -> dict[str, Any]:
-    """Run the handler of a request, through the server's middleware, and give its result."""
-    assert isinstance(context, Context)
-    handler = server._methods.get(context.method)
-    if handler is None:
-        raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
-    meta = context.meta
-    # What this task has inherited is the trace in which the server was started, not that of the request.
-    if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
-        CURRENT_TRACE.set(TraceContext.from_meta(meta))
-    CURRENT.set((context, trio.lowlevel.current_trio_token()))
-    if server.middleware:
-        return await call_through(server, handler, context)
-    return await handler(server, context)
-
-
-async def call_through(server: ServerCore, handler: Handler, context: Context[Any]) -> dict[str, Any]:
-    """Call a server's handler through its middleware."""
-    if not server.middleware:
-        return await handler(server, context)
-    result = await _through(server.middleware, 0, context, lambda: handler(server, context))
-    if type(result) is not dict:
-        raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
-    return result
-
-
-def _through(
-    middleware: tuple[Middleware, ...],
-    index: int,
-    context: Context[Any],
-    handle: Callable[[], Awaitable[dict[str, Any]]],
-) -> Awaitable[dict[str, Any]]:
-    """Call the handler through what is left of the middleware."""
-    if index == len(middleware):
-        return handle()
-    return middleware[index](context, lambda: _through(middleware, index + 1, context, handle))

@@ -10,24 +10,31 @@ from typing_extensions import TypeVar
 
 from trio_mcp.convert import as_object
 from trio_mcp.eras.capabilities import declared_extensions, declares, is_spec_method
+from trio_mcp.eras.rules import Rules
+from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
-from trio_mcp.server.features.logging import send_log
-from trio_mcp.server.input.asking import Elicited, InputRequest, ask_form, ask_roots, ask_url, missing_capability
-from trio_mcp.server.input.rounds import no_asking
+from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.server.connection import Connection
+from trio_mcp.server.exchange import Exchange
+from trio_mcp.server.input.questions import (
+    Elicited,
+    InputRequest,
+    ask_form,
+    ask_roots,
+    ask_url,
+    missing_capability,
+    no_asking,
+)
+from trio_mcp.server.input.rounds import Rounds
+from trio_mcp.server.log_messages import send_log
 from trio_mcp.session.context import RequestContext
+from trio_mcp.session.sink import Sink
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-if TYPE_CHECKING:
-    from trio_mcp.eras.rules import Rules
-    from trio_mcp.eras.server_negotiation import ClientDeclaration
-    from trio_mcp.jsonrpc.events import IncomingRequest
-    from trio_mcp.server.connection import Connection
-    from trio_mcp.server.exchange import Exchange
-    from trio_mcp.server.input.rounds import Rounds
+if TYPE_CHECKING:  # few servers ask models
     from trio_mcp.server.input.sampling import Messages
-    from trio_mcp.session.sink import Sink
     from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.notices import LoggingLevel
     from trio_mcp.types.roots import Root
@@ -53,24 +60,36 @@ class Context(RequestContext, Generic[StateT]):
         params: The request's parameters, as plain data. A middleware may replace them.
         connection: The client.
         state: What the server's lifespan yielded; None without a lifespan.
+        rounds: What its function asks the client in; None where nothing can be asked. Not for handlers.
     """
 
-    __slots__ = ("_rounds", "connection", "state")
+    __slots__ = ("connection", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
-        self._rounds: Rounds | None = None
+        self.rounds: Rounds | None = None
         self.state = state
 
-    def handed_to(self, state: Any) -> Context[Any]:
-        """Make the context for a mounted server, whose lifespan has a state of its own."""
-        inner: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
-        inner.client = self.client
-        return inner
+    @property
+    def session(self) -> Connection:
+        """The session of the handshake era that the request belongs to. Not for handlers."""
+        assert isinstance(self.connection, Connection)
+        return self.connection
+
+    def of_same_request(self, state: Any, params: dict[str, Any]) -> Context[Any]:
+        """Make the context for a mounted server.
+
+        Args:
+            state: What its lifespan yielded.
+            params: The request's parameters, in its words.
+        """
+        context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
+        context.client, context.params = self.client, params
+        return context
 
     @property
-    def _client(self) -> ClientDeclaration:
+    def _declared(self) -> ClientDeclaration:
         assert self.client is not None
         return self.client
 
@@ -85,30 +104,31 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def protocol_version(self) -> str:
         """The revision that the request speaks."""
-        return self._client.revision
+        assert self.client is not None
+        return self.client.revision
 
     @property
     def rules(self) -> Rules:
         """What differs by revision, of the one that the request speaks."""
-        return self._client.rules
+        return self._declared.rules
 
     @property
     def client_info(self) -> Implementation | None:
         """What the client says of itself; nothing that a decision may rest on. None if it says nothing readable."""
         try:
-            return Implementation.from_wire(self._client.client_info)
+            return Implementation.from_wire(self._declared.client_info)
         except ValidationError:
             return None
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
         """What the client has declared, as plain data."""
-        return self._client.capabilities
+        return self._declared.capabilities
 
     @property
     def client_extensions(self) -> dict[str, dict[str, Any]]:
         """The settings of each extension that the client has declared, by its identifier."""
-        return declared_extensions(self._client.capabilities)
+        return declared_extensions(self._declared.capabilities)
 
     def require_client_extension(self, identifier: str) -> None:
         """Refuse the request unless the client has declared an extension.
@@ -336,15 +356,18 @@ class Context(RequestContext, Generic[StateT]):
         for request in requests:
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions such as ctx.elicit(…), not awaited; got {request!r}")
-        return tuple(await self._ask(requests))
+        return tuple(await self.asking.ask(requests))
 
-    async def _ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
-        return await self._asking().ask(requests)
+    @property
+    def asking(self) -> Rounds:
+        """What the questions above are asked in. Not for handlers.
 
-    def _asking(self) -> Rounds:
-        if self._rounds is None:
+        Raises:
+            LocalProtocolError: Nothing can be asked now.
+        """
+        if self.rounds is None:
             raise no_asking(self.method)
-        return self._rounds
+        return self.rounds
 
     async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Do something once, however often the function runs for this request: ``id = await ctx.once("id", new_id)``.
@@ -365,14 +388,14 @@ class Context(RequestContext, Generic[StateT]):
 
         When cancelled while the function runs, nothing is kept.
         """
-        return await self._asking().once(key, function, *arguments)
+        return await self.asking.once(key, function, *arguments)
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
         """The answers so far, by key, as models of the wire: what a function has after it returned `InputRequired`."""
-        return {} if self._rounds is None else self._rounds.responses
+        return {} if self.rounds is None else self.rounds.responses
 
     @property
     def input_state(self) -> Any:
         """The ``state`` of the `InputRequired` that the function returned the last time; None before that."""
-        return None if self._rounds is None else self._rounds.state
+        return None if self.rounds is None else self.rounds.state

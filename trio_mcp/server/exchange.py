@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -13,14 +13,10 @@ from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.audience import Audience
-from trio_mcp.server.connection import answer_request
-from trio_mcp.server.context import Context
+from trio_mcp.server.connection import SharedByClients
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.handlers import error_for
 from trio_mcp.session.session import SessionStatistics
-
-if TYPE_CHECKING:
-    from trio_mcp.server.serving import Serving
 
 __all__ = ["Exchange"]
 
@@ -29,39 +25,40 @@ class Exchange:
     """The hooks of a `trio_mcp.session.handlers.Handlers` that answers one request.
 
     Args:
-        serving: The run of the server.
-        sink: Where everything goes that belongs to the request; its `flush` waits until that has been sent.
+        run: The run of the server.
+        sink: Where everything goes that belongs to the request.
         peer: What is in flight: this request.
         client: What it declares; it has been judged already.
+
+    Attributes:
+        states, input, trio_token: As those of a `Connection`.
     """
 
-    def __init__(self, serving: Serving, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
-        self.serving = serving
+    def __init__(self, run: SharedByClients, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
+        self.states = run.states
+        self.input = run.input
+        self.trio_token = trio.lowlevel.current_trio_token()
+        self._served = run.served
+        self._changes = run.changes
         self._sink = sink
         self._peer = peer
         self._client = client
         self._audience: Audience | None = None
 
-    def make_context(self, incoming: IncomingRequest) -> Context[Any]:
-        return Context(incoming, self._sink, self, self.serving.states[self.serving.server])
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
         context.client = self._client
-        if context.method == "server/discover":
-            return self.serving.server.identity.discover(self._client)
-        return None
+        return self._served.identity.discover(self._client) if context.method == "server/discover" else None
 
     async def received_request(self, context: RequestContext) -> Any:
-        return await answer_request(self.serving.server, context)
+        return await self._served.answer(context)
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
         return error_for(exc, context.method)
 
     # --- what a handler asks of its client -----------------------------------------------------------------------
-
-    @property
-    def trio_token(self) -> trio.lowlevel.TrioToken:
-        return trio.lowlevel.current_trio_token()
 
     @property
     def room(self) -> Callable[[], Awaitable[None]]:
@@ -72,7 +69,7 @@ class Exchange:
     def audience(self) -> Audience:
         """What the client hears of."""
         if self._audience is None:
-            self._audience = Audience(self.serving.changes)
+            self._audience = Audience(self._changes)
         return self._audience
 
     # --- what the run asks ---------------------------------------------------------------------------------------
@@ -107,5 +104,5 @@ class Exchange:
         """End a ``subscriptions/listen`` with a result, and wait up to ``close_grace`` seconds until that is sent."""
         self.audience.end()
         if self.has_listeners:
-            with trio.move_on_after(self.serving.server.options.close_grace, shield=True):
+            with trio.move_on_after(self._served.options.close_grace, shield=True):
                 await self._sink.flush()

@@ -59,7 +59,7 @@ def echo(text: str) -> dict[str, Any]:
 @topic.row("basic#requests", "A request with a string id is answered with that string.")
 async def string_id(case: Case) -> None:
     async with case.hand() as hand:
-        answer = await hand.answer(await hand.start(CALL, echo("x"), request_id="a id"))
+        answer = await hand.answer(await hand.request(CALL, echo("x"), request_id="a id"))
     assert isinstance(answer, Response)
     assert answer.id == "a id"
 
@@ -68,7 +68,7 @@ async def string_id(case: Case) -> None:
 async def integer_id(case: Case) -> None:
     async with case.hand() as hand:
         for number in (0, -7, 2**53):
-            answer = await hand.answer(await hand.start(CALL, echo("x"), request_id=number))
+            answer = await hand.answer(await hand.request(CALL, echo("x"), request_id=number))
             assert type(answer.id) is int
             assert answer.id == number
 
@@ -76,8 +76,8 @@ async def integer_id(case: Case) -> None:
 @topic.row("basic#requests", 'The ids 1 and "1" are those of two requests.')
 async def ids_of_two_types(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.start(CALL, echo("integer"), request_id=1)
-        await hand.start(CALL, echo("string"), request_id="1")
+        await hand.request(CALL, echo("integer"), request_id=1)
+        await hand.request(CALL, echo("string"), request_id="1")
         for request_id, text in ((1, "integer"), ("1", "string")):
             answer = await hand.answer(request_id)
             assert isinstance(answer, Response)
@@ -87,7 +87,7 @@ async def ids_of_two_types(case: Case) -> None:
 def _refused(case: Case, request_id: Any) -> Any:
     async def check() -> None:
         async with case.hand() as hand:
-            await hand.raw(Request(request_id, "tools/list", {"_meta": hand.fields}))
+            await hand.send(Request(request_id, "tools/list", {"_meta": hand.fields}))
             answer = await hand.answer(None)
             assert isinstance(answer, ErrorResponse)
             assert answer.error.code == error_codes.INVALID_REQUEST
@@ -118,8 +118,8 @@ async def boolean_id(case: Case) -> None:
 )
 async def id_in_flight(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.start(CALL, {"name": "hold"}, request_id=5)
-        await hand.start(CALL, echo("x"), request_id=5)
+        await hand.request(CALL, {"name": "hold"}, request_id=5)
+        await hand.request(CALL, echo("x"), request_id=5)
         refused = await hand.answer(5)
         assert isinstance(refused, ErrorResponse)
         assert refused.error.code == error_codes.INVALID_REQUEST
@@ -135,7 +135,7 @@ async def id_in_flight(case: Case) -> None:
 async def params_that_are_no_object(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1, 2]
-        await hand.raw(Request(9, "tools/list", params))
+        await hand.send(Request(9, "tools/list", params))
         answer = await hand.answer(9)
     assert isinstance(answer, ErrorResponse)
     assert answer.error.code in (error_codes.INVALID_REQUEST, error_codes.INVALID_PARAMS)
@@ -158,7 +158,7 @@ async def method_of_the_other_side(case: Case) -> None:
 @topic.row("basic#error-responses", "An error has an integer code and a message, and the id of its request.")
 async def shape_of_an_error(case: Case) -> None:
     async with case.hand() as hand:
-        answer = await hand.answer(await hand.start("no/such/method", request_id="which"))
+        answer = await hand.answer(await hand.request("no/such/method", request_id="which"))
     assert isinstance(answer, ErrorResponse)
     assert answer.id == "which"
     assert type(answer.error.code) is int
@@ -189,7 +189,7 @@ async def request_without_id(case: Case) -> None:
 @topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", not_over_http=ALONE)
 async def stray_result(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.raw(Response(77, {"x": 1}))
+        await hand.send(Response(77, {"x": 1}))
         await hand.call("echo", {"text": "x"})
         assert hand.answered == {*hand.asked}
 
@@ -202,7 +202,7 @@ async def stray_result(case: Case) -> None:
 async def stray_error(case: Case) -> None:
     async with case.hand() as hand:
         for request_id in (77, None):
-            await hand.raw(ErrorResponse(request_id, ErrorData(-1, "stray")))
+            await hand.send(ErrorResponse(request_id, ErrorData(-1, "stray")))
         await hand.call("echo", {"text": "x"})
         assert hand.answered == {*hand.asked}
 
@@ -221,7 +221,7 @@ async def requests_of_a_session_overlap(case: Case) -> None:
 
 async def _overlap(case: Case) -> None:
     async with case.hand() as hand:
-        slow = await hand.start(CALL, {"name": "hold"})
+        slow = await hand.request(CALL, {"name": "hold"})
         assert (await hand.call("echo", {"text": "x"}))["content"][0]["text"] == "x"
         assert slow not in hand.answered
         await hand.call("release")
@@ -258,7 +258,7 @@ async def capabilities_missing(case: Case) -> None:
 @topic.row("basic#_meta", "A request without any _meta is refused with -32602.", MODERN, not_over_http=REFUSED)
 async def meta_missing(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.raw(Request(3, "tools/list"))
+        await hand.send(Request(3, "tools/list"))
         answer = await hand.answer(3)
     assert isinstance(answer, ErrorResponse)
     assert answer.error.code == error_codes.INVALID_PARAMS
@@ -270,7 +270,7 @@ async def _field_refused(case: Case, field: str, *values: Any) -> None:
         del fields[field]
         requests = [{**fields, field: value} for value in values] or [fields]
         for number, given in enumerate(requests):
-            await hand.raw(Request(number, "tools/list", {"_meta": given}))
+            await hand.send(Request(number, "tools/list", {"_meta": given}))
             answer = await hand.answer(number)
             assert isinstance(answer, ErrorResponse)
             assert answer.error.code == error_codes.INVALID_PARAMS
@@ -297,7 +297,7 @@ async def client_info_optional(case: Case) -> None:
     async with case.hand() as hand:
         fields = hand.fields
         del fields[meta.CLIENT_INFO]
-        await hand.raw(Request(1, CALL, {"name": "caller", "_meta": fields}))
+        await hand.send(Request(1, CALL, {"name": "caller", "_meta": fields}))
         answer = await hand.answer(1)
     assert isinstance(answer, Response)
     assert answer.result["content"][0]["text"] == "nobody"
@@ -373,6 +373,6 @@ async def unknown_parameters(case: Case) -> None:
 async def malformed_notification(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1]
-        await hand.raw(Notification("notifications/cancelled", params))
+        await hand.send(Notification("notifications/cancelled", params))
         await hand.call("echo", {"text": "x"})
         assert hand.answered == {*hand.asked}

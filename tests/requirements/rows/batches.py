@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
-from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, REFUSED, Topic
 from trio_mcp import Server
 from trio_mcp.jsonrpc.messages import Batch, ErrorResponse, Incoming, Notification, Request, Response
@@ -33,9 +33,9 @@ def call(request_id: int | str, text: str = "x") -> Request:
     return Request(request_id, "tools/call", {"name": "echo", "arguments": {"text": text}})
 
 
-async def exchange(hand: Hand, *items: Any) -> Incoming:
-    await hand.raw(Batch(items))
-    return await hand.wire.receive()
+async def exchange(hand: Peer, *items: Any) -> Incoming:
+    await hand.send(Batch(items))
+    return await hand.receive()
 
 
 @topic.row("basic#batching", "Requests in a batch are answered in a batch, each by its id.", WITH)
@@ -66,7 +66,7 @@ async def notifications(case: Case) -> None:
 @topic.row("basic#batching", "A batch of notifications only is not answered.", WITH)
 async def notifications_only(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.raw(Batch((Notification("notifications/nobody_knows"), Notification("notifications/other"))))
+        await hand.send(Batch((Notification("notifications/nobody_knows"), Notification("notifications/other"))))
         assert await hand.result("ping") == {}
         assert hand.answered == hand.asked
 
@@ -94,10 +94,10 @@ async def empty(case: Case) -> None:
 @topic.row("basic/lifecycle#initialization", "initialize in a batch is refused.", WITH)
 async def initialize(case: Case) -> None:
     async with case.greeting() as hand:
-        answer = await exchange(hand, Request(1, "initialize", hand.handshake()))
+        answer = await exchange(hand, Request(1, "initialize", hand.hello()))
         items = answer.items if isinstance(answer, Batch) else (answer,)
         assert [type(each) for each in items] == [ErrorResponse]
-        assert (await hand.result("initialize", hand.handshake()))["protocolVersion"] == case.revision
+        assert (await hand.result("initialize", hand.hello()))["protocolVersion"] == case.revision
 
 
 @topic.row("basic#messages", "A batch is refused with -32600, and nothing in it runs.", WITHOUT, REFUSED)

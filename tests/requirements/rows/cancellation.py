@@ -59,7 +59,7 @@ LEFT = NotOverHttp("the client's link leaves the response to a request that is c
 
 async def running(hand: Any, name: str = "it", request_id: Any = None) -> Any:
     """Start `hold`, and give its id when it runs."""
-    started = await hand.start(
+    started = await hand.request(
         CALL, {"name": "hold", "arguments": {"name": name}}, request_id=request_id, progressToken=f"runs {name}"
     )
     await hand.hear("notifications/progress")
@@ -122,7 +122,7 @@ async def id_of_another_type(case: Case) -> None:
 @topic.row("basic/utilities/cancellation#behavior-requirements", "initialize can't be cancelled.", LEGACY, LEFT)
 async def not_initialize(case: Case) -> None:
     async with case.greeting() as hand:
-        request = await hand.start("initialize", hand.handshake())
+        request = await hand.request("initialize", hand.hello())
         await hand.cancel(request)
         assert isinstance(await hand.answer(request), Response)
 
@@ -150,7 +150,7 @@ _ignored("malformed_id", "A cancellation whose id is neither string nor integer 
 @topic.row(ERRORS, "A cancellation of what has been answered is ignored.", not_over_http=NOTIFIED)
 async def too_late(case: Case) -> None:
     async with case.hand() as hand:
-        done = await hand.start(CALL, {"name": "echo", "arguments": {"text": "x"}})
+        done = await hand.request(CALL, {"name": "echo", "arguments": {"text": "x"}})
         await hand.answer(done)
         await hand.cancel(done)
         await hand.call("echo", {"text": "y"})

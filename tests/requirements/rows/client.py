@@ -9,16 +9,16 @@ import pytest
 import trio
 import trio.lowlevel
 
+from tests.peer import Peer
 from tests.requirements.case import Case, Script
 from tests.requirements.model import LEGACY, MODERN, Topic, since
-from tests.session.harness import Wire
 from trio_mcp import McpError, NegotiationError, RemoteProtocolError, RequestTimeout, types
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 
 topic = Topic("Messages, client")
 
-Answer = Mapping[str, Any] | Callable[[Request, Wire], Awaitable[None]]
+Answer = Mapping[str, Any] | Callable[[Request, Peer], Awaitable[None]]
 
 MESSAGES, PATTERNS = "basic#messages", "basic/patterns"
 CALL = "tools/call"
@@ -53,11 +53,10 @@ def playing(case: Case, answers: Mapping[str, Answer], seen: Seen | None = None,
     """A server that answers each method as it is told, each request in a task of its own, and notes all that comes."""
     messages = Seen() if seen is None else seen
 
-    async def script(wire: Wire) -> None:
+    async def script(wire: Peer) -> None:
         messages.note(await case.opening(wire, tools={}, **capabilities))
         async with trio.open_nursery() as nursery:
-            async for item in wire.read:
-                message = item.message
+            async for message in wire:
                 messages.note(message)
                 if isinstance(message, Request):
                     answer = answers[message.method]
@@ -81,7 +80,7 @@ def finished(case: Case, result: Mapping[str, Any]) -> dict[str, Any]:
 async def any_order(case: Case) -> None:
     waiting: list[Request] = []
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         waiting.append(request)
         if len(waiting) == 3:
             for each in reversed(waiting):
@@ -139,8 +138,8 @@ async def confirms(case: Case) -> None:
     "basic/lifecycle#version-negotiation", "A client leaves a server that chose a revision it does not know.", LEGACY
 )
 async def unknown_revision(case: Case) -> None:
-    async def script(wire: Wire) -> None:
-        request = await wire.request()
+    async def script(wire: Peer) -> None:
+        request = await wire.expect(Request)
         info = {"name": "script", "version": "1"}
         await wire.send(Response(request.id, {"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": info}))
 
@@ -154,7 +153,7 @@ async def unknown_revision(case: Case) -> None:
 
 @topic.row("basic#error-responses", "A client raises an error with the code, message and data that the server gave.")
 async def errors(case: Case) -> None:
-    async def refuse(request: Request, wire: Wire) -> None:
+    async def refuse(request: Request, wire: Peer) -> None:
         await wire.send(ErrorResponse(request.id, ErrorData(-31000, "out of paper", {"tray": 2})))
 
     async with case.scripted(playing(case, {CALL: refuse})) as client:
@@ -165,7 +164,7 @@ async def errors(case: Case) -> None:
 
 @topic.row("basic#responses", "A client reports an answer to nothing that it asked, and goes on.")
 async def strange_answer(case: Case) -> None:
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Response("nobody asked", finished(case, {})))
         await wire.send(Response(request.id, finished(case, TEXT)))
 
@@ -185,7 +184,7 @@ async def unknown_type(case: Case) -> None:
 
 @topic.row("basic#resulttype", "A result without a type is a complete one.", MODERN)
 async def no_type(case: Case) -> None:
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Response(request.id, TEXT))
 
     async with case.scripted(playing(case, {CALL: answer})) as client:
@@ -197,7 +196,7 @@ async def no_type(case: Case) -> None:
 
 @topic.row("basic#notifications", "A client takes no notice of a notification that it does not know, and answers none.")
 async def unknown_notification(case: Case) -> None:
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Notification("com.example/nothing", {"a": 1}))
         await wire.send(Response(request.id, finished(case, TEXT)))
 
@@ -212,7 +211,7 @@ async def unknown_notification(case: Case) -> None:
 async def progress_of_two(case: Case) -> None:
     waiting: list[Request] = []
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         waiting.append(request)
         if len(waiting) == 2:
             for step in (1, 2):
@@ -247,7 +246,7 @@ async def leaves(case: Case) -> None:
     seen = Seen()
     go = trio.Event()
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         if (request.params or {})["name"] == "slow":
             await trio.sleep_forever()
         await go.wait()
@@ -280,7 +279,7 @@ async def leaves(case: Case) -> None:
 async def times_out(case: Case) -> None:
     seen = Seen()
 
-    async def never(request: Request, wire: Wire) -> None:
+    async def never(request: Request, wire: Peer) -> None:
         await seen.until_method("notifications/cancelled")
         await wire.send(Response(request.id, finished(case, {"content": [], "isError": True})))
 
@@ -300,7 +299,7 @@ async def times_out(case: Case) -> None:
 async def told(case: Case) -> None:
     heard, changed = trio.Event(), "notifications/tools/list_changed"
 
-    async def script(wire: Wire) -> None:
+    async def script(wire: Peer) -> None:
         await case.opening(wire, tools={"listChanged": True})
         assert (await wire.receive()) == Notification("notifications/initialized")
         await wire.send(Notification(changed))
@@ -320,7 +319,7 @@ async def told(case: Case) -> None:
 async def pinged(case: Case) -> None:
     seen = Seen()
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Request("ping-1", "ping"))
         pong = await seen.until_answer()
         assert pong == Response("ping-1", {})
@@ -334,7 +333,7 @@ async def pinged(case: Case) -> None:
 async def unknown_request(case: Case) -> None:
     seen = Seen()
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Request(77, "com.example/what"))
         refused = await seen.until_answer()
         assert (refused.id, refused.error.code) == (77, error_codes.METHOD_NOT_FOUND)
@@ -353,7 +352,7 @@ async def asked(case: Case) -> None:
     seen = Seen()
     form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Request("q", "elicitation/create", form))
         answered = await seen.until_answer()
         assert (answered.id, answered.result) == ("q", {"action": "accept", "content": {"name": "Ada"}})
@@ -378,7 +377,7 @@ async def asked_in_rounds(case: Case) -> None:
     }
     calls: list[Request] = []
 
-    async def answer(request: Request, wire: Wire) -> None:
+    async def answer(request: Request, wire: Peer) -> None:
         calls.append(request)
         await wire.send(Response(request.id, question if len(calls) == 1 else finished(case, TEXT)))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
-from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, ALONE, LEGACY, MODERN, REFUSED, Topic
 from trio_mcp import Context, Server
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
@@ -38,13 +38,13 @@ topic = Topic("Versions and the handshake", server)
 CHANGED = "notifications/tools/list_changed"
 
 
-async def initialized(hand: Hand, **changes: Any) -> dict[str, Any]:
-    return await hand.result("initialize", {**hand.handshake(), **changes})
+async def initialized(hand: Peer, **changes: Any) -> dict[str, Any]:
+    return await hand.result("initialize", {**hand.hello(), **changes})
 
 
-async def refused(hand: Hand, method: str, params: dict[str, Any] | None) -> ErrorResponse:
+async def refused(hand: Peer, method: str, params: dict[str, Any] | None) -> ErrorResponse:
     """The error that answers a request which is sent as it is."""
-    await hand.raw(Request("refused", method, params))
+    await hand.send(Request("refused", method, params))
     answer = await hand.answer("refused")
     assert isinstance(answer, ErrorResponse), answer
     return answer
@@ -116,7 +116,7 @@ async def request_before(case: Case) -> None:
 )
 async def initialize_twice(case: Case) -> None:
     async with case.hand() as hand:
-        error = await hand.error("initialize", {**hand.handshake(), "protocolVersion": "2024-11-05"})
+        error = await hand.error("initialize", {**hand.hello(), "protocolVersion": "2024-11-05"})
         assert error.code == error_codes.INVALID_REQUEST
         assert (await hand.call("version"))["content"][0]["text"] == case.revision
 
@@ -124,7 +124,7 @@ async def initialize_twice(case: Case) -> None:
 def _malformed(name: str, text: str, **changes: Any) -> None:
     async def scenario(case: Case) -> None:
         async with case.greeting() as hand:
-            params = {key: value for key, value in {**hand.handshake(), **changes}.items() if value is not None}
+            params = {key: value for key, value in {**hand.hello(), **changes}.items() if value is not None}
             assert (await refused(hand, "initialize", params)).error.code == error_codes.INVALID_PARAMS
             assert (await initialized(hand))["protocolVersion"] == case.revision
 
@@ -301,7 +301,7 @@ BOTH = "basic/versioning#backward-compatibility-with-initialization-based-versio
 async def session_after_modern_requests(case: Case) -> None:
     async with case.hand() as hand:
         await hand.call("version")
-        old = Hand(hand.wire, LATEST_LEGACY, {})
+        old = Peer(hand.link, LATEST_LEGACY, {})
         assert (await initialized(old))["protocolVersion"] == LATEST_LEGACY
         await old.notify("notifications/initialized")
         assert (await old.call("version"))["content"][0]["text"] == LATEST_LEGACY
@@ -315,11 +315,11 @@ async def session_after_modern_requests(case: Case) -> None:
 )
 async def modern_request_in_a_session(case: Case) -> None:
     async with case.greeting() as hand:
-        old = Hand(hand.wire, "2024-11-05", {})
+        old = Peer(hand.link, "2024-11-05", {})
         await initialized(old)
-        await old.raw(Notification("notifications/initialized"))
+        await old.send(Notification("notifications/initialized"))
         assert (await hand.call("version"))["content"][0]["text"] == case.revision
-        await old.raw(Request("old", "tools/call", {"name": "version"}))
+        await old.send(Request("old", "tools/call", {"name": "version"}))
         answer = await old.answer("old")
     assert isinstance(answer, Response)
     assert answer.result["content"][0]["text"] == "2024-11-05"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.peer import Peer
 from tests.requirements.case import Case
-from tests.requirements.hand import Hand
 from tests.requirements.model import ALONE, LEGACY, MODERN, NotOverHttp, Topic
 from trio_mcp import Server
 from trio_mcp.jsonrpc.messages import ErrorResponse
@@ -81,19 +81,19 @@ CANCELLATION = "basic/patterns/subscriptions#cancellation"
 NOTIFIED = NotOverHttp("over HTTP a subscription is a response, whose end is that of the subscription", MODERN)
 
 
-async def listen(hand: Hand, request_id: Any = None, **wanted: Any) -> Any:
+async def listen(hand: Peer, request_id: Any = None, **wanted: Any) -> Any:
     """Open a stream, and give its id when it is acknowledged."""
-    started = await hand.start("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
+    started = await hand.request("subscriptions/listen", {"notifications": wanted}, request_id=request_id)
     await hand.hear(ACKNOWLEDGED)
     return started
 
 
-async def change(hand: Hand, *what: str) -> None:
+async def change(hand: Peer, *what: str) -> None:
     for each in what:
         await hand.call("change", {"what": each})
 
 
-def told(hand: Hand) -> list[str]:
+def told(hand: Peer) -> list[str]:
     return [each.method for each in hand.heard if each.method in EVERYTHING]
 
 
@@ -157,7 +157,7 @@ async def resource_removed(case: Case) -> None:
 )
 async def acknowledged_first(case: Case) -> None:
     async with case.hand() as hand:
-        started = await hand.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        started = await hand.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         await change(hand, "tools")  # told or not: it may come before the request is looked at
         first = hand.heard[0].method if hand.heard else ACKNOWLEDGED  # else it is what comes next
         params = await hand.hear(ACKNOWLEDGED)
@@ -169,7 +169,7 @@ async def acknowledged_first(case: Case) -> None:
 async def honored(case: Case) -> None:
     async with case.hand() as hand:
         wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["x://a"]}
-        await hand.start("subscriptions/listen", {"notifications": wanted})
+        await hand.request("subscriptions/listen", {"notifications": wanted})
         params = await hand.hear(ACKNOWLEDGED)
     assert params["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["x://a"]}
 
@@ -249,7 +249,7 @@ _malformed(
 @topic.row(FILTER, "Kinds of notification that a server does not know are left out of what it acknowledges.", MODERN)
 async def unknown_kind(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.start("subscriptions/listen", {"notifications": {"toolsListChanged": True, "moonPhase": True}})
+        await hand.request("subscriptions/listen", {"notifications": {"toolsListChanged": True, "moonPhase": True}})
         assert (await hand.hear(ACKNOWLEDGED))["notifications"] == {"toolsListChanged": True}
 
 
@@ -315,7 +315,7 @@ async def requests_beside(case: Case) -> None:
 async def id_in_use(case: Case) -> None:
     async with case.hand() as hand:
         await listen(hand, request_id="s", toolsListChanged=True)
-        await hand.start("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, request_id="s")
+        await hand.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, request_id="s")
         assert isinstance(await hand.answer("s"), ErrorResponse)
         await change(hand, "prompts", "tools")
         await hand.hear(TOOLS)

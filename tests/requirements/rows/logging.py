@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from tests.peer import Peer
 from tests.requirements.case import Case
-from tests.requirements.hand import Hand
 from tests.requirements.model import ALL, LEGACY, MODERN, Topic
 from trio_mcp import Context, Server
 from trio_mcp.jsonrpc.messages import Response
@@ -39,7 +39,7 @@ MESSAGES = "notifications/message"
 SECTION = "server/utilities/logging"
 
 
-async def heard(hand: Hand, tool: str = "speak", **more: Any) -> list[dict[str, Any]]:
+async def heard(hand: Peer, tool: str = "speak", **more: Any) -> list[dict[str, Any]]:
     """What is logged until the call is answered, and a little longer."""
     await hand.call(tool, **more)
     await hand.result("tools/list")
@@ -102,8 +102,8 @@ async def level_per_request(case: Case) -> None:
 @topic.row(f"{SECTION}#per-request-log-level", "Of two requests at once each gets messages by its own level.", MODERN)
 async def levels_of_two_requests(case: Case) -> None:
     async with case.hand() as hand:
-        first = await hand.start("tools/call", {"name": "speak"}, **{meta.LOG_LEVEL: "emergency"})
-        second = await hand.start("tools/call", {"name": "speak"})
+        first = await hand.request("tools/call", {"name": "speak"}, **{meta.LOG_LEVEL: "emergency"})
+        second = await hand.request("tools/call", {"name": "speak"})
         for each in (first, second):
             assert isinstance(await hand.answer(each), Response)
         await hand.result("tools/list")

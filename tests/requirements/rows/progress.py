@@ -105,8 +105,8 @@ async def fractions(case: Case) -> None:
 )
 async def two_at_once(case: Case) -> None:
     async with case.hand() as hand:
-        first = await hand.start("tools/call", {"name": "work", "arguments": {"steps": 2}}, progressToken="first")
-        second = await hand.start("tools/call", {"name": "work", "arguments": {"steps": 3}}, progressToken="second")
+        first = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 2}}, progressToken="first")
+        second = await hand.request("tools/call", {"name": "work", "arguments": {"steps": 3}}, progressToken="second")
         await hand.answer(first)
         await hand.answer(second)
         tokens = [each["progressToken"] for each in hand.heard_of(PROGRESS)]

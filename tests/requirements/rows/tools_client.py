@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import Topic, since
-from tests.session.harness import Wire
 from trio_mcp import RemoteProtocolError
-from trio_mcp.jsonrpc.messages import Notification, Response
+from trio_mcp.jsonrpc.messages import Request
 
 topic = Topic("Tools, client")
 
@@ -25,14 +25,11 @@ async def output_validated(case: Case) -> None:
         "tools/call": {"content": [], "structuredContent": {"n": "no integer"}},
     }
 
-    async def script(wire: Wire) -> None:
+    async def script(wire: Peer) -> None:
         await case.opening(wire, tools={})
-        async for item in wire.read:
-            if isinstance(item.message, Notification):
-                continue
-            await wire.send(
-                Response(item.message.id, {**answers[item.message.method], "ttlMs": 0, "cacheScope": "private"})
-            )
+        async for message in wire:
+            if isinstance(message, Request):
+                await wire.respond(message, {**answers[message.method], "ttlMs": 0, "cacheScope": "private"})
 
     async with case.scripted(script) as client:
         with pytest.raises(RemoteProtocolError, match="schema"):

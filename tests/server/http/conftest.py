@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 IGNORED = [
-    r"ignore:Async generator '(httpx|httpcore|tests\.server\.http\.harness):ResourceWarning",
+    r"ignore:Async generator '(httpx|httpcore|tests\.http_peer):ResourceWarning",
     r"ignore:Exception ignored in. <async_generator object (Response\.aiter|Events\._read|.*Stream)",
 ]
 

@@ -15,8 +15,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
 from tests.server.http.certificate import over_tls
-from tests.server.http.harness import ACCEPT, LATEST, Events, Made, Raw, request, served, session
+from tests.server.http.harness import Made, served, session
 from trio_mcp import Server, types
 from trio_mcp.http.server.legacy.stores import MemoryEventStore
 from trio_mcp.http.server.options import HttpOptions

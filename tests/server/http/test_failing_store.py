@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.server.http.harness import Raw, served
+from tests.http_peer import Raw
+from tests.server.http.harness import served
 from trio_mcp import HttpOptions, MemoryEventStore
 from trio_mcp.http.server.event_store import StoredEvent
 

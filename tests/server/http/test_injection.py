@@ -16,9 +16,10 @@ import trio
 import trio.testing
 from pydantic_core import from_json, to_json
 
+from tests.http_peer import LATEST, http_request, request
 from tests.injection import cancel_everywhere
 from tests.server.http.asgi_client import Connection
-from tests.server.http.harness import LATEST, Made, request
+from tests.server.http.harness import Made
 from trio_mcp import MemoryEventStore
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.options import HttpOptions
@@ -193,14 +194,7 @@ async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end
     files = len(os.listdir("/proc/self/fd"))
 
     def post(fields: dict[str, str], message: Any) -> bytes:
-        body = to_json(message)
-        given = {
-            "host": "localhost",
-            "accept": "application/json, text/event-stream",
-            "content-type": "application/json",
-        }
-        lines = "".join(f"{name}: {value}\r\n" for name, value in {**given, **fields}.items())
-        return f"POST /mcp HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
+        return http_request("POST", message, **fields)
 
     async def ask(stack: contextlib.AsyncExitStack, port: int, data: bytes, until: bytes) -> bytes:
         stream = await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port))

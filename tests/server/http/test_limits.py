@@ -11,7 +11,8 @@ import pytest
 import trio
 from pydantic_core import to_json
 
-from tests.server.http.harness import Events, Made, Raw, request, served, session
+from tests.http_peer import Events, Raw, http_request, request
+from tests.server.http.harness import Made, served, session
 from trio_mcp import HandlerOptions, SessionOptions, types
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
@@ -31,9 +32,7 @@ async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> A
 
 
 def post(length: int, **fields: str) -> bytes:
-    given = {"host": "localhost", "accept": "application/json, text/event-stream", "content-type": "application/json"}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in {**given, **fields}.items())
-    return f"POST /mcp HTTP/1.1\r\n{lines}content-length: {length}\r\n\r\n".encode()
+    return http_request("POST", length=length, **fields)
 
 
 async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes:

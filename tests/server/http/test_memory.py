@@ -15,22 +15,16 @@ import pytest
 import trio
 from pydantic_core import to_json
 
+from tests.http_peer import LATEST, request
+from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
-from tests.server.http.harness import LATEST, Made, request, served
+from tests.server.http.harness import Made, served
 from trio_mcp import MemoryEventStore, Server
 from trio_mcp.http.server.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")
-FIELDS = {"host": "localhost", "accept": "application/json, text/event-stream", "content-type": "application/json"}
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-
-
-def http(method: str, body: Any = b"", path: str = "/mcp", **fields: str) -> bytes:
-    data = body if isinstance(body, bytes) else to_json(body)
-    given = {**FIELDS, **{name.replace("_", "-"): value for name, value in fields.items()}}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-    return f"{method} {path} HTTP/1.1\r\n{lines}content-length: {len(data)}\r\n\r\n".encode() + data
 
 
 def modern(tool: str, arguments: dict[str, Any], **fields: str) -> bytes:

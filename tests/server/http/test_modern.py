@@ -12,8 +12,8 @@ import pytest
 import trio
 from pydantic_core import from_json
 
+from tests.http_peer import Events
 from trio_mcp import Context, Server
-from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.types import error_codes
 
 META: dict[str, Any] = {
@@ -35,14 +35,6 @@ def post(client: httpx.AsyncClient, method: str, params: dict[str, Any] | None =
             headers["mcp-name"] = params[name]
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return client.stream("POST", "/mcp", json=body, headers=headers)
-
-
-async def messages(response: httpx.Response) -> AsyncIterator[Any]:
-    decoder = EventDecoder()
-    async for chunk in response.aiter_bytes():
-        for event in decoder.feed(chunk):
-            assert isinstance(event, ServerSentEvent)
-            yield from_json(event.data)
 
 
 class Made:
@@ -105,7 +97,7 @@ async def test_what_is_told_before_the_answer_makes_it_a_stream_that_the_answer_
     ):
         assert (r.status_code, r.headers["content-type"]) == (200, "text/event-stream")
         assert r.headers["x-accel-buffering"] == "no"
-        *progress, answer = [message async for message in messages(r)]
+        *progress, answer = await Events(r).messages()
     assert [message["params"]["progress"] for message in progress] == [1, 2, 3]
     assert answer["result"]["structuredContent"] == {"result": 3}
 
@@ -189,15 +181,14 @@ async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
         served() as (made, client, stop),
         post(client, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}) as r,
     ):
-        stream = messages(r)
-        assert (await anext(stream))["method"] == "notifications/subscriptions/acknowledged"
+        stream = Events(r)
+        assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
         made.server.remove_tool("add")
-        assert (await anext(stream))["method"] == "notifications/tools/list_changed"
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
         stop.set()
-        last = await anext(stream)
+        last = await stream.message()
         assert last["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream)
+        assert await stream.messages() == []
 
 
 async def test_the_health_endpoint_tells_whether_work_is_taken() -> None:

@@ -10,7 +10,8 @@ import httpx
 import pytest
 import trio
 
-from tests.server.http.harness import Events, Made, Raw, served, session
+from tests.http_peer import Events, Raw
+from tests.server.http.harness import Made, served, session
 from trio_mcp import Context
 from trio_mcp.http.server.event_store import StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from tests.http_peer import LATEST, request
 from tests.server.http.asgi_client import Connection
-from tests.server.http.harness import LATEST, Made, request
+from tests.server.http.harness import Made
 from trio_mcp import EventStore, MemoryEventStore
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.options import HttpOptions

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.server.http.harness import LATEST, Events, Made, Raw, request, served, session
+from tests.http_peer import LATEST, Events, Raw, request
+from tests.server.http.harness import Made, served, session
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 

@@ -14,7 +14,8 @@ from mcp.client.session import ClientSession as OfficialSession
 from mcp.client.sse import sse_client
 from pydantic_core import from_json
 
-from tests.server.http.harness import Events, Made, Raw, request, served
+from tests.http_peer import Events, Raw, request
+from tests.server.http.harness import Made, served
 from trio_mcp.http.server.options import HttpOptions
 
 BOTH = HttpOptions(sse_path="/sse")

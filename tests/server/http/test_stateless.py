@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import trio
 
-from tests.server.http.harness import Events, Made, Raw, request, served
+from tests.http_peer import Events, Raw, request
+from tests.server.http.harness import Made, served
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 

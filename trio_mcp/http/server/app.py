@@ -79,6 +79,7 @@ class HttpApp:
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
         schema = self._served.input_schema(name)
         if schema is None:
+            self._tool_headers.pop(name, None)
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not schema:

@@ -1,30 +1,31 @@
-"""Prompts: registration, arguments out of strings, messages out of return values (`server/prompts`)."""
+"""Prompts: registering, listing and getting them; arguments out of strings (`server/prompts`)."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict, Unpack
 
 import attrs
-from pydantic import ValidationError
 from pydantic_core import from_json
 
+from trio_mcp.errors import McpError
+from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.functions.arguments import ArgumentsValidator
-from trio_mcp.server.functions.hints import bare
-from trio_mcp.server.functions.signature import Bound, Signature, read_signature
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Settings, check_details
+from trio_mcp.server.features.registry import Registry
+from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
+from trio_mcp.server.input.interactive import run_interactive
+from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
-if TYPE_CHECKING:
-    from trio_mcp.server.features.mounting import Mounted
-
-__all__ = ["PromptOutputError", "RegisteredPrompt", "make_prompt", "prompt_result"]
+__all__ = ["PromptDetails", "PromptFeature", "PromptOutputError", "RegisteredPrompt"]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
@@ -45,41 +46,42 @@ class PromptOutputError(Exception):
     """The prompt returned what is no message: a fault of the server's, not of the caller's."""
 
 
+class PromptDetails(TypedDict, total=False):
+    """What may be said of a prompt beside its function.
+
+    Attributes:
+        name: The prompt's name; the function's own by default.
+        title: Its name for people.
+        description: What it is for; the docstring by default.
+        icons: Pictures of it, by https: or data: URI.
+        meta: Its ``_meta``; a key has the form ``com.example/name``.
+        park_input: As in `ToolDetails`.
+    """
+
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    park_input: bool
+
+
 @attrs.frozen
-class RegisteredPrompt:
+class RegisteredPrompt(Entry[Prompt]):
     """A prompt as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        signature: The function's.
         choices: For each argument that takes certain values only, those values, as clients write them.
     """
 
-    definition: Prompt
-    signature: Signature
     choices: dict[str, list[str]]
-    _arguments: ArgumentsValidator
     _types: dict[str, frozenset[str]]
-    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.definition.name
 
     def takes(self, argument: str) -> bool:
         """Whether it has an argument of that name."""
-        return argument in self.signature.input_schema.get("properties", {})
+        return argument in self.function.input_schema.get("properties", {})
 
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = self._wire[revision] = wire_for(self.definition, revision)
-        return wire
-
-    def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Bound:
+    def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Call:
         """Validate arguments and bind them to the function.
 
         A string that an argument does not take as it is is read as JSON, if the argument is of a type that has it.
@@ -89,9 +91,9 @@ class RegisteredPrompt:
         """
         values: dict[str, Any] = dict(arguments)
         try:
-            return self.signature.bind(values, context)
-        except ValidationError as exc:
-            refused = {str(error["loc"][0]) for error in exc.errors(include_url=False) if error["loc"]}
+            return self.function.bind(values, context)
+        except InvalidArguments as exc:
+            refused = exc.names
         for name in refused & values.keys() & self._types.keys():
             try:
                 value = from_json(values[name])
@@ -100,52 +102,111 @@ class RegisteredPrompt:
             # Only what the type asks for: in pydantic's lax mode true would pass for the number 1.
             if _json_types(value) & self._types[name]:
                 values[name] = value
-        return self._arguments.bind(values, context)
+        return self.function.bind(values, context)
 
 
-def make_prompt(
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    icons: Iterable[Icon] | None,
-    meta: Mapping[str, Any] | None,
-    park_input: bool,
-) -> RegisteredPrompt:
-    """Make a prompt of a function. See `Server.add_prompt`."""
+class PromptFeature:
+    """The prompts of a server.
+
+    Attributes:
+        registry: The prompts, by name.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry: Registry[RegisteredPrompt] = Registry("prompt")
+        self.methods = {"prompts/list": self._list, "prompts/get": self._get}
+        self._settings = settings
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared of it to a client of a revision."""
+        # A capability can't be taken back from those who have seen it, so the last prompt to go does not end it.
+        return {"prompts": {"listChanged": True}} if self.registry.used else {}
+
+    def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
+        """See `Server.add_prompt`."""
+        check_details(details, PromptDetails, "add_prompt")
+        self.registry.add(_make_prompt(function, self._settings, details))
+        self.notify_changed()
+
+    def remove(self, name: str) -> None:
+        """See `Server.remove_prompt`."""
+        self.registry.remove(name)
+        self.notify_changed()
+
+    def notify_changed(self) -> None:
+        """Tell the clients that the list has changed."""
+        self._settings.announce(PROMPTS_CHANGED)
+
+    async def _list(self, context: Context[Any]) -> dict[str, Any]:
+        self._check_offered(context)
+        return self._settings.list_page(self.registry, "prompts", context)
+
+    async def _get(self, context: Context[Any]) -> dict[str, Any]:
+        self._check_offered(context)
+        name, arguments = context.params.get("name"), context.params.get("arguments")
+        if type(name) is not str:
+            raise McpError(INVALID_PARAMS, "prompts/get needs a name, which must be a string")
+        prompt = self.registry.get(name)
+        if prompt is None:
+            raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
+        if prompt.mounted is not None:
+            return await prompt.mounted.pass_on(context, name=prompt.mounted.name)
+        bind = functools.partial(prompt.bind, _read_arguments(name, arguments), context)
+        try:
+            if prompt.function.may_ask:
+                value = await run_interactive(context, bind, park=prompt.function.park_input)
+                if type(value) is Asked:
+                    return value.result
+            else:
+                value = await bind()()
+            return _prompt_result(value, prompt.definition.description, context.protocol_version)
+        except InvalidArguments as exc:
+            raise McpError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {exc}") from None
+        except Exception as exc:
+            raise self._settings.failure(f"the prompt {name!r} failed", exc, PromptOutputError) from None
+
+    def _check_offered(self, context: Context[Any]) -> None:
+        if not self.registry.used:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no prompts")
+
+
+def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
+    if arguments is None:
+        return {}
+    if type(arguments) is not dict:
+        raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
+    for argument, value in arguments.items():
+        if type(value) is not str:
+            raise McpError(
+                INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {argument[:100]}: must be a string"
+            )
+    return arguments
+
+
+def _make_prompt(function: Callable[..., Any], settings: Settings, details: PromptDetails) -> RegisteredPrompt:
     if not callable(function):
         raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name = name_of(function, details)
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{name!r} is no valid prompt name; pass name=…")
-    signature = read_signature(function, Context, f"prompt {name!r}", park_input=park_input)
-    schema = signature.input_schema
-    properties, required = schema.get("properties", {}), schema.get("required", ())
+    what = f"prompt {name!r}"
+    own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))
+    properties, required = own.input_schema.get("properties", {}), own.input_schema.get("required", ())
     arguments = [
         PromptArgument(name=each, description=part.get("description"), required=each in required)
         for each, part in properties.items()
     ]
-    definition = Prompt(
-        name=name,
-        title=title,
-        description=description if description is not None else signature.description,
-        arguments=arguments or None,
-        icons=None if icons is None else checked_icons(icons, f"prompt {name!r}"),
-        meta=None if meta is None else checked_meta(meta, f"prompt {name!r}"),
-    )
-    options = {each: list(_options(part, schema.get("$defs", {}))) for each, part in properties.items()}
+    definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
+    options = {each: list(_options(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,
-        signature,
+        own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
-        ArgumentsValidator(signature, None),
         {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
     )
 
 
-def prompt_result(value: Any, description: str | None, revision: str) -> dict[str, Any]:
+def _prompt_result(value: Any, description: str | None, revision: str) -> dict[str, Any]:
     """The wire form of a `GetPromptResult` that carries what a prompt returned.
 
     Raises:

@@ -1,27 +1,32 @@
-"""Resources: registration, URIs to functions, return values to contents (`server/resources`)."""
+"""Resources: registering, listing, reading and watching them; URIs to functions (`server/resources`)."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict, Unpack
 
 import attrs
-from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from trio_mcp.errors import TrioMcpError
+from trio_mcp.eras.rules import rules_of
+from trio_mcp.errors import McpError, TrioMcpError
+from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.functions.hints import bare
-from trio_mcp.server.functions.signature import Bound, Signature, read_signature
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Handler, Settings, check_details
+from trio_mcp.server.features.registry import Registry
+from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
+from trio_mcp.server.input.interactive import run_interactive
+from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.resources import (
     BlobResourceContents,
     ReadResourceResult,
@@ -30,12 +35,9 @@ from trio_mcp.types.resources import (
     ResourceTemplate,
     TextResourceContents,
 )
-from trio_mcp.uri_templates import UriTemplate, check_uri
+from trio_mcp.uri_templates import MAX_URI, UriTemplate, check_uri
 
-if TYPE_CHECKING:
-    from trio_mcp.server.features.mounting import Mounted
-
-__all__ = ["RegisteredResource", "ResourceNotFound", "make_resource", "read_result", "safe_join"]
+__all__ = ["RegisteredResource", "ResourceDetails", "ResourceFeature", "ResourceNotFound", "read_uri", "safe_join"]
 
 
 class ResourceNotFound(TrioMcpError):
@@ -46,71 +48,195 @@ class ContentsError(Exception):
     """The function returned what has no form as contents: a fault of the server's."""
 
 
+class ResourceDetails(TypedDict, total=False):
+    """What may be said of a resource beside its URI and its function.
+
+    Attributes:
+        name: The resource's name; the function's by default.
+        title: Its name for people.
+        description: What it is; the docstring by default.
+        mime_type: The type of its contents; ``application/json`` by default for what becomes JSON.
+        size: Of the contents, in bytes; not for templates.
+        annotations: Hints about whom it is for.
+        icons: Pictures of it, by https: or data: URI.
+        meta: Its ``_meta``; a key has the form ``com.example/name``.
+        cache: For how long a client may keep what it read, and for whom; by default as the server's ``cache_hints``
+            say. A returned `types.ReadResourceResult` with a ``ttl_ms`` or ``cache_scope`` counts more.
+        park_input: As in `ToolDetails`.
+    """
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    size: int | None
+    annotations: Annotations | Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    cache: CacheHint | None
+    park_input: bool
+
+
 @attrs.frozen
-class RegisteredResource:
+class RegisteredResource(Entry[Resource | ResourceTemplate]):
     """A resource, or a template of resources, as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        signature: The function's.
         template: What matches its URIs; None for a single resource.
         cache: For how long its contents may be kept; None if it has no hint of its own.
     """
 
-    definition: Resource | ResourceTemplate
-    signature: Signature
     template: UriTemplate | None
     cache: CacheHint | None
-    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
     def name(self) -> str:
         """What it is known by: its URI, or its URI template."""
         return self.definition.uri if isinstance(self.definition, Resource) else self.definition.uri_template
 
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = self._wire[revision] = wire_for(self.definition, revision)
-        return wire
-
-    def bind(self, uri: str, context: Context[Any]) -> Bound | None:
+    def bind(self, uri: str, context: Context[Any]) -> Call | None:
         """Bind what a URI says to the function; None if it is the URI of another resource."""
-        values: dict[str, Any] | None = {}
-        if self.template is not None:
-            values = self.template.match(uri)
-        if values is None:
-            return None
+        values: dict[str, Any] | None = {} if self.template is None else self.template.match(uri)
         try:
-            return self.signature.bind(values, context)
-        except ValidationError:
+            return None if values is None else self.function.bind(values, context)
+        except InvalidArguments:
             return None  # `users://{id}` with an int has no resource `users://x`
 
 
-def make_resource(
-    uri: str,
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    mime_type: str | None,
-    size: int | None,
-    annotations: Annotations | Mapping[str, Any] | None,
-    icons: Iterable[Icon] | None,
-    meta: Mapping[str, Any] | None,
-    cache: CacheHint | None,
-    park_input: bool,
+class ResourceFeature:
+    """The resources of a server.
+
+    Attributes:
+        registry: The single resources, by URI.
+        templates: The templates of resources, by URI template.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry: Registry[RegisteredResource] = Registry("resource")
+        self.templates: Registry[RegisteredResource] = Registry("resource template")
+        self.methods: dict[str, Handler] = {
+            "resources/list": functools.partial(self._list, self.registry, "resources"),
+            "resources/templates/list": functools.partial(self._list, self.templates, "resourceTemplates"),
+            "resources/read": self._read,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        self._settings = settings
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared of it to a client of a revision."""
+        return {"resources": {"listChanged": True, "subscribe": True}} if self._offered else {}
+
+    @property
+    def _offered(self) -> bool:
+        return self.registry.used or self.templates.used
+
+    def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
+        """See `Server.add_resource`."""
+        check_details(details, ResourceDetails, "add_resource")
+        resource = _make_resource(uri, function, self._settings, details)
+        (self.registry if resource.template is None else self.templates).add(resource)
+        self.notify_changed()
+
+    def remove(self, uri: str) -> None:
+        """See `Server.remove_resource`."""
+        (self.templates if uri in self.templates else self.registry).remove(uri)
+        self.notify_changed()
+
+    def notify_changed(self) -> None:
+        """Tell the clients that the list has changed."""
+        self._settings.announce(RESOURCES_CHANGED)
+
+    def notify_updated(self, uri: str) -> None:
+        """See `Server.notify_resource_updated`."""
+        if not isinstance(uri, str):
+            raise TypeError(f"uri must be a string, got {type(uri).__name__}")
+        self._settings.announce(RESOURCE_UPDATED, uri)
+
+    async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
+        self._check_offered(context)
+        return self._settings.list_page(registry, key, context)
+
+    async def _read(self, context: Context[Any]) -> dict[str, Any]:
+        uri = self._uri(context)
+        resource, call = self._find(uri, context)
+        if resource.mounted is not None:
+            return await resource.mounted.pass_on(context)
+        revision = context.protocol_version
+        try:
+            if resource.function.may_ask:
+                value = await run_interactive(
+                    context, lambda: self._find(uri, context)[1], park=resource.function.park_input
+                )
+                if type(value) is Asked:
+                    return value.result
+            else:
+                value = await call()
+            result = _read_result(value, uri, resource.definition.mime_type, revision)
+        except Exception as exc:
+            exc = single(exc)
+            if isinstance(exc, ResourceNotFound):
+                raise _not_found(uri, revision) from None
+            raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
+        if not context.rules.cache_hints:
+            return result
+        hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
+        return hints | result
+
+    def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
+        if len(uri) <= MAX_URI:
+            resource = self.registry.get(uri)
+            for each in self.templates if resource is None else (resource,):
+                if (call := each.bind(uri, context)) is not None:
+                    return each, call
+        raise _not_found(uri, context.protocol_version)
+
+    async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+        uri = self._uri(context)
+        self._find(uri, context)
+        if not context.session.lasting:
+            raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
+        context.session.watch(uri)
+        return {}
+
+    async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
+        context.session.unwatch(self._uri(context))
+        return {}
+
+    def _uri(self, context: Context[Any]) -> str:
+        self._check_offered(context)
+        return read_uri(context)
+
+    def _check_offered(self, context: Context[Any]) -> None:
+        if not self._offered:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no resources")
+
+
+def read_uri(context: Context[Any]) -> str:
+    """The URI that a request is about.
+
+    Raises:
+        McpError: It has none (-32602).
+    """
+    uri = context.params.get("uri")
+    if type(uri) is not str:
+        raise McpError(INVALID_PARAMS, f"{context.method} needs a uri, which must be a string")
+    return uri
+
+
+def _not_found(uri: str, revision: str) -> McpError:
+    """`server/resources`, section Error Handling: the code was another one until 2026-07-28."""
+    return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
+
+
+def _make_resource(
+    uri: str, function: Callable[..., Any], settings: Settings, details: ResourceDetails
 ) -> RegisteredResource:
-    """Make a resource of a function. See `Server.add_resource`."""
     if not callable(function):
         raise TypeError(f"a resource must be a function, got {type(function).__name__}")
     check_uri(uri, "the URI of a resource")
     what = f"resource {uri!r}"
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is no valid name; pass name=…")
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
@@ -118,27 +244,23 @@ def make_resource(
         raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
     if cache is not None:
         checked_hint(cache, what)
-    signature = read_signature(function, Context, what, park_input=park_input)
-    _check_agreement(signature, template, what)
-    if isinstance(annotations, Mapping):
-        annotations = Annotations(**annotations)
-    details: dict[str, Any] = {
+    own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))
+    _check_agreement(own, template, what)
+    annotations = details.get("annotations")
+    told: dict[str, Any] = {
         "name": name,
-        "title": title,
-        "description": description if description is not None else signature.description,
-        "mime_type": mime_type,
-        "annotations": annotations,
-        "icons": None if icons is None else checked_icons(icons, what),
-        "meta": None if meta is None else checked_meta(meta, what),
+        "mime_type": details.get("mime_type"),
+        "annotations": Annotations(**annotations) if isinstance(annotations, Mapping) else annotations,
+        **described(details, own, what),
     }
     if template is None:
-        return RegisteredResource(Resource(uri=uri, size=size, **details), signature, None, cache)
-    return RegisteredResource(ResourceTemplate(uri_template=uri, **details), signature, template, cache)
+        return RegisteredResource(Resource(uri=uri, size=size, **told), own, None, cache)
+    return RegisteredResource(ResourceTemplate(uri_template=uri, **told), own, template, cache)
 
 
-def _check_agreement(signature: Signature, template: UriTemplate | None, what: str) -> None:
-    parameters = set(signature.input_schema.get("properties", ()))
-    required = set(signature.input_schema.get("required", ()))
+def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
+    parameters = set(function.input_schema.get("properties", ()))
+    required = set(function.input_schema.get("required", ()))
     always = set() if template is None else {*template.variables, *filter(None, [template.exploded])}
     sometimes = set() if template is None else set(template.query_variables)
     problems = {
@@ -154,7 +276,7 @@ def _check_agreement(signature: Signature, template: UriTemplate | None, what: s
             raise TypeError(f"{what}: {problem} {', '.join(map(repr, sorted(names)))}")
 
 
-def read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> dict[str, Any]:
+def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> dict[str, Any]:
     """The wire form of the `ReadResourceResult` that carries what a function returned.
 
     Raises:

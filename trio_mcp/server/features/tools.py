@@ -1,156 +1,183 @@
-"""Tools: registration, listing, calling (`server/tools`)."""
+"""Tools: registering, listing and calling them (`server/tools`)."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict, Unpack
 
 import attrs
 
 from trio_mcp.errors import McpError, ToolError
+from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.functions.arguments import ArgumentsValidator, InvalidArguments
-from trio_mcp.server.functions.handling import describe_failure, run, single
-from trio_mcp.server.functions.hints import bare
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Settings, check_details
+from trio_mcp.server.features.registry import Registry
+from trio_mcp.server.functions.function import InvalidArguments, read_function, single
 from trio_mcp.server.functions.output import Output, OutputError, read_output, text_result
-from trio_mcp.server.functions.signature import Bound, Signature, read_signature
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.tools import Tool, ToolAnnotations
 
-if TYPE_CHECKING:
-    from trio_mcp.server.core import ServerCore
-    from trio_mcp.server.features.mounting import Mounted
-
-__all__ = ["RegisteredTool", "call_tool", "make_tool"]
+__all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
 
 # `server/tools`, section Tool Names (a SHOULD since 2025-11-25; other clients enforce it).
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
+class ToolDetails(TypedDict, total=False):
+    """What may be said of a tool beside its function.
+
+    Attributes:
+        name: The tool's name; the function's own by default.
+        title: Its name for people.
+        description: What it does, for the model; the docstring by default.
+        annotations: Hints about its behaviour.
+        icons: Pictures of it, by https: or data: URI.
+        meta: Its ``_meta``; a key has the form ``com.example/name``.
+        input_schema: A JSON Schema for the arguments instead of one made from the hints. Arguments are checked against
+            both.
+        output_schema: A JSON Schema for the result instead of one made from the return type.
+        park_input: In the modern era the function waits where it asks for input, in this process, instead of running
+            again from its start.
+    """
+
+    name: str | None
+    title: str | None
+    description: str | None
+    annotations: ToolAnnotations | Mapping[str, Any] | None
+    icons: Iterable[Icon] | None
+    meta: Mapping[str, Any] | None
+    input_schema: dict[str, Any] | None
+    output_schema: dict[str, Any] | None
+    park_input: bool
+
+
 @attrs.frozen
-class RegisteredTool:
-    """A tool as the server holds it."""
+class RegisteredTool(Entry[Tool]):
+    """A tool as the server holds it.
 
-    definition: Tool
-    signature: Signature
+    Attributes:
+        output: How its return value becomes a result.
+    """
+
     output: Output
-    _arguments: ArgumentsValidator
-    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.definition.name
-
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = wire_for(self.definition, revision)
-            if "outputSchema" in wire and self.output.schema_for(revision) is None:
-                del wire["outputSchema"]
-            self._wire[revision] = wire
+    def _to_wire(self, revision: str) -> dict[str, Any]:
+        wire = wire_for(self.definition, revision)
+        if "outputSchema" in wire and self.output.schema_for(revision) is None:
+            del wire["outputSchema"]
         return wire
 
-    def bind(self, arguments: dict[str, Any], context: Context[Any]) -> Bound:
-        """Validate arguments and bind them to the function.
 
-        Raises:
-            InvalidArguments: They don't fit.
-        """
-        return self._arguments.bind(arguments, context)
+class ToolFeature:
+    """The tools of a server.
+
+    Attributes:
+        registry: The tools, by name.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry: Registry[RegisteredTool] = Registry("tool")
+        self.methods = {"tools/list": self._list, "tools/call": self._call}
+        self._settings = settings
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared of it to a client of a revision."""
+        return {"tools": {"listChanged": True}}
+
+    def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
+        """See `Server.add_tool`."""
+        check_details(details, ToolDetails, "add_tool")
+        self.registry.add(_make_tool(function, self._settings, details))
+        self.notify_changed()
+
+    def remove(self, name: str) -> None:
+        """See `Server.remove_tool`."""
+        self.registry.remove(name)
+        self.notify_changed()
+
+    def notify_changed(self) -> None:
+        """Tell the clients that the list has changed."""
+        self._settings.announce(TOOLS_CHANGED)
+
+    async def _list(self, context: Context[Any]) -> dict[str, Any]:
+        return self._settings.list_page(self.registry, "tools", context)
+
+    async def _call(self, context: Context[Any]) -> dict[str, Any]:
+        name, arguments = context.params.get("name"), context.params.get("arguments")
+        if type(name) is not str:
+            raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
+        tool = self.registry.get(name)
+        if tool is None:
+            raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
+        if tool.mounted is not None:
+            return await tool.mounted.pass_on(context, name=tool.mounted.name)
+        if arguments is None:
+            arguments = {}
+        elif type(arguments) is not dict:
+            raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")
+        revision, function = context.protocol_version, tool.function
+        try:
+            if function.may_ask:
+                bind = functools.partial(function.bind, arguments, context)
+                value = await run_interactive(context, bind, park=function.park_input)
+                if type(value) is Asked:
+                    return value.result
+            else:
+                value = await function.bind(arguments, context)()
+            return tool.output.result(value, revision)
+        except InvalidArguments as exc:
+            text = f"invalid arguments for the tool {name!r}: {exc}"
+            if context.rules.argument_errors_as_results:
+                return text_result(text, is_error=True)
+            raise McpError(INVALID_PARAMS, text) from None
+        except Exception as exc:
+            return self._failure(name, single(exc))
+
+    def _failure(self, name: str, exc: Exception) -> dict[str, Any]:
+        if isinstance(exc, McpError):
+            raise exc
+        told = str(exc)
+        if not isinstance(exc, ToolError):
+            told = self._settings.describe_failure(f"the tool {name!r} failed", exc, OutputError)
+        return text_result(told, is_error=True)
 
 
-def make_tool(
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    annotations: ToolAnnotations | Mapping[str, Any] | None,
-    icons: Iterable[Icon] | None,
-    meta: Mapping[str, Any] | None,
-    input_schema: dict[str, Any] | None,
-    output_schema: dict[str, Any] | None,
-    park_input: bool,
-) -> RegisteredTool:
-    """Make a tool of a function. See `Server.add_tool`."""
+def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDetails) -> RegisteredTool:
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name = name_of(function, details)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is no valid tool name: 1 to 128 of the characters A-Z a-z 0-9 _ - . are allowed; pass name=…"
         )
     what = f"tool {name!r}"
+    input_schema = details.get("input_schema")
     if input_schema is not None:
         if not isinstance(input_schema, dict) or input_schema.get("type") != "object":
             raise ValueError(f'{what}: input_schema must be a JSON Schema with "type": "object" at its root')
         input_schema = copy.deepcopy(input_schema)
-    signature = read_signature(function, Context, what, open_ended=input_schema is not None, park_input=park_input)
-    arguments = ArgumentsValidator(signature, input_schema)
-    output = read_output(without_questions(signature.returns), copy.deepcopy(output_schema), what)
-    if isinstance(annotations, Mapping):
-        annotations = ToolAnnotations(**annotations)
+    own = read_function(
+        function,
+        settings.surroundings,
+        what,
+        input_schema=input_schema,
+        park_input=details.get("park_input", False),
+    )
+    output = read_output(without_questions(own.returns), copy.deepcopy(details.get("output_schema")), what)
+    annotations = details.get("annotations")
     definition = Tool(
         name=name,
-        title=title,
-        description=description if description is not None else signature.description,
-        input_schema=input_schema if input_schema is not None else signature.input_schema,
+        input_schema=own.input_schema,
         output_schema=output.schema,
-        annotations=annotations,
-        icons=None if icons is None else checked_icons(icons, what),
-        meta=None if meta is None else checked_meta(meta, what),
+        annotations=ToolAnnotations(**annotations) if isinstance(annotations, Mapping) else annotations,
+        **described(details, own, what),
     )
-    return RegisteredTool(definition, signature, output, arguments)
-
-
-async def call_tool(server: ServerCore, context: Context[Any]) -> dict[str, Any]:
-    """Handle ``tools/call``."""
-    params = context.params
-    name, arguments = params.get("name"), params.get("arguments")
-    if type(name) is not str:
-        raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
-    tool = server._tools.get(name)
-    if tool is None:
-        raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
-    if tool.mounted is not None:
-        return await tool.mounted.mount.pass_on(context, name=tool.mounted.name)
-    if arguments is None:
-        arguments = {}
-    elif type(arguments) is not dict:
-        raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")
-    revision, signature = context.protocol_version, tool.signature
-    try:
-        if signature.may_ask:
-            value = await run_interactive(server, context, lambda: tool.bind(arguments, context), signature)
-            if type(value) is Asked:
-                return value.result
-        else:
-            value = await run(tool.bind(arguments, context), signature.is_async, server)
-        return tool.output.result(value, revision)
-    except InvalidArguments as exc:
-        text = f"invalid arguments for the tool {name!r}: {exc}"
-        if context.rules.argument_errors_as_results:
-            return text_result(text, is_error=True)
-        raise McpError(INVALID_PARAMS, text) from None
-    except Exception as exc:
-        return _failure(server, name, single(exc))
-
-
-def _failure(server: ServerCore, name: str, exc: Exception) -> dict[str, Any]:
-    if isinstance(exc, McpError):
-        raise exc
-    if isinstance(exc, ToolError):
-        return text_result(str(exc), is_error=True)
-    return text_result(describe_failure(server, f"the tool {name!r} failed", exc, OutputError), is_error=True)
+    return RegisteredTool(definition, own, output)

@@ -1,4 +1,4 @@
-"""From a type to its validator and its JSON Schema 2020-12, with pydantic, and with errors that say what to do."""
+"""From a type to its validator and its JSON Schema 2020-12, with errors that say what to do; and schemas by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-__all__ = ["JsonSchema", "adapter_for", "json_schema_of"]
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
+
+__all__ = ["ArgumentsSchema", "JsonSchema", "adapter_for", "json_schema_of", "problem_line"]
+
+MAX_PLACE = 100
+MAX_PROBLEM = 500
+"""Characters of a message about an argument."""
 
 DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 INTEGER = r"^[+-]?[0-9]+$"
@@ -94,3 +100,60 @@ def json_schema_of(
         raise TypeError(f"{subject} has no JSON Schema: {exc.message}") from None
     schema.pop("title", None)
     return schema, generator
+
+
+class ArgumentsSchema:
+    """A JSON Schema that a tool brings along for its arguments.
+
+    Args:
+        schema: The schema.
+
+    Raises:
+        SchemaError: It can't be used.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._validator = SchemaValidator(schema)
+        self._masked: Any = None
+
+    def problem(self, arguments: dict[str, Any]) -> str | None:
+        """What is wrong with arguments, told without the value; None if they conform."""
+        try:
+            if self._validator.problem(arguments) is None:
+                return None
+        except SchemaError as exc:
+            return str(exc)
+        import jsonschema_rs  # on first use: most calls are fine
+
+        try:
+            self._masked = self._masked or self._masked_validator()
+            self._masked.validate(arguments)
+        except jsonschema_rs.ValidationError as exc:
+            return problem_line(tuple(exc.instance_path), exc.message)
+        except ValueError:
+            pass  # a pattern that takes too long
+        return "they do not conform to the input schema"
+
+    def _masked_validator(self) -> Any:
+        import jsonschema_rs
+
+        linear, fancy = jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+        for options in (linear, fancy):  # look-around is known to the second only
+            try:
+                return jsonschema_rs.validator_for(
+                    self._schema, mask="the value", validate_formats=False, pattern_options=options, retriever=_refuse
+                )
+            except ValueError as exc:
+                problem = exc
+        raise problem
+
+
+def _refuse(uri: str) -> Any:
+    raise LookupError(f"references outside the schema are not followed: {uri}")
+
+
+def problem_line(place: tuple[str | int, ...], message: str) -> str:
+    """One problem of an argument, with its place, in one line."""
+    where = ".".join(map(str, place))[:MAX_PLACE]
+    return f"{where}: {message[:MAX_PROBLEM]}" if where else message[:MAX_PROBLEM]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import trio
@@ -17,27 +17,34 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.convert import brief
-from trio_mcp.errors import LocalProtocolError, McpError
-from trio_mcp.server.input.asking import InputRequest, InputRequired, UrlElicitationRequired
-from trio_mcp.server.input.request_state import Answer, Question, RequestState, StateRefused, digest_of
+from trio_mcp.errors import McpError
+from trio_mcp.jsonrpc.messages import Request, RequestId
+from trio_mcp.server.functions.function import Call, single
+from trio_mcp.server.input.questions import Asker, InputRequest, InputRequired, UrlElicitationRequired
+from trio_mcp.server.input.request_state import (
+    Answer,
+    Question,
+    RequestState,
+    StateRefused,
+    StateSealer,
+    digest_of,
+)
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
-if TYPE_CHECKING:
-    from trio_mcp.server.connection import Connection
-    from trio_mcp.server.context import Context
-    from trio_mcp.server.core import ServerCore
+if TYPE_CHECKING:  # most servers ask nothing
     from trio_mcp.types.input_required import InputResponse
 
 __all__ = [
     "Asked",
-    "LegacyRounds",
+    "AskedClient",
+    "AskingContext",
+    "HandshakeRounds",
+    "InputRun",
+    "InputSettings",
     "ReplayedRounds",
     "RoundEnded",
     "Rounds",
-    "connection_of",
     "earlier_rounds",
-    "no_asking",
-    "principal_of",
 ]
 
 logger = logging.getLogger("trio_mcp")
@@ -54,32 +61,119 @@ class Asked:
     result: dict[str, Any]
 
 
+@attrs.define(eq=False)
+class InputSettings:
+    """What a server has decided about asking; see `Server` for each."""
+
+    sealer: StateSealer
+    ttl: float
+    principal: Callable[[Any], str | None] | None
+    max_rounds: int
+    max_parked: int
+
+    def principal_of(self, context: AskingContext) -> str | None:
+        """On whose behalf a request is made."""
+        principal = None if self.principal is None else self.principal(context)
+        if principal is not None and not isinstance(principal, str):
+            raise TypeError(f"principal must give a string or None, got {type(principal).__name__}")
+        return principal
+
+
+@attrs.frozen(eq=False)
+class InputRun:
+    """What those who ask in one run of a server share.
+
+    Attributes:
+        settings: Those of the server that runs, also for the functions of what is mounted in it.
+        nursery: The home of parked functions.
+        parked: The rounds of functions that wait for input without a request, by the id in its ``requestState``.
+    """
+
+    settings: InputSettings
+    nursery: trio.Nursery
+    parked: dict[str, Rounds] = attrs.Factory(dict)
+
+
+class PartOfRun(Protocol):
+    """The client, in either era."""
+
+    @property
+    def input(self) -> InputRun: ...
+
+
+class AskedClient(Protocol):
+    """Whom questions are put to in the handshake era: the client's `Connection`."""
+
+    def note_elicitation(self, elicitation_id: str) -> None: ...
+
+    async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any: ...
+
+
+class AskingContext(Asker, Protocol):
+    """What rounds know of the request whose function asks: its `Context`.
+
+    Attributes:
+        rounds: What the function may ask in now; set by those rounds.
+    """
+
+    rounds: Rounds | None
+    method: str
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def request_id(self) -> RequestId: ...
+
+    @property
+    def connection(self) -> PartOfRun: ...
+
+    @property
+    def session(self) -> AskedClient: ...
+
+    def go_on_as(self, other: Any) -> None: ...
+
+
 class Rounds:
     """What one request has asked so far, and what was answered. Subclasses know how to get an answer.
 
+    Args:
+        context: The function's.
+        earlier: What was asked and answered before.
+        responses: What has come with the request: answers to the questions of the round before; or, if there was
+            none, to questions that the function is yet to ask, under keys that it has chosen.
+
     Attributes:
-        context: The handler's.
         answers: By key.
-        memory: What is done once only, by key.
-        state: The handler's own, of the last `InputRequired`.
-        round: How often the request has been answered with questions.
-        offered: Responses that came without a state, before anything was asked: they answer questions that the handler
-            has given these keys.
+        state: The function's own, of the last `InputRequired`.
     """
 
-    def __init__(self, server: ServerCore, context: Context[Any], earlier: RequestState | None = None) -> None:
-        earlier = earlier or RequestState()
-        self.server = server
-        self.host = connection_of(context).serving.server  # whose settings hold, if that one is mounted in it
+    def __init__(
+        self, context: AskingContext, earlier: RequestState | None = None, responses: Mapping[str, Any] | None = None
+    ) -> None:
         self.context = context
-        self.answers = dict(earlier.answers)
-        self.memory = dict(earlier.memory)
-        self.state = earlier.state
-        self.round = earlier.round
-        self.offered: dict[str, Any] = {}
+        self.run = context.connection.input
+        self.answers: dict[str, Answer] = {} if earlier is None else dict(earlier.answers)
+        self.state = None if earlier is None else earlier.state
+        self._memory: dict[str, Any] = {} if earlier is None else dict(earlier.memory)
+        self._round = 0 if earlier is None else earlier.round
+        self._offered: dict[str, Any] = {}
         self._used: set[str] = set()
         self._waits: set[trio.CancelScope] = set()
-        self.over = False
+        self._over = False
+        if earlier is None:
+            self._offered = dict(responses or {})
+        else:
+            for key, data in (responses or {}).items():
+                self._take(key, earlier.questions[key], data)
+
+    async def serve(self, call: Call) -> Any:
+        """Call the function, and see to what it asks.
+
+        Returns:
+            What it returned, or `Asked`.
+        """
+        raise NotImplementedError
 
     # --- for the context -----------------------------------------------------------------------------------------
 
@@ -88,14 +182,14 @@ class Rounds:
         revision = self.context.protocol_version
         for request in requests:
             request.check(self.context)
-        if self.over:
+        if self._over:
             await self._end()
         keyed = self._keyed(requests)
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
         for key, question in questions.items():
-            if keyed[key].key in self.offered:
-                self._take(key, question, self.offered.pop(key))
+            if keyed[key].key in self._offered:
+                self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
             elif self.answers[key].question != question:
@@ -110,15 +204,15 @@ class Rounds:
         """See `Context.once`."""
         if not isinstance(key, str):
             raise TypeError(f"key must be a string, got {type(key).__name__}")
-        if self.over:
+        if self._over:
             await self._end()
-        if key not in self.memory:
+        if key not in self._memory:
             value = function(*arguments)
             if isinstance(value, Awaitable):
                 value = await value
-            self.memory[key] = _plain(value, f"the value of once({key!r})")
+            self._memory[key] = _plain(value, f"the value of once({key!r})")
         await trio.lowlevel.checkpoint()
-        return self.memory[key]
+        return self._memory[key]
 
     @property
     def responses(self) -> Mapping[str, InputResponse]:
@@ -147,10 +241,15 @@ class Rounds:
         await trio.lowlevel.checkpoint_if_cancelled()
         raise RoundEnded
 
-    def close(self) -> None:
+    def _open(self) -> None:
+        """The function runs: it may ask."""
+        self._over = False
+        self.context.rounds = self
+
+    def _close(self) -> None:
         """The function has ended: nobody may ask any more, and nobody waits for an answer."""
-        self.over = True
-        self.context._rounds = None
+        self._over = True
+        self.context.rounds = None
         for scope in tuple(self._waits):
             scope.cancel("the function that asked has ended")
 
@@ -184,14 +283,14 @@ class Rounds:
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
 
-    def check_round(self) -> None:
+    def _check_round(self) -> None:
         """Refuse one round too many.
 
         Raises:
-            McpError: It is.
+            McpError: It is (-32602).
         """
-        most = self.host.max_input_rounds
-        if self.round >= most:
+        most = self.run.settings.max_rounds
+        if self._round >= most:
             raise McpError(INVALID_PARAMS, f"the request needs more than {most} rounds of input; that is the limit")
 
     # --- ends of a round -----------------------------------------------------------------------------------------
@@ -203,7 +302,7 @@ class Rounds:
             self.state = _plain(outcome.state, "the state of InputRequired")
         else:
             requests = {each.key or f"url-{number}": each for number, each in enumerate(outcome.requests, 1)}
-        self.check_round()
+        self._check_round()
         for key, request in requests.items():
             request.check(self.context)
             self.answers.pop(key, None)
@@ -211,101 +310,125 @@ class Rounds:
 
     def asked(self, requests: Mapping[str, InputRequest[Any]], parked: str | None = None) -> Asked:
         """Answer the request with questions."""
-        revision, server = self.context.protocol_version, self.host
-        self.round += 1
-        state = RequestState(
-            round=self.round,
-            questions={key: _question(request, revision) for key, request in requests.items()},
-            answers={} if parked else self.answers,
-            memory={} if parked else self.memory,
-            state=None if parked else self.state,
-            parked=parked,
-        )
-        request = self.context.request
+        revision, request = self.context.protocol_version, self.context.request
+        self._round += 1
+        questions = {key: _question(each, revision) for key, each in requests.items()}
+        state = RequestState(self._round, questions, parked=parked)
+        if parked is None:
+            state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
+        settings = self.run.settings
+        principal = settings.principal_of(self.context)
         try:
-            token = server.sealer.seal(
-                state, request.method, request.params or {}, principal_of(server, self.context), self.seconds(requests)
+            token = settings.sealer.seal(
+                state, request.method, request.params or {}, principal, self._seconds(requests)
             )
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
-        questions = {key: request.wire(revision) for key, request in requests.items()}
-        return Asked({"resultType": "input_required", "inputRequests": questions, "requestState": token})
+        wire = {key: each.wire(revision) for key, each in requests.items()}
+        return Asked({"resultType": "input_required", "inputRequests": wire, "requestState": token})
 
-    def seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
+    def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
         """How long the client has for its answers."""
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
-        return min([self.host.request_state_ttl, *limits])
+        return min([self.run.settings.ttl, *limits])
 
 
-class LegacyRounds(Rounds):
-    """Questions are requests over the session, tied to the request that is being served."""
+class HandshakeRounds(Rounds):
+    """Questions are requests over the session, tied to the request that is being served.
+
+    Args:
+        context: The function's.
+        bind: Gives the call anew, for a function that is to run once more.
+    """
+
+    def __init__(self, context: AskingContext, bind: Callable[[], Call]) -> None:
+        super().__init__(context)
+        self._bind = bind
+
+    async def serve(self, call: Call) -> Any:
+        while True:
+            self._open()
+            try:
+                value = await call()
+            except Exception as exc:
+                pages = single(exc)
+                if isinstance(pages, UrlElicitationRequired):
+                    for request in pages.requests:
+                        request.check(self.context)
+                        self.context.session.note_elicitation(request.elicitation_id or "")
+                raise
+            finally:
+                self._close()
+            if not isinstance(value, InputRequired):
+                return value
+            requests = self.explicit(value)
+            revision = self.context.protocol_version
+            await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
+            self._used.clear()
+            self._round += 1
+            call = self._bind()
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        await self._wait(lambda: self.send(missing, questions))
+        await self._wait(lambda: self._send(missing, questions))
 
-    async def send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question] | None = None) -> None:
+    async def _send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         """Send questions, all at once, and enter the answers."""
-        revision = self.context.protocol_version
-        questions = questions or {key: _question(request, revision) for key, request in requests.items()}
         if len(requests) == 1:
             ((key, request),) = requests.items()
-            await self._send(key, request, questions[key])
+            await self._send_one(key, request, questions[key])
             return
         failures: list[Exception] = []
 
-        async def send_one(key: str, request: InputRequest[Any], question: Question) -> None:
+        async def send(key: str, request: InputRequest[Any]) -> None:
             try:
-                await self._send(key, request, question)
+                await self._send_one(key, request, questions[key])
             except Exception as exc:
                 failures.append(exc)
                 nursery.cancel_scope.cancel("another question failed")
 
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
-                nursery.start_soon(send_one, key, request, questions[key])
+                nursery.start_soon(send, key, request)
         if failures:
             raise failures[0]
 
-    async def _send(self, key: str, request: InputRequest[Any], question: Question) -> None:
+    async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        connection = connection_of(context)
         if request.elicitation_id is not None:
-            connection.note_elicitation(request.elicitation_id)
-        answer = await connection.send_request(
-            request.method,
-            request.wire(context.protocol_version).get("params"),
-            timeout=request.timeout,
-            total_timeout=None,
-            related_request_id=context.request_id,
-        )
-        self._take(key, question, answer)
-
-    def again(self) -> None:
-        """The function is about to run once more."""
-        self._used.clear()
-        self.round += 1
-        self.over = False
-        self.context._rounds = self
+            context.session.note_elicitation(request.elicitation_id)
+        wire = request.wire(context.protocol_version)
+        self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
 
 
 class ReplayedRounds(Rounds):
-    """A question that has no answer yet ends the round, and the function.
+    """A question that has no answer yet ends the round, and the function."""
 
-    Attributes:
-        scope: The function's.
-        open_questions: What ended the round.
-    """
+    def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
+        super().__init__(context, earlier, responses)
+        self._scope = trio.CancelScope()
+        self._questions: dict[str, InputRequest[Any]] = {}  # that ended the round
 
-    def __init__(self, server: ServerCore, context: Context[Any], earlier: RequestState | None) -> None:
-        super().__init__(server, context, earlier)
-        self.scope = trio.CancelScope()
-        self.open_questions: dict[str, InputRequest[Any]] = {}
+    async def serve(self, call: Call) -> Any:
+        value = None
+        self._open()
+        try:
+            with self._scope:
+                value = await call()
+        except RoundEnded:
+            pass
+        except BaseExceptionGroup as group:
+            rest = group.split(RoundEnded)[1]
+            if rest is not None:
+                raise rest from None
+        finally:
+            self._close()
+        return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self.check_round()
-        self.open_questions = missing
-        self.over = True
-        self.scope.cancel("the round ends: the client is asked for input")
+        self._check_round()
+        self._questions = missing
+        self._over = True
+        self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
 
 
@@ -336,28 +459,12 @@ def _plain(value: Any, what: str) -> Any:
 
 
 def _response(method: str, data: Any) -> InputResponse:
-    from trio_mcp.types.input_required import input_response_from_wire  # most servers ask nothing
+    from trio_mcp.types.input_required import input_response_from_wire
 
     return input_response_from_wire(method, data)
 
 
-def connection_of(context: Context[Any]) -> Connection:
-    """The client's connection."""
-    connection: Any = context.connection
-    return connection  # type: ignore[no-any-return]
-
-
-def principal_of(server: ServerCore, context: Context[Any]) -> str | None:
-    """On whose behalf a request is made."""
-    if server.principal is None:
-        return None
-    principal = server.principal(context)
-    if principal is not None and not isinstance(principal, str):
-        raise TypeError(f"principal must give a string or None, got {type(principal).__name__}")
-    return principal
-
-
-def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestState | None, dict[str, Any]]:
+def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[str, Any]]:
     """What the request brings back: the state of the rounds before, and the responses to the questions of the last.
 
     Without a state, the responses are to questions that have not been asked yet.
@@ -371,17 +478,10 @@ def earlier_rounds(server: ServerCore, context: Context[Any]) -> tuple[RequestSt
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: the responses by the keys of the requests")
     if token is None:
         return None, responses or {}
+    settings = context.connection.input.settings
     try:
-        state = server.sealer.open(token, context.method, params, principal_of(server, context))
+        state = settings.sealer.open(token, context.method, params, settings.principal_of(context))
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     # Responses to what nobody has asked are ignored (Error Handling).
     return state, {key: data for key, data in (responses or {}).items() if key in state.questions}
-
-
-def no_asking(method: str) -> LocalProtocolError:
-    """Why there is nobody to ask."""
-    return LocalProtocolError(
-        f"nothing can be asked here: only the function of a tool, a prompt or a resource, or what it depends on, may "
-        f"ask the client, and only until it has returned (the request is {method!r})"
-    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.server.input.asking import InputRequest
+from trio_mcp.server.input.questions import Asker, InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.sampling import (
@@ -18,16 +18,13 @@ from trio_mcp.types.sampling import (
 )
 from trio_mcp.types.tools import Tool
 
-if TYPE_CHECKING:
-    from trio_mcp.server.context import Context
-
 __all__ = ["Messages", "ask_model"]
 
 Messages: TypeAlias = str | SamplingMessage | Sequence[str | SamplingMessage]
 
 
 def ask_model(
-    context: Context[Any],
+    context: Asker,
     messages: Messages,
     *,
     tools: Iterable[Tool | Mapping[str, Any]] | None,

@@ -1,0 +1,95 @@
+"""What a client can answer a server: the callbacks behind each method, the same in both eras.
+
+In the legacy era the server asks by requests of its own, in the modern era in a result that asks for input. Either way
+it names a method and parameters, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode, ElicitationSource
+from trio_mcp.client.answers.roots import Roots, RootsSource
+from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, SamplingSource
+from trio_mcp.convert import brief
+from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.session.client import ClientSession
+from trio_mcp.session.context import RequestContext
+from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from trio_mcp.types.methods import method_spec
+
+__all__ = ["InputSources"]
+
+
+class _Source(Protocol):
+    def capability(self, revision: str) -> dict[str, Any] | None: ...
+
+    def prepare(self, params: Any, plain: dict[str, Any], revision: str) -> Callable[[], Awaitable[Any]]: ...
+
+
+class InputSources:
+    """The callbacks of a client. What has none (None) is not declared, and so not asked for."""
+
+    def __init__(
+        self,
+        *,
+        elicitation: ElicitationCallback | None,
+        elicitation_modes: Collection[ElicitationMode],
+        sampling: SamplingCallback | None,
+        sampling_features: Collection[SamplingFeature],
+        roots: Roots | None,
+    ) -> None:
+        self._sources: dict[str, _Source] = {}
+        self.roots: RootsSource | None = None
+        if elicitation is not None:
+            self._sources["elicitation/create"] = ElicitationSource(elicitation, elicitation_modes)
+        if sampling is not None:
+            self._sources["sampling/createMessage"] = SamplingSource(sampling, sampling_features)
+        if roots is not None:
+            self._sources["roots/list"] = self.roots = RootsSource(roots)
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared in a revision, as plain data."""
+        declared = {}
+        for method, source in self._sources.items():
+            spec, capability = method_spec(revision, method), source.capability(revision)
+            if spec is not None and spec.client_capability is not None and capability is not None:
+                declared[spec.client_capability] = capability
+        return declared
+
+    def prepare(self, revision: str, method: str, params: Any) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """Check what a server asks for; gives what gets the answer, as plain data.
+
+        Raises:
+            RemoteProtocolError: The server may not ask this, or not so; ``code`` is that of an error answer.
+        """
+        spec, source = method_spec(revision, method), self._sources.get(method)
+        if source is None or spec is None or source.capability(revision) is None:
+            raise RemoteProtocolError(
+                f"the server asks for {method[:100]!r}, which this client has not declared", METHOD_NOT_FOUND
+            )
+        plain = {} if params is None and not spec.params_required else params
+        try:
+            message: Any = spec.message.from_wire({"method": method, "params": plain})
+        except ValidationError as exc:
+            text = f"the server asks for {method!r} with malformed parameters: {brief(exc)}"
+            raise RemoteProtocolError(text, INVALID_PARAMS) from None
+        return source.prepare(message.params, plain, revision)
+
+    def attach(self, session: ClientSession) -> None:
+        """Answer the requests of a server of the legacy era."""
+
+        async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+            try:
+                get_answer = self.prepare(session.server.revision, context.method, params)
+            except LocalProtocolError:
+                raise McpError(INVALID_REQUEST, "the handshake is not complete") from None
+            except RemoteProtocolError as exc:
+                raise McpError(exc.code, exc.message) from None
+            return await get_answer()
+
+        for method in self._sources:
+            session.add_request_handler(method, answer)

@@ -1,0 +1,189 @@
+"""Rounds of input: a modern server answers with questions, and the request goes out again with the answers.
+
+2026-07-28 `basic/patterns/mrtr`. Each round is a request of its own: with a new id, through the middleware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from math import inf
+from typing import Any, TypeVar
+
+import trio
+
+from trio_mcp.client.connection import Connection
+from trio_mcp.convert import as_object, as_result
+from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
+from trio_mcp.session.requests import USE_SESSION, CallLimits
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
+
+__all__ = ["INPUT_REQUIRED", "InputRounds", "read_input_required"]
+
+MAX_INPUT_REQUESTS = 32
+"""What a server may ask for in one round; all of it is asked at once."""
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+"""Seconds before a round in which there is nothing to answer: the server only wants to be asked again."""
+
+ModelT = TypeVar("ModelT", bound=WireModel)
+GetAnswer = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class InputRounds:
+    """The rounds of input of a client's calls.
+
+    Args:
+        connection: The client's.
+        max_rounds: How many times in one call the server may ask.
+    """
+
+    def __init__(self, connection: Connection, max_rounds: int) -> None:
+        self._connection = connection
+        self._max_rounds = max_rounds
+
+    async def finish(
+        self, method: str, params: dict[str, Any], result: dict[str, Any], started: float, limits: CallLimits
+    ) -> dict[str, Any]:
+        """Answer until there is a result that asks for nothing more.
+
+        Args:
+            method: The method of the request.
+            params: Its parameters as they went out first.
+            result: What the server answered to that.
+            started: The clock time at which it went out.
+            limits: ``total_timeout`` holds for all of it, the others for each request; what the user takes does not
+                count for ``timeout``.
+
+        Raises:
+            InputError: A callback gave no answer.
+            RemoteProtocolError: The server asks for what it may not, or for too much.
+            RequestTimeout: A time limit ran out.
+        """
+        session = self._connection.session
+        if not session.modern:
+            return result  # a field that means nothing there
+        total = limits.get("total_timeout", USE_SESSION)
+        total = session.options.calls.total_timeout if total is USE_SESSION else total
+        of_a_round = CallLimits(**{**limits, "total_timeout": None})
+        with trio.CancelScope(deadline=inf if total is None else started + total):
+            pause = FIRST_PAUSE
+            for _ in range(self._max_rounds):
+                requests, state = read_input_required(method, result)
+                answers = None
+                if requests is not None:
+                    answers = await self._answer(method, requests)
+                if not requests:
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
+                if result.get("resultType") != INPUT_REQUIRED:
+                    return result
+            limit = f"max_input_rounds={self._max_rounds}"
+            raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
+        assert total is not None
+        raise RequestTimeout(method, total, "total_timeout")
+
+    async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """Check every question before any is put to a callback; then put them all at once."""
+        revision = self._connection.session.server.revision
+        ready: dict[str, tuple[str, GetAnswer]] = {}
+        for key, request in requests.items():
+            asked = request.get("method") if isinstance(request, dict) else None
+            if not isinstance(asked, str):
+                raise RemoteProtocolError(f"the input {key[:100]!r} that {method!r} asks for is no request")
+            try:
+                ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
+            except RemoteProtocolError as exc:
+                raise RemoteProtocolError(f"the input {key[:100]!r} of {method!r}: {exc}", exc.code) from None
+        if len(ready) == 1:
+            ((key, (asked, get_answer)),) = ready.items()
+            return {key: await _get(key, asked, get_answer)}
+        return await _get_all(ready)
+
+    async def once(
+        self,
+        method: str,
+        model: type[ModelT],
+        params: dict[str, Any],
+        input_responses: Mapping[str, Any] | None,
+        request_state: str | None,
+        limits: CallLimits,
+    ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
+        """One round, by hand: the result as it came, and as a model."""
+        session = self._connection.session
+        if input_responses is not None or request_state is not None:
+            if not session.modern:
+                raise LocalProtocolError(
+                    "input_responses and request_state belong to rounds of input, which "
+                    f"{session.server.revision} has not"
+                )
+            params = _retry(params, _responses(input_responses), request_state)
+        result = await self._connection.request(method, params, limits)
+        if result.get("resultType") == INPUT_REQUIRED and session.modern:
+            read_input_required(method, result)
+            return result, as_result(result, InputRequiredResult, method)
+        return result, as_result(result, model, method)
+
+
+async def _get(key: str, method: str, get_answer: GetAnswer) -> dict[str, Any]:
+    try:
+        return await get_answer()
+    except Exception as exc:
+        raise InputError(method, key, f"{type(exc).__name__}: {exc}") from exc
+
+
+async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    failures: list[InputError] = []
+
+    async def get(key: str, method: str, get_answer: GetAnswer) -> None:
+        try:
+            answers[key] = await _get(key, method, get_answer)
+        except InputError as exc:
+            failures.append(exc)
+            nursery.cancel_scope.cancel("another input of the same round failed")
+
+    async with trio.open_nursery() as nursery:
+        for key, (method, get_answer) in ready.items():
+            nursery.start_soon(get, key, method, get_answer)
+    if failures:
+        raise failures[0]
+    return answers
+
+
+def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
+    """What a result asks for, and the state to give back.
+
+    Raises:
+        RemoteProtocolError: It is malformed, or asks for too much.
+    """
+    requests, state = result.get("inputRequests"), result.get("requestState")
+    if requests is None and state is None:
+        text = f"the server asks for input for {method!r} without inputRequests or requestState"
+        raise RemoteProtocolError(text)
+    if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
+        raise RemoteProtocolError(f"the server asks for input for {method!r} in a form that is none")
+    if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
+        count = len(requests)
+        raise RemoteProtocolError(f"the server asks for {count} inputs at once; the limit is {MAX_INPUT_REQUESTS}")
+    return requests, state
+
+
+def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
+    """The request once more, with the answers and the state of this round and nothing of earlier ones."""
+    again = dict(params)
+    if answers is not None:
+        again["inputResponses"] = answers
+    if state is not None:
+        again["requestState"] = state
+    return again
+
+
+def _responses(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise TypeError(f"input_responses must be a mapping, got {type(given).__name__}")
+    return {key: as_object(value, f"the response to the input {key!r}") for key, value in given.items()}

@@ -1,0 +1,432 @@
+"""What every server is made of: what it says of itself, its settings, its runs, and the ways to serve it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.capabilities import checked_extensions
+from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.link import Link
+from trio_mcp.server.changes import Changes, Topic
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.caching import CacheHints, checked_hints
+from trio_mcp.server.features.dispatch import Dispatch
+from trio_mcp.server.features.feature import Feature, Member, Middleware, Settings
+from trio_mcp.server.functions.dependencies import Surroundings
+from trio_mcp.server.functions.sync_threads import SyncThreads
+from trio_mcp.server.input.request_state import StateSealer
+from trio_mcp.server.input.rounds import InputRun, InputSettings
+from trio_mcp.server.run import Run
+from trio_mcp.server.statistics import ServerStatistics
+from trio_mcp.session.options import SessionOptions
+from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.icons import checked_icons
+from trio_mcp.types.versions import REVISIONS
+
+if TYPE_CHECKING:  # HTTP is loaded by those who serve it
+    from hypercorn.config import Config
+
+    from trio_mcp.http.server.app import HttpApp
+    from trio_mcp.http.server.options import HttpOptions
+
+__all__ = ["BaseServer", "Lifespan"]
+
+EXIT_GRACE = 5.0
+"""Seconds after the end of the link that code which can't be cancelled may keep the process."""
+
+Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
+"""``async with lifespan(server) as state``."""
+
+
+class BaseServer:
+    """A server without features: they are added by those who make one. The arguments are those of `Server`.
+
+    Attributes:
+        info: What it is called.
+        identity: What it says of itself.
+        settings: What its features know of it.
+        dispatch: How a request reaches its handler.
+        make_context, answer: What is made of each request, and what answers it.
+        options: Limits, timeouts and hooks of each session.
+        on_error: Called with what a client sent that belongs to no request.
+        lifespan: Gives the context manager that surrounds each run; None if there is none.
+    """
+
+    ends_on_sigterm = False
+    """Whether `run` over stdio ends with grace when the process gets SIGTERM, and not at once."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[Icon] | None = None,
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[Middleware] = (),
+        revisions: Sequence[str] = REVISIONS,
+        expose_errors: bool = False,
+        page_size: int = 250,
+        cache_hints: CacheHints | None = None,
+        max_sync_tools: int = 40,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        request_state_key: bytes | Sequence[bytes] | None = None,
+        request_state_ttl: float = 600.0,
+        principal: Callable[[Context[Any]], str | None] | None = None,
+        max_input_rounds: int = 32,
+        max_parked: int = 100,
+        options: SessionOptions | None = None,
+        on_error: Callable[[RemoteProtocolError], object] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
+        unknown = [revision for revision in revisions if revision not in REVISIONS]
+        if unknown or not revisions or isinstance(revisions, str):
+            raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
+        for argument, count in (
+            ("page_size", page_size),
+            ("max_sync_tools", max_sync_tools),
+            ("max_input_rounds", max_input_rounds),
+            ("max_parked", max_parked),
+        ):
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise TypeError(f"{argument} must be an integer, got {count!r}")
+            if count < 1:
+                raise ValueError(f"{argument} must be at least 1, got {count}")
+        if isinstance(request_state_ttl, bool) or not isinstance(request_state_ttl, (int, float)):
+            raise TypeError(f"request_state_ttl must be a number of seconds, got {request_state_ttl!r}")
+        if not 0 < request_state_ttl < math.inf:
+            raise ValueError(f"request_state_ttl must be more than 0 seconds and finite, got {request_state_ttl!r}")
+        if principal is not None and not callable(principal):
+            raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
+        if inspect.isasyncgenfunction(lifespan):
+            raise TypeError("lifespan must give an async context manager: decorate it with @asynccontextmanager")
+        self.info: Final = Implementation(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
+        )
+        hints = checked_hints(cache_hints)
+        self.settings: Final = Settings(
+            info=self.info,
+            surroundings=Surroundings(Context, SyncThreads(max_sync_tools)),
+            page_size=page_size,
+            cache_hints=hints,
+            expose_errors=expose_errors,
+            middleware=tuple(middleware),
+            extensions=checked_extensions(extensions, f"server {name!r}"),
+        )
+        self.identity = ServerIdentity(
+            info=self.info.to_wire(),
+            capabilities=self.capabilities,
+            instructions=instructions,
+            revisions=tuple(revisions),
+            discover_hints=hints["server/discover"],
+        )
+        self.input_settings: Final = InputSettings(
+            StateSealer(name, request_state_key), request_state_ttl, principal, max_input_rounds, max_parked
+        )
+        self.options = options or SessionOptions()
+        self.on_error = on_error
+        self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
+        self.dispatch: Final = Dispatch(self.settings)
+        self.make_context = Context
+        self.answer = self.dispatch.serve
+        self._features: list[Feature] = []
+
+    def add_features(self, *features: Feature) -> None:
+        """Make features part of the server."""
+        for feature in features:
+            self._features.append(feature)
+            self.dispatch.methods.update(feature.methods)
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared to a client of a revision."""
+        declared: dict[str, Any] = {}
+        for feature in self._features:
+            declared.update(feature.capabilities(revision))
+        return declared
+
+    async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+        """Handle a notification of a client's; one that nobody knows is ignored.
+
+        Args:
+            notification: The notification.
+            states: What the lifespans of the run yielded, by the settings of their servers.
+        """
+
+    def family(self) -> Sequence[Member]:
+        """This server and all that are mounted in it, each once."""
+        return [self]
+
+    def watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
+        """What is to be told, in a run with this state, of topics that are listened to or not any more."""
+        return None
+
+    def input_schema(self, tool: str) -> dict[str, Any] | None:
+        """The schema of a tool's arguments, if it is known; the same object as long as the tool is there."""
+        return None
+
+    @contextlib.contextmanager
+    def override(self, provider: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
+        """Have another provider stand in for one, for tests: ``with server.override(get_db, fake_db): ...``.
+
+        It holds for every request whose function is called meanwhile, whoever makes it. A stand-in may depend on
+        what it stands in for.
+
+        Args:
+            provider: As it is in `Depends`.
+            stand_in: Another provider.
+
+        Raises:
+            TypeError: The stand-in is no provider.
+        """
+        with self.settings.surroundings.overrides.stand_in(provider, stand_in, Context):
+            yield
+
+    def notify_elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that was asked to visit a page that what it was to do there is done (2025-11-25).
+
+        Returns at once, from any thread. Nobody else is told; the modern era has no such notification.
+
+        Args:
+            elicitation_id: As in `Context.elicit_url`.
+        """
+        if not isinstance(elicitation_id, str):
+            raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
+        for run in tuple(self.settings.runs):
+            for connection in tuple(run.connections):
+                connection.complete_elicitation(elicitation_id)
+
+    def counts(self) -> dict[str, int]:
+        """How many things of each kind it offers, by the names in `ServerStatistics`."""
+        return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
+
+    def statistics(self) -> ServerStatistics:
+        """What the server offers and what it is doing now.
+
+        It looks at every session and every topic once: cheap enough for each second, not for each request. Call it in
+        the thread of the event loop.
+        """
+        runs = tuple(self.settings.runs)
+        topics = {topic for run in runs for topic in run.changes.topics}
+        clients = [client for run in runs for client in run.clients]
+        sessions = [client.statistics() for client in clients]
+        return ServerStatistics(
+            **self.counts(),
+            runs=len(runs),
+            sessions=len(sessions),
+            incoming=sum(each.incoming for each in sessions),
+            running=sum(each.running for each in sessions),
+            queued=sum(each.queued for each in sessions),
+            outgoing=sum(each.outgoing for each in sessions),
+            parked=sum(len(run.input.parked) for run in runs),
+            listening=sum(each.listening for each in sessions),
+            topics=len(topics),
+            watched_resources=sum(uri is not None for _, uri in topics),
+            changes_waiting=sum(len(run.changes.waiting) for run in runs)
+            + sum(client.changes_waiting for client in clients),
+            messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
+            http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
+        )
+
+    # --- serving -------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def open_run(self) -> AsyncIterator[Run]:
+        """Run the server: its lifespan, and within it a nursery. Links are served by `Run.serve_link`."""
+        async with contextlib.AsyncExitStack() as stack:
+            states: dict[Any, Any] = {}
+            # A lifespan may mount servers, so look again after each.
+            while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
+                states[each.settings] = None
+                if each.lifespan is not None:
+                    states[each.settings] = await stack.enter_async_context(each.lifespan())
+            nursery = await stack.enter_async_context(background_nursery())
+            changes = Changes(self.watcher(states[self.settings]))
+            run = Run(self, states, nursery, changes, InputRun(self.input_settings, nursery))
+            nursery.start_soon(changes.run)
+            for each in self.family():
+                each.settings.runs.add(run)
+            try:
+                yield run
+            finally:
+                for each in self.family():
+                    each.settings.runs.discard(run)
+
+    async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve one link until the client closes it. When cancelled, so are all handlers, and the link is closed."""
+        async with self.open_run() as run:
+            task_status.started()
+            await run.serve_link(link)
+
+    async def serve_stdio(  # noqa: ASYNC128 - it hands `started` on
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve this process's standard input and output until the client closes them.
+
+        Meanwhile ``print`` and child processes write to standard error. When cancelled, those who listen get their
+        results, then it ends.
+        """
+        await self._serve_stdio(None, task_status.started)
+
+    async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
+        from trio_mcp.stdio.server import stdio_server
+
+        async with self.open_run() as run:
+            await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
+
+    async def serve_http(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        options: HttpOptions | None = None,
+        config: Config | None = None,
+        shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve HTTP on hypercorn until ``shutdown`` returns, then until what is under way has ended.
+
+        ``url = await nursery.start(server.serve_http)`` gives the URL of the endpoint, with the port that is really
+        bound; port 0 takes any that is free.
+
+        Args:
+            host: The address to listen on.
+            port: The port.
+            options: What the endpoint is like.
+            config: Hypercorn's own, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses; its
+                ``bind`` then decides instead of ``host`` and ``port``.
+            shutdown: Returns when the server shall end: new work is then refused, streams are ended, and requests
+                under way get ``options.grace`` seconds.
+            task_status: Gets the URL, the first of several.
+
+        Raises:
+            OSError: The address can't be bound.
+            ValueError, TypeError: An argument is not what it should be.
+
+        When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
+        """
+        from trio_mcp.http.serve import serve_http
+
+        await serve_http(self, host, port, options, config, shutdown, task_status)
+
+    async def serve_sse(  # noqa: ASYNC128 - it hands it on
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        options: HttpOptions | None = None,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **arguments: Any,
+    ) -> None:
+        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; as `serve_http` otherwise.
+
+        To serve old clients beside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
+
+        Args:
+            host: The address to listen on.
+            port: The port.
+            options: What the endpoint is like; without a ``sse_path`` it is ``/sse``, and there is no other endpoint.
+            task_status: Gets the URL of the stream.
+            arguments: What else `serve_http` takes.
+        """
+        import attrs
+
+        from trio_mcp.http.server.options import HttpOptions
+
+        options = options or HttpOptions(path=None, sse_path="/sse")
+        options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
+        await self.serve_http(host, port, options=options, task_status=task_status, **arguments)
+
+    @contextlib.asynccontextmanager
+    async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
+        """Run the server as an ASGI application, to be mounted beside others and served by whatever runs on Trio.
+
+        Its lifespan is the block; it needs no ASGI lifespan. Leaving the block cancels what is under way.
+
+        Args:
+            options: What the endpoint is like. Its ``path`` is below where the application is mounted.
+        """
+        from trio_mcp.http.serve import asgi_app
+
+        async with asgi_app(self, options) as app:
+            yield app
+
+    def run(self, transport: str = "stdio", **arguments: Any) -> None:
+        """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
+
+        Over stdio: after the client has closed its end, running tools are cancelled (see `SessionOptions`), and the
+        process exits; one that can't be cancelled is given five seconds, then the process ends with status 1.
+        Over HTTP: SIGINT and SIGTERM end it with grace, a second one at once.
+
+        Args:
+            transport: ``"stdio"``, ``"http"`` or ``"sse"``.
+            arguments: What else the transport takes: the arguments of `Server.serve_http` or `Server.serve_sse`.
+
+        Raises:
+            ValueError: There is no such transport.
+        """
+        transports = self.transports
+        if transport not in transports:
+            raise ValueError(f"unknown transport {transport!r}; there is {' and '.join(map(repr, transports))}")
+        transports[transport](**arguments)
+
+    @property
+    def transports(self) -> dict[str, Callable[..., None]]:
+        """What `run` runs, by the names of transports."""
+        return {
+            "stdio": self._run_stdio,
+            "http": functools.partial(self._run_http, self.serve_http),
+            "sse": functools.partial(self._run_http, self.serve_sse),
+        }
+
+    def _run_stdio(self) -> None:
+        terminated = False
+
+        async def serve_until_sigterm() -> None:
+            async with background_nursery() as nursery:
+
+                async def end_on_sigterm() -> None:
+                    nonlocal terminated
+                    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+                        async for _ in signals:
+                            terminated = True
+                            nursery.cancel_scope.cancel("SIGTERM")
+
+                nursery.start_soon(end_on_sigterm)
+                await self._serve_stdio(EXIT_GRACE, lambda: None)
+
+        try:
+            if self.ends_on_sigterm:
+                trio.run(serve_until_sigterm)
+            else:
+                trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        if terminated:
+            sys.exit(128 + signal.SIGTERM)
+
+    def _run_http(self, serve_there: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
+        from trio_mcp.http.serve import serve_until_signalled
+
+        if trio.run(serve_until_signalled, self.info.name, serve_there, arguments) == signal.SIGINT:
+            sys.exit(130)

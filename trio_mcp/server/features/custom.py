@@ -1,0 +1,187 @@
+"""What the protocol does not define: methods and notifications of one's own, and extensions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+from pydantic import BaseModel, ValidationError
+
+from trio_mcp.convert import as_object, brief
+from trio_mcp.eras.capabilities import is_spec_method
+from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
+from trio_mcp.server.features.registry import Registry
+from trio_mcp.server.functions.function import read_handler
+from trio_mcp.server.functions.hints import is_async
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
+
+__all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
+
+NotificationHandler = Callable[[Notification, Mapping[Any, Any]], Awaitable[None]]
+"""``async (notification, states)``, where the latter are those of the run."""
+
+TAKEN = "{kind} {name!r} is there already"
+
+Model = type[BaseModel]
+
+
+class ResultError(Exception):
+    """The function returned what its method does not answer: a fault of the server's."""
+
+
+@attrs.frozen
+class NotificationContext:
+    """What a handler of a notification knows beside its parameters.
+
+    Attributes:
+        method: The notification's.
+        params: Its parameters, as plain data, ``_meta`` included.
+        state: What the server's lifespan yielded; None without a lifespan.
+    """
+
+    method: str
+    params: dict[str, Any]
+    state: Any
+
+
+@attrs.frozen
+class RegisteredNotification:
+    """A notification of one's own."""
+
+    name: str
+    handle: NotificationHandler
+
+
+class CustomFeature:
+    """What a server has beside the protocol.
+
+    Attributes:
+        registry: The methods, by name; `Dispatch` follows it.
+        notifications: The notifications, by name.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry: Registry[RegisteredMethod] = Registry("method", TAKEN)
+        self.notifications: Registry[RegisteredNotification] = Registry("notification", TAKEN)
+        self.methods: dict[str, Handler] = {}
+        self._settings = settings
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """What is declared of it to a client of a revision."""
+        # Before 2026-07-28 the schema does not name it, but capabilities are no closed set there, and SEP-2133 puts it
+        # into the handshake.
+        extensions = self._settings.extensions
+        return {"extensions": copy.deepcopy(extensions)} if extensions else {}
+
+    def add_method(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        params: Model | None,
+        result: Model | None,
+        extension: str | None,
+    ) -> None:
+        """See `Server.add_method`."""
+        what = f"method {_checked_name(name, function)!r}"
+        self.registry.check_free(name)
+        if extension is not None and extension not in self._settings.extensions:
+            missing = f"{what}: the extension {extension!r} is not declared"
+            raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
+        call = read_handler(function, self._settings.surroundings, what)
+        own = _CustomMethod(self._settings, what, call, params, result, extension)
+        self.registry.add(RegisteredMethod(name, own.handle))
+
+    def add_notification(self, name: str, function: Callable[..., Awaitable[object]], params: Model | None) -> None:
+        """See `Server.add_notification`."""
+        what = f"notification {_checked_name(name, function)!r}"
+        if not is_async(function):
+            raise TypeError(f"{what}: its function must be async")
+        self.notifications.check_free(name)
+        _check_model(params, what)
+
+        async def handle(notification: Notification, states: Mapping[Any, Any]) -> None:
+            given = notification.params or {}
+            try:
+                values = _validated(given, params)
+            except ValidationError as exc:
+                raise RemoteProtocolError(f"invalid parameters of the {what}: {brief(exc)}") from None
+            await function(values, NotificationContext(name, given, states.get(self._settings)))
+
+        self.notifications.add(RegisteredNotification(name, handle))
+
+
+@attrs.frozen
+class _CustomMethod:
+    settings: Settings
+    what: str
+    call: Callable[[Any, Context[Any]], Awaitable[Any]]
+    params: Model | None
+    result: Model | None
+    extension: str | None
+
+    def __attrs_post_init__(self) -> None:
+        _check_model(self.params, self.what)
+        _check_model(self.result, self.what)
+
+    async def handle(self, context: Context[Any]) -> dict[str, Any]:
+        if self.extension is not None and self.extension not in context.client_extensions:
+            if not context.rules.missing_extension_error:
+                raise McpError(
+                    METHOD_NOT_FOUND,
+                    f"unknown method {context.method!r}: the client has not declared the extension {self.extension!r}",
+                )
+            context.require_client_extension(self.extension)
+        try:
+            values = _validated(context.params, self.params)
+        except ValidationError as exc:
+            raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None
+        try:
+            return self._wire(await self.call(values, context))
+        except Exception as exc:
+            raise self.settings.failure(f"the {self.what} failed", exc, ResultError) from None
+
+    def _wire(self, value: Any) -> dict[str, Any]:
+        if self.result is not None and not isinstance(value, self.result):
+            try:
+                value = self.result.model_validate(value)
+            except ValidationError as exc:
+                raise ResultError(f"it returned no valid {self.result.__name__}: {brief(exc)}") from exc
+        try:
+            return {} if value is None else as_object(value, "its result")
+        except TypeError as exc:
+            raise ResultError(str(exc)) from None
+
+
+def _checked_name(name: object, function: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"a method's name must be a string with something in it, got {name!r}")
+    if is_spec_method(name):
+        raise ValueError(f"the protocol defines {name!r}; a method of your own needs a name of your own")
+    if name.startswith("rpc."):
+        raise ValueError(f"{name!r}: JSON-RPC keeps names that begin with 'rpc.' for itself")
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"{name!r} must be answered by a function, got {function!r}")
+    return name
+
+
+def _check_model(model: object, what: str) -> None:
+    if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise TypeError(f"{what}: params and result must be pydantic models, got {model!r}")
+
+
+def _validated(given: dict[str, Any], model: Model | None) -> Any:
+    """The parameters for a function, without the ``_meta`` of the modern era, which a strict model would refuse.
+
+    Raises:
+        ValidationError: They are invalid.
+    """
+    if model is not None and issubclass(model, WireModel):
+        return model.from_wire(given)
+    own = {name: value for name, value in given.items() if name != "_meta"}
+    return own if model is None else model.model_validate(own)

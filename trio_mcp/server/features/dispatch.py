@@ -1,0 +1,68 @@
+"""The way of one request: from the session to its handler, through the middleware, and back with the result."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from trio_mcp.errors import McpError
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
+from trio_mcp.server.log_messages import CURRENT
+from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
+
+__all__ = ["Dispatch"]
+
+
+class Dispatch:
+    """Finds the handlers of a server, and calls them.
+
+    Args:
+        settings: Of the server.
+
+    Attributes:
+        methods: The handler of each method.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.methods: dict[str, Handler] = {}
+        self._settings = settings
+
+    def added(self, own: RegisteredMethod) -> None:
+        """Hear of a method that the protocol does not define: it follows a registry of them."""
+        self.methods[own.name] = own.handle
+
+    def removed(self, own: RegisteredMethod) -> None:
+        """Hear that such a method is gone."""
+        del self.methods[own.name]
+
+    async def serve(self, context: Context[Any]) -> dict[str, Any]:
+        """Answer a request, in its task.
+
+        Raises:
+            McpError: There is no such method (-32601), or the handler refuses.
+        """
+        handler = self.methods.get(context.method)
+        if handler is None:
+            raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
+        meta = context.meta
+        # What this task has inherited is the trace in which the server was started, not that of the request.
+        if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
+            CURRENT_TRACE.set(TraceContext.from_meta(meta))
+        CURRENT.set((context, context.connection.trio_token))
+        return await (self.through(context) if self._settings.middleware else handler(context))
+
+    async def through(self, context: Context[Any]) -> dict[str, Any]:
+        """Call the handler of a request through the middleware; also for a request that another server has served."""
+        result = await self._through(0, self.methods[context.method], context)
+        if type(result) is not dict:
+            raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
+        return result
+
+    def _through(self, index: int, handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
+        middleware = self._settings.middleware
+        if index == len(middleware):
+            return handler(context)
+        return middleware[index](context, lambda: self._through(index + 1, handler, context))

@@ -1,0 +1,223 @@
+"""Mounting: what one server offers appears in another, under a prefix, and stays what it is.
+
+The registries of the mounting server hold copies of the mounted one's entries, so lists, pages and conflicts need no
+rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from trio_mcp.joined_names import JoinedNames
+from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from trio_mcp.server.context import Context
+from trio_mcp.server.features.completion import CompletionFeature
+from trio_mcp.server.features.custom import CustomFeature
+from trio_mcp.server.features.dispatch import Dispatch
+from trio_mcp.server.features.feature import RegisteredMethod, Settings
+from trio_mcp.server.features.prompts import PromptFeature, RegisteredPrompt
+from trio_mcp.server.features.registry import Named, Registry
+from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
+from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
+
+__all__ = ["Mountable", "Mounts"]
+
+PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
+
+ItemT = TypeVar("ItemT", bound=Named)
+EntryT = TypeVar("EntryT", RegisteredTool, RegisteredPrompt, RegisteredResource)
+
+
+@attrs.frozen(eq=False)
+class Mountable:
+    """What of a server can be mounted, and mount.
+
+    Attributes:
+        settings: Of the server.
+        lifespan: Gives the context manager that surrounds each run; None if there is none.
+        dispatch: Answers its requests.
+        tools, resources, prompts, completion, custom: Its features.
+    """
+
+    settings: Settings
+    lifespan: Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None
+    dispatch: Dispatch
+    tools: ToolFeature
+    resources: ResourceFeature
+    prompts: PromptFeature
+    completion: CompletionFeature
+    custom: CustomFeature
+
+
+class Mounts:
+    """The servers that are mounted in one.
+
+    Args:
+        own: That server.
+    """
+
+    def __init__(self, own: Mountable) -> None:
+        self.own = own
+        self.mounts: list[_Mount] = []
+
+    def family(self) -> list[Mountable]:
+        """The server and all that are mounted in it, each once; the nearest first."""
+        found: dict[Mounts, None] = {self: None}
+        waiting = [self]
+        while waiting:
+            for mount in waiting.pop(0).mounts:
+                if mount.other not in found:
+                    found[mount.other] = None
+                    waiting.append(mount.other)
+        return [mounts.own for mounts in found]
+
+    def add(self, other: Mounts, prefix: str | None) -> None:
+        """See `Server.mount`."""
+        own, theirs = self.own, other.own
+        what = f"{theirs.settings.info.name!r} can't be mounted in {own.settings.info.name!r}"
+        if prefix is not None and (not isinstance(prefix, str) or not PREFIX.fullmatch(prefix)):
+            raise ValueError(
+                f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
+                f"at its end; got {prefix!r}"
+            )
+        if any(mount.other is other for mount in self.mounts):
+            raise ValueError(f"{what}: it is mounted there already")
+        family = other.family()
+        if own in family:
+            raise ValueError(f"{what}: it would hold itself")
+        for extension, settings in theirs.settings.extensions.items():
+            if own.settings.extensions.get(extension) != settings:
+                raise ValueError(
+                    f"{what}: it has the extension {extension!r}, which {own.settings.info.name!r} does not declare "
+                    f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
+                )
+        if own.settings.runs and any(each.lifespan is not None for each in family):
+            raise RuntimeError(
+                f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
+            )
+        mount = _Mount(other, prefix)
+        with contextlib.ExitStack() as undo:
+            try:
+                self._follow(undo, mount)
+            except ValueError as exc:
+                raise ValueError(f"{what}: {exc}") from None
+            undo.pop_all()
+        self.mounts.append(mount)
+        own.completion.mount(theirs.completion)
+        for each in family:
+            each.settings.runs |= own.settings.runs
+        for method, count in (
+            (TOOLS_CHANGED, len(theirs.tools.registry)),
+            (PROMPTS_CHANGED, len(theirs.prompts.registry)),
+            (RESOURCES_CHANGED, len(theirs.resources.registry) + len(theirs.resources.templates)),
+        ):
+            if count:
+                own.settings.announce(method)
+
+    def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
+        """Copy what there is, and from now on what is added; refused with a ValueError."""
+        own, theirs = self.own, mount.other.own
+
+        def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
+            mirror = _Mirror(copies, own.settings.info.name, copy)
+            source.follow(mirror)
+            undo.callback(source.unfollow, mirror)
+
+        follow(theirs.custom.registry, own.custom.registry, mount.method)
+        follow(theirs.custom.notifications, own.custom.notifications, lambda item: item)
+        follow(theirs.tools.registry, own.tools.registry, mount.renamed)
+        follow(theirs.prompts.registry, own.prompts.registry, mount.renamed)
+        follow(theirs.resources.registry, own.resources.registry, mount.relabelled)
+        follow(theirs.resources.templates, own.resources.templates, mount.relabelled)
+
+
+@attrs.frozen(eq=False)
+class _Mount:
+    """A server in another one, and its prefix of names."""
+
+    other: Mounts
+    prefix: str | None
+    _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
+
+    def renamed(self, item: EntryT) -> EntryT:
+        """The copy of a tool or a prompt."""
+        name = item.definition.name
+        return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
+
+    def relabelled(self, item: RegisteredResource) -> RegisteredResource:
+        """The copy of a resource: its name is for people, so any characters will do."""
+        name = item.definition.name
+        return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
+
+    def _copy(self, item: EntryT, name: str) -> EntryT:
+        definition = item.definition.model_copy(update={"name": name})
+        return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item.definition.name))
+
+    def method(self, item: RegisteredMethod) -> RegisteredMethod:
+        """The copy of a method of one's own."""
+        return RegisteredMethod(item.name, self.pass_on)
+
+    async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
+        """Let the mounted server answer a request, with its state, through its middleware.
+
+        Args:
+            context: The request's.
+            changed: Parameters that the mounted server knows by another value.
+        """
+        theirs = self.other.own
+        state = context.connection.states.get(theirs.settings)
+        return await theirs.dispatch.through(context.of_same_request(state, context.params | changed))
+
+
+@attrs.frozen
+class _Mounted:
+    """Where an entry comes from: see `Mounted`."""
+
+    mount: _Mount
+    name: str
+
+    async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
+        return await self.mount.pass_on(context, **changed)
+
+    def can_complete(self) -> bool:
+        return self.mount.other.own.completion.can_complete()
+
+
+class _Mirror(Generic[ItemT]):
+    """Keeps copies of a mounted server's entries in a registry of the mounting one.
+
+    Args:
+        registry: Where the copies go.
+        where: The name of the mounting server.
+        copy: Makes one.
+    """
+
+    def __init__(self, registry: Registry[ItemT], where: str, copy: Callable[[ItemT], ItemT]) -> None:
+        self._registry = registry
+        self._where = where
+        self._copy = copy
+        self._copies: dict[str, ItemT] = {}
+
+    def added(self, item: ItemT) -> None:
+        """Copy an entry.
+
+        Raises:
+            ValueError: Its name is taken here.
+        """
+        copy = self._copy(item)
+        try:
+            self._registry.add(copy)
+        except ValueError as exc:
+            raise ValueError(f"in {self._where!r} {exc}") from None
+        self._copies[item.name] = copy
+
+    def removed(self, item: ItemT) -> None:
+        """Remove the copy of an entry, unless it has been removed here."""
+        copy = self._copies.pop(item.name)
+        if self._registry.get(copy.name) is copy:
+            self._registry.remove(copy.name)

@@ -1,0 +1,320 @@
+"""A user's function: its contract, read from type hints and docstring, and its calls with validated arguments.
+
+What is wrong with arguments is told by name and problem, never by value: that may be a secret, and messages end up in
+logs.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, Optional, TypeAlias, get_args, get_origin
+
+import attrs
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, to_json
+from typing_extensions import TypedDict
+
+from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
+from trio_mcp.server.functions.docstrings import read_docstring
+from trio_mcp.server.functions.hints import bare, bound_by_partials, is_async, is_context, is_generator, resolved_hints
+from trio_mcp.server.functions.schemas import ArgumentsSchema, adapter_for, json_schema_of, problem_line
+
+__all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]
+
+_EMPTY = inspect.Parameter.empty
+_VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+MAX_PROBLEMS = 3
+"""Problems with arguments that are told at once."""
+
+Call: TypeAlias = Callable[[], Awaitable[Any]]
+"""A function with its arguments: calling it runs the function, wherever that has to run."""
+
+
+class InvalidArguments(Exception):
+    """The arguments don't fit; the text says which, and why.
+
+    Attributes:
+        names: Those that the signature refuses.
+    """
+
+    def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
+        super().__init__(text)
+        self.names = names
+
+
+@attrs.frozen(eq=False)
+class Function:
+    """A function that takes named arguments, as a feature offers it.
+
+    Attributes:
+        description: The text of its docstring.
+        input_schema: The JSON Schema of its arguments.
+        returns: Its return annotation; `inspect.Signature.empty` if it has none.
+        may_ask: There is something in its parameters that can ask for input.
+        park_input: Where it asks for input it stays, instead of running again (modern era).
+    """
+
+    description: str | None
+    input_schema: dict[str, Any]
+    returns: Any
+    may_ask: bool
+    park_input: bool
+    _call: Callable[..., Awaitable[Any]]
+    _schema: ArgumentsSchema | None
+    _context_parameter: str | None
+    _dependencies: Dependencies | None
+    _validate: Callable[[Any], dict[str, Any]]
+    _validate_json: Callable[[bytes], dict[str, Any]]
+    _as_json: bool
+
+    def bind(self, arguments: dict[str, Any], context: object) -> Call:
+        """Check arguments, fill in the defaults, and bind them and the context. Nothing is called yet.
+
+        Raises:
+            InvalidArguments: They don't fit.
+        """
+        if self._schema is not None and (problem := self._schema.problem(arguments)) is not None:
+            raise InvalidArguments(problem)
+        try:
+            values = self._validate_json(to_json(arguments)) if self._as_json else self._validate(arguments)
+        except ValidationError as exc:
+            values = self._validated_as_json(arguments, exc)
+        if self._context_parameter is not None:
+            values[self._context_parameter] = context
+        if self._dependencies is not None:
+            return functools.partial(self._dependencies.call, context, self._call, **values)
+        return functools.partial(self._call, **values)
+
+    def _validated_as_json(self, arguments: dict[str, Any], refused: ValidationError) -> dict[str, Any]:
+        """Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only."""
+        if not self._as_json:
+            try:
+                return self._validate_json(to_json(arguments))
+            except ValidationError as exc:
+                refused = exc
+            except ValueError:
+                pass  # a lone surrogate, for example
+        errors = refused.errors(include_url=False, include_context=False, include_input=False)
+        lines = [problem_line(error["loc"], _message(error)) for error in errors[:MAX_PROBLEMS]]
+        if len(errors) > MAX_PROBLEMS:
+            lines.append(f"and {len(errors) - MAX_PROBLEMS} more")
+        names = frozenset(str(error["loc"][0]) for error in errors if error["loc"])
+        raise InvalidArguments("; ".join(lines), names) from None
+
+
+def _message(error: ErrorDetails) -> str:
+    if error["type"] == "missing":
+        return "missing"
+    if error["type"] == "extra_forbidden":
+        return "there is no such argument" if len(error["loc"]) == 1 else "there is no such field"
+    return error["msg"]
+
+
+def single(exc: Exception) -> Exception:
+    """The one exception inside a group of one: a function may well have a nursery of its own."""
+    while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
+
+
+def _awaitable(
+    function: Callable[..., Any], awaited: bool, surroundings: Surroundings
+) -> Callable[..., Awaitable[Any]]:
+    """What runs a function: in the task of its caller if it is async, else in a thread."""
+    return function if awaited else functools.partial(surroundings.threads.call, function)
+
+
+def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..., Any]:
+    """A function whose parameters can all be given by name."""
+
+    def call(**values: Any) -> Any:
+        leading = [values.pop(name) for name in positional]
+        return function(*leading, **values)
+
+    return call
+
+
+def read_handler(
+    function: Callable[..., Any], surroundings: Surroundings, what: str
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    """What calls a function that takes two arguments by position, parameters and context, and maybe dependencies.
+
+    Raises:
+        TypeError: It can't be called like that.
+    """
+    known = {surroundings.context_type.__name__: surroundings.context_type, "Depends": Depends}
+    hints = resolved_hints(function, what, known)
+    signature = inspect.signature(function)
+    markers: dict[str, Depends] = {}
+    for name, parameter in signature.parameters.items():
+        marker = marker_in(hints.get(name, parameter.annotation), parameter.default, f"{what}: the parameter {name!r}")
+        if marker is not None:
+            markers[name] = marker
+    try:
+        signature.bind(None, None, **dict.fromkeys(markers))
+    except TypeError as exc:
+        raise TypeError(f"{what}: its function must take (params, ctx), and dependencies by name: {exc}") from None
+    if not markers:
+        return _awaitable(function, is_async(function), surroundings)
+    dependencies = read_dependencies(markers, is_async(function), surroundings, what)
+    return lambda params, context: dependencies.call(context, function, params, context)
+
+
+def read_function(
+    function: Callable[..., Any],
+    surroundings: Surroundings,
+    what: str,
+    *,
+    input_schema: dict[str, Any] | None = None,
+    park_input: bool = False,
+) -> Function:
+    """Turn a function's type hints and docstring into a contract.
+
+    Args:
+        function: Any callable: a function, a method, a partial, an object with ``__call__``.
+        surroundings: What it is called with.
+        what: What the function is, for error messages: ``"tool 'add'"``.
+        input_schema: Arguments are checked against it, too, so a function may take them as ``**arguments``.
+        park_input: See `Function`.
+
+    Raises:
+        TypeError: The signature can't be offered; the message says which parameter is to blame, and what to do.
+        SchemaError: The schema can't be used.
+    """
+    if isinstance(function, type):
+        raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
+    if is_generator(function):
+        raise TypeError(f"{what} is a generator; return a value, and report progress through the Context instead")
+    context_type = surroundings.context_type
+    hints = resolved_hints(function, what, {context_type.__name__: context_type, "Depends": Depends})
+    description, described = read_docstring(_docstring(function))
+    fields: dict[str, Any] = {}
+    positional: list[str] = []
+    markers: dict[str, Depends] = {}
+    contexts: list[str] = []
+    extra: Literal["allow", "forbid"] = "forbid"
+    for parameter in _parameters(function, what, input_schema is not None):
+        name = parameter.name
+        annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(name)
+        marker = marker_in(annotation, parameter.default, f"{what}: the parameter {name!r}")
+        if marker is not None:
+            markers[name] = marker
+        elif is_context(annotation, context_type):
+            contexts.append(name)
+        else:
+            fields[name] = _field(Any if annotation is _EMPTY else annotation, parameter.default, described.get(name))
+    if len(contexts) > 1:
+        raise TypeError(
+            f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
+        )
+    adapter, schema, as_json = _contract(fields, extra, what)
+    awaited, may_ask = is_async(function), bool(contexts or markers)
+    if park_input and not may_ask:
+        raise TypeError(f"{what} has park_input, but nothing to ask with: give it a parameter annotated as Context")
+    if positional:
+        function = _by_name(function, positional)
+    return Function(
+        description=description,
+        input_schema=schema if input_schema is None else input_schema,
+        returns=_awaited(hints.get("return", inspect.Signature.empty)),
+        may_ask=may_ask,
+        park_input=park_input,
+        call=function if markers else _awaitable(function, awaited, surroundings),
+        schema=None if input_schema is None else ArgumentsSchema(input_schema),
+        context_parameter=contexts[0] if contexts else None,
+        dependencies=read_dependencies(markers, awaited, surroundings, what) if markers else None,
+        validate=adapter.validator.validate_python,
+        validate_json=adapter.validator.validate_json,
+        as_json=as_json,
+    )
+
+
+def _docstring(function: Callable[..., Any]) -> str | None:
+    function = bare(function)
+    if inspect.isroutine(function):
+        return inspect.getdoc(function)
+    call = type(function).__call__
+    return (call.__doc__ if inspect.isfunction(call) else None) or inspect.getdoc(function)
+
+
+def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> list[inspect.Parameter]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as exc:
+        raise TypeError(f"{what} has no readable signature: {exc}") from None
+    bound = bound_by_partials(function)
+    found: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name in bound:
+            continue
+        if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
+            stars = _VARIADIC[parameter.kind]
+            raise TypeError(
+                f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
+                "name each parameter, take one that is a list or a dict, or bring an input_schema and take **arguments"
+            )
+        if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
+            raise TypeError(f"{what} is a method without its object; register the bound method: instance.method")
+        found.append(parameter)
+    return found
+
+
+def _is_in_class(function: Callable[..., Any]) -> bool:
+    where = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
+
+
+def _field(annotation: Any, default: Any, description: str | None) -> Any:
+    """One parameter as a field: with its description and default, where the annotation does not bring them."""
+    if get_origin(annotation) is collections.abc.Iterable:
+        annotation = list[get_args(annotation)]  # type: ignore[misc]  # pydantic would check it only during the call
+    field = default if isinstance(default, FieldInfo) else None
+    if description and not (field and field.description) and not _has_description(annotation):
+        annotation = Annotated[annotation, Field(description=description)]
+    if field is not None:
+        return Annotated[annotation, field]
+    if default is _EMPTY:
+        return annotation
+    if default is None:
+        annotation = Optional[annotation]  # noqa: UP045  # `x: int = None` means it, and a model will send the null
+    return Annotated[annotation, Field(default=default)]
+
+
+def _has_description(annotation: Any) -> bool:
+    return get_origin(annotation) is Annotated and any(
+        isinstance(extra, FieldInfo) and extra.description for extra in get_args(annotation)[1:]
+    )
+
+
+def _contract(
+    fields: dict[str, Any], extra: Literal["allow", "forbid"], what: str
+) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
+    make_typed_dict: Any = TypedDict  # its fields are known at run time only
+    arguments = make_typed_dict("arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra=extra)
+    try:
+        adapter = adapter_for(arguments, f"{what}: a parameter")
+        schema, generator = json_schema_of(adapter, "validation", f"{what}: a parameter")
+    except TypeError:
+        for name, annotation in fields.items():
+            subject = f"{what}: the parameter {name!r}"
+            json_schema_of(adapter_for(annotation, subject), "validation", subject)
+        raise
+    return adapter, schema, generator.bytes_in_json
+
+
+def _awaited(returns: Any) -> Any:
+    """What is there after awaiting, for a sync function that returns something to await."""
+    if get_origin(returns) in (collections.abc.Awaitable, collections.abc.Coroutine):
+        return get_args(returns)[-1]
+    return returns

@@ -1,0 +1,323 @@
+"""What can be asked of the client: of its user (elicitation), and for its roots. How it is asked: see `rounds`."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import Any, Generic, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import attrs
+from pydantic import BaseModel
+
+from trio_mcp.eras.capabilities import declares
+from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.errors import LocalProtocolError, McpError
+from trio_mcp.server.input.forms import NoSuchField, form_of
+from trio_mcp.types.elicitation import ElicitResult
+from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
+from trio_mcp.types.roots import ListRootsResult, Root
+from trio_mcp.types.versions import LATEST_LEGACY
+
+__all__ = [
+    "Asker",
+    "Elicited",
+    "InputRequest",
+    "InputRequired",
+    "UrlElicitationRequired",
+    "ask_form",
+    "ask_roots",
+    "ask_url",
+    "missing_capability",
+    "no_asking",
+]
+
+T = TypeVar("T")
+DataT = TypeVar("DataT", covariant=True)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_FORM, _URL = "elicitation.form", "elicitation.url"
+
+
+class Asking(Protocol):
+    """What puts questions to the client: see `Rounds`."""
+
+    async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
+        """Get the answers to some questions, in one round."""
+        ...
+
+
+class Asker(Protocol):
+    """What a question knows of the request whose function asks it: its `Context`."""
+
+    @property
+    def protocol_version(self) -> str: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]: ...
+
+    @property
+    def asking(self) -> Asking:
+        """What puts questions to the client.
+
+        Raises:
+            LocalProtocolError: Nothing can be asked now.
+        """
+        ...
+
+
+@attrs.frozen
+class Elicited(Generic[DataT]):
+    """What the user did with a question: ``match answer: case Elicited("accept", data): ...``.
+
+    Attributes:
+        action: ``"accept"``, ``"decline"`` (the user said no) or ``"cancel"`` (the user made no choice).
+        data: What was filled in, as an instance of the form's model; None unless the user accepted.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    data: DataT
+
+
+class InputRequest(Coroutine[Any, Any, T]):
+    """A question to the client, made by `Context.elicit` and its kin. Await it for the answer, or `Context.gather` it.
+
+    Nothing is asked before that.
+
+    Attributes:
+        method: The method of the question.
+        key: The key that the handler has chosen, or None.
+        timeout: Seconds to wait for the answer, or None.
+        elicitation_id: Of a page that the user is to visit (2025-11-25); None for other questions.
+    """
+
+    def __init__(
+        self,
+        context: Asker,
+        method: str,
+        needs: tuple[str, ...],
+        params: Callable[[str], dict[str, Any] | None],
+        read: Callable[[Any], T],
+        key: str | None,
+        timeout: float | None,
+        elicitation_id: str | None = None,
+    ) -> None:
+        if key is not None and (not isinstance(key, str) or not key):
+            raise TypeError(f"key must be a non-empty string, got {key!r}")
+        if timeout is not None:
+            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+                raise TypeError(f"timeout must be a number of seconds, or None; got {timeout!r}")
+            if not timeout > 0 or math.isnan(timeout):
+                raise ValueError(f"timeout must be more than 0 seconds, got {timeout!r}")
+        self.method = method
+        self.key = key
+        self.timeout = timeout
+        self.elicitation_id = elicitation_id
+        self._context = context
+        self._needs = needs
+        self._params = params
+        self._read = read
+        self._running: Coroutine[Any, Any, T] | None = None
+
+    def check(self, context: Asker) -> None:
+        """Refuse to ask what the client has not declared, or what its revision does not know.
+
+        Raises:
+            McpError: -32021, which names the capability.
+        """
+        for capability in self._needs:
+            if capability not in context.rules.client_capabilities or not _declared(context, capability):
+                raise missing_capability(capability)
+        self.wire(context.protocol_version)
+
+    def wire(self, revision: str) -> dict[str, Any]:
+        """The question as plain data: its method and its parameters.
+
+        Raises:
+            McpError: The revision has no words for it.
+        """
+        try:
+            params = self._params(revision)
+        except NoSuchField as exc:
+            raise missing_capability("elicitation.form", str(exc)) from None
+        return {"method": self.method} if params is None else {"method": self.method, "params": params}
+
+    def read(self, answer: Any) -> T:
+        """What the handler gets for an answer, which is plain data.
+
+        Raises:
+            pydantic.ValidationError: It does not answer this question.
+        """
+        return self._read(answer)
+
+    async def _ask(self) -> T:
+        answer: T
+        (answer,) = await self._context.asking.ask((self,))
+        return answer
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._ask().__await__()
+
+    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` take only what looks like a coroutine.
+
+    def _coroutine(self) -> Coroutine[Any, Any, T]:
+        if self._running is None:
+            self._running = self._ask()
+        return self._running
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine().send(value)
+
+    def throw(self, *details: Any) -> Any:
+        return self._coroutine().throw(*details)
+
+    def close(self) -> None:
+        if self._running is not None:
+            self._running.close()
+
+
+@attrs.frozen(init=False)
+class InputRequired:
+    """What a function returns that wants input, and to be called again with it: the explicit form of asking.
+
+    On the next call `Context.input_responses` has the answers by key, and `Context.input_state` the state.
+
+    Args:
+        requests: The questions by key, as ``ctx.elicit(…)`` and its kin make them, not awaited.
+        state: JSON data to have back. The client can read it, but not change it.
+
+    Raises:
+        TypeError, ValueError: The arguments are not what they should be.
+    """
+
+    requests: dict[str, InputRequest[Any]]
+    state: Any
+
+    def __init__(self, requests: Mapping[str, InputRequest[Any]], state: Any = None) -> None:
+        if not isinstance(requests, Mapping) or not all(isinstance(key, str) for key in requests):
+            raise TypeError(f"requests must be a mapping of keys to questions, got {requests!r}")
+        if not requests:
+            raise ValueError("requests must have a question")
+        for key, request in requests.items():
+            if not isinstance(request, InputRequest):
+                raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+        self.__attrs_init__(dict(requests), state)
+
+
+class UrlElicitationRequired(McpError):
+    """Raise it in a function that can't go on before the user has visited some pages.
+
+    A client of 2025-11-25 gets the error -32042 with the pages, and calls again when they are done; a client of the
+    modern era is asked as with `InputRequired`; an older client is refused with -32021.
+
+    Args:
+        requests: The pages, as ``ctx.elicit_url(…)`` makes them, not awaited.
+
+    Raises:
+        TypeError: An argument is something else, or there is none.
+    """
+
+    def __init__(self, *requests: InputRequest[Any]) -> None:
+        if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
+            raise TypeError("UrlElicitationRequired takes what ctx.elicit_url(…) gives, one or more, not awaited")
+        pages = [each.wire(LATEST_LEGACY)["params"] for each in requests]
+        super().__init__(
+            URL_ELICITATION_REQUIRED, "the user has to visit a page before this can go on", {"elicitations": pages}
+        )
+        self.requests = requests
+
+
+def missing_capability(capability: str, why: str | None = None) -> McpError:
+    """-32021: the client would have to declare a capability (2026-07-28 `basic/index`, Per-request protocol fields)."""
+    required: dict[str, Any] = {}
+    inner = required
+    for name in capability.split("."):
+        inner[name] = inner = {}
+    text = f"this request needs the client capability {capability!r}, which the client has not declared"
+    return McpError(
+        MISSING_REQUIRED_CLIENT_CAPABILITY,
+        text if why is None else f"{text}: {why}",
+        {"requiredCapabilities": required},
+    )
+
+
+def no_asking(method: str) -> LocalProtocolError:
+    """Why there is nobody to ask."""
+    return LocalProtocolError(
+        f"nothing can be asked here: only the function of a tool, a prompt or a resource, or what it depends on, may "
+        f"ask the client, and only until it has returned (the request is {method!r})"
+    )
+
+
+def _declared(context: Asker, capability: str) -> bool:
+    declared = context.client_capabilities
+    if capability != _FORM:
+        return declares(declared, capability)
+    # Neither of the two modes means forms (`client/elicitation`, Capabilities).
+    return declares(declared, "elicitation") and (
+        declares(declared, "elicitation.form") or not declares(declared, "elicitation.url")
+    )
+
+
+def _check_message(message: object) -> None:
+    if not isinstance(message, str):
+        raise TypeError(f"message must be a string, got {type(message).__name__}")
+
+
+def ask_form(
+    context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
+) -> InputRequest[Elicited[ModelT | None]]:
+    """See `Context.elicit`."""
+    _check_message(message)
+    form = form_of(model)
+
+    def params(revision: str) -> dict[str, Any]:
+        mode = {"mode": "form"} if rules_of(revision).elicitation_modes else {}
+        return {**mode, "message": message, "requestedSchema": form.schema_for(revision)}
+
+    def read(answer: Any) -> Elicited[ModelT | None]:
+        result = ElicitResult.from_wire(answer)
+        return Elicited(result.action, form.read(result.content or {}) if result.action == "accept" else None)
+
+    return InputRequest(context, "elicitation/create", (_FORM,), params, read, key, timeout)
+
+
+def ask_url(
+    context: Asker, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
+) -> InputRequest[Elicited[None]]:
+    """See `Context.elicit_url`."""
+    _check_message(message)
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a string, got {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+        valid = bool(parts.scheme and parts.netloc) and url.isprintable() and " " not in url
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
+    if elicitation_id is not None and (not isinstance(elicitation_id, str) or not elicitation_id):
+        raise TypeError(f"elicitation_id must be a non-empty string, got {elicitation_id!r}")
+    identity = elicitation_id or str(uuid.uuid4())
+
+    def params(revision: str) -> dict[str, Any]:
+        own = {"elicitationId": identity} if rules_of(revision).elicitation_ids else {}
+        return {"mode": "url", "message": message, "url": url, **own}
+
+    def read(answer: Any) -> Elicited[None]:
+        return Elicited(ElicitResult.from_wire(answer).action, None)
+
+    return InputRequest(context, "elicitation/create", (_URL,), params, read, key, timeout, identity)
+
+
+def ask_roots(context: Asker, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
+    """See `Context.list_roots`."""
+
+    def read(answer: Any) -> list[Root]:
+        return ListRootsResult.from_wire(answer).roots
+
+    return InputRequest(context, "roots/list", ("roots",), lambda _: None, read, key, timeout)

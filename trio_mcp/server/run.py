@@ -1,0 +1,138 @@
+"""One run of a server: from the entry of its lifespan to its exit. It may have one client (stdio) or many."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.http.server.host import ExchangeSink
+from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.link import Link
+from trio_mcp.server.changes import Changes
+from trio_mcp.server.connection import Connection, Served
+from trio_mcp.server.exchange import Exchange
+from trio_mcp.server.input.rounds import InputRun
+from trio_mcp.server.statistics import HttpStatistics
+from trio_mcp.session.sink import SessionSink
+
+__all__ = ["Run"]
+
+
+@attrs.define(eq=False)
+class Run:
+    """What all clients of one run of a server share.
+
+    Attributes:
+        served: The server.
+        states: What its lifespan yielded, and those of the servers that are mounted in it, by their settings; None
+            without a lifespan.
+        nursery: For what outlives a request and a connection, but not the run. It is cancelled before the lifespan
+            ends.
+        changes: Tells them what has changed.
+        input: What those share who ask a client for input.
+        connections: The clients that are connected.
+        exchanges: Requests of the modern era that belong to no connection.
+        endpoints: What tells of each HTTP endpoint that serves the run.
+    """
+
+    served: Served
+    states: Mapping[Any, Any]
+    nursery: trio.Nursery
+    changes: Changes
+    input: InputRun
+    connections: set[Connection] = attrs.field(factory=set, init=False)
+    exchanges: set[Exchange] = attrs.field(factory=set, init=False)
+    endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
+
+    @property
+    def clients(self) -> list[Connection | Exchange]:
+        """Everyone who is served now."""
+        return [*self.connections, *self.exchanges]
+
+    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
+        """Give what answers one request of the modern era, until `leave`."""
+        exchange = Exchange(self, sink, peer, client)
+        self.exchanges.add(exchange)
+        return exchange
+
+    def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
+        """Make a connection that is fed; it belongs to the run from `begin` to `finish`."""
+        return Connection(self, (None, sink), lasting=lasting)
+
+    def leave(self, exchange: Any) -> None:
+        """The request is over."""
+        self.exchanges.discard(exchange)
+
+    async def serve_link(self, link: Link) -> None:
+        """Serve one link until the client closes it.
+
+        When cancelled, those who listen for changes get their results, then handlers are cancelled, and the link is
+        closed.
+        """
+        connection = Connection(self, link)
+        async with self.ending_gracefully([connection]):
+            await self._serve(connection)
+
+    async def serve_only_link(
+        self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
+    ) -> None:
+        """As `serve_link`, for a link that ends with the run: it, too, is cancelled only when the results have left.
+
+        Args:
+            opening: Gives the link.
+            opened: Called when it is there.
+        """
+        block = trio.CancelScope()
+        async with self.ending_gracefully(self.connections, block), opening as link:
+            opened()
+            with block:
+                await self._serve(Connection(self, link))
+
+    async def _serve(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        try:
+            async with connection:
+                await connection.wait_closed()
+        finally:
+            connection.audience.forget_everything()
+            self.connections.discard(connection)
+
+    @contextlib.asynccontextmanager
+    async def ending_gracefully(
+        self, connections: Collection[Connection] | None = None, inner: trio.CancelScope | None = None
+    ) -> AsyncIterator[None]:
+        """A block that is cancelled only after everyone who listens has been told of the end.
+
+        Args:
+            connections: Whose listeners; None for everyone's.
+            inner: What is cancelled then instead of all of it: what is around that can still send what it holds.
+        """
+        async with background_nursery() as nursery:
+            with trio.CancelScope(shield=True) as whole:
+                nursery.start_soon(self._await_cancellation, connections, whole, inner or whole)
+                yield
+
+    async def _await_cancellation(
+        self, connections: Collection[Connection] | None, whole: trio.CancelScope, block: trio.CancelScope
+    ) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:  # cancelled from outside, or by the end of the block
+            clients = self.clients if connections is None else connections
+            ending = [client for client in clients if client.has_listeners]
+            with trio.CancelScope(shield=True):  # each of them has a deadline
+                await self.end_listening(connections)
+            (block if ending else whole).cancel("the server ends")
+
+    async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
+        """Tell everyone who listens what has changed, and of the end; within bounds."""
+        self.changes.tell_all()
+        async with trio.open_nursery() as nursery:
+            for client in self.clients if connections is None else connections:
+                nursery.start_soon(client.end_listening)
