@@ -169,6 +169,8 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
         return None if name is None else mismatch(f"the header {NAME} is missing; {source} is {shown(name)}")
     if headers.count(NAME) > 1:
         return mismatch(f"the header {NAME} is there more than once")
+    if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
+        return None
     try:
         decoded = decode_value(given)
     except ValueError as exc:

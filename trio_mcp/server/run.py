@@ -47,7 +47,7 @@ class Run:
     changes: Changes
     input: InputRun
     connections: set[Connection] = attrs.field(factory=set, init=False)
-    exchanges: set[Exchange] = attrs.field(factory=set, init=False)
+    exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     @property
@@ -56,7 +56,7 @@ class Run:
         return [*self.connections, *self.exchanges]
 
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
-        """Give what answers one request of the modern era, until `leave`."""
+        """Give what answers one request of the modern era; whoever asks takes it out of the exchanges at its end."""
         exchange = Exchange(self, sink, peer, client)
         self.exchanges.add(exchange)
         return exchange
@@ -64,10 +64,6 @@ class Run:
     def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
         """Make a connection that is fed; it belongs to the run from `begin` to `finish`."""
         return Connection(self, (None, sink), lasting=lasting)
-
-    def leave(self, exchange: Any) -> None:
-        """The request is over."""
-        self.exchanges.discard(exchange)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.

@@ -75,6 +75,12 @@ ASSUMED_REVISION: Final = "2025-03-26"
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 """What a body was decoded to."""
 
+OTHER: Final = "other"
+"""What the rules for a head take a method for that no revision has."""
+
+LASTING: Final = "lasting"
+"""What the rules for a message take a request for that is answered with a stream."""
+
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",
     Notification: "notification",
@@ -300,7 +306,7 @@ def judge_head(
         session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
     """
     exchange = Exchange(settings, session_revision, method, headers, headers.get(PROTOCOL_VERSION))
-    refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else "")
+    refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
     if refusal is not None:
         return refusal
     if method == "POST":
@@ -335,7 +341,8 @@ def judge_message(
         exchange.era = Era.MODERN
     elif settings.has_sessions:
         exchange.session = headers.get(SESSION_ID)
-    refusal = MESSAGE_RULES.climb(exchange, kind)
+    lasting = kind == "request" and facts_of(message.method).lasting  # type: ignore[union-attr]
+    refusal = MESSAGE_RULES.climb(exchange, LASTING if lasting else kind)
     if refusal is not None:
         return refusal
     return Accept(
@@ -345,7 +352,7 @@ def judge_message(
         exchange.revision,
         exchange.session,
         exchange.client,
-        may_stream=not settings.json_only or (kind == "request" and facts_of(message.method).lasting),  # type: ignore[union-attr]
+        may_stream=lasting or not settings.json_only,
         owes_answer=type(message) is Request or (type(message) is Batch and any(map(_owes_answer, message.items))),
     )
 
@@ -459,7 +466,12 @@ _METHODS: Final = frozenset({"GET", "POST", "DELETE"})
 
 HEAD_RULES: Final = Ladder(
     Rule("host-allowed", "S, Security & Endpoint, 1", _host_is_allowed),
-    Rule("method-allowed", "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6", _method_is_allowed),
+    Rule(
+        "method-allowed",
+        "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6",
+        _method_is_allowed,
+        only=frozenset({"GET", "DELETE", OTHER}),  # POST is in every revision
+    ),
     Rule("is-json", "RFC 9110, 15.5.16", _is_json, only=frozenset({"POST"})),
     Rule(
         "answer-acceptable",
@@ -555,8 +567,8 @@ def _headers_agree(exchange: Exchange) -> Refusal | None:
     error = check_standard_headers(exchange.headers, request, revision)
     if error is None and request.method == "tools/call" and request.params:
         name = request.params.get("name")
-        parameters = exchange.settings.tool_headers(name) if type(name) is str else ()
-        error = check_parameter_headers(exchange.headers, request.params.get("arguments"), parameters)
+        if type(name) is str and (parameters := exchange.settings.tool_headers(name)):
+            error = check_parameter_headers(exchange.headers, request.params.get("arguments"), parameters)
     return None if error is None else refuse(400, error, request.id)
 
 
@@ -582,7 +594,7 @@ def _method_exists(exchange: Exchange) -> Refusal | None:
 def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
     request = exchange.message
     assert isinstance(request, Request)
-    if not facts_of(request.method).lasting or not not_accepted(exchange.headers, EVENTS):
+    if not not_accepted(exchange.headers, EVENTS):
         return None
     return refuse(406, f"the client must accept {EVENTS}: {request.method!r} is answered with a stream", request.id)
 
@@ -648,9 +660,9 @@ def _batch_is_known(exchange: Exchange) -> Refusal | None:
     return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
 
 
-_ANY_REQUEST: Final = frozenset({"request", "initialize"})
-_VERSIONED: Final = frozenset({"request", "initialize", "notification"})
-_IN_SESSION: Final = frozenset({"request", "notification", "answer", "batch"})
+_ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
+_VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
+_IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})
 
 MESSAGE_RULES: Final = Ladder(
     Rule("is-message", "JSON-RPC 2.0, 5.1", _is_message, only=frozenset({"garbage"})),
@@ -663,7 +675,7 @@ MESSAGE_RULES: Final = Ladder(
     Rule("headers-agree", "S, Server Validation", _headers_agree, Era.MODERN, _ANY_REQUEST),
     Rule("method-agrees", "S, Server Validation", _method_agrees, Era.MODERN, frozenset({"notification"})),
     Rule("method-exists", "S, Protocol Version Header", _method_exists, Era.MODERN, _ANY_REQUEST),
-    Rule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({"request"})),
+    Rule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({LASTING})),
     # The legacy era
     Rule("handshake-served", "2026-07-28 basic/versioning", _handshake_is_served, Era.LEGACY),
     Rule("version-valid", "L, Protocol Version Header", _version_is_valid, Era.LEGACY),

@@ -316,7 +316,13 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Do what the protocol wants done."""
         if isinstance(event, RawData):
-            if event.data and not await self.send(event.data):
+            data = event.data
+            if data and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
+                # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event
+                # loop. Where it is full, or broken, what comes next finds out.
+                with contextlib.suppress(OSError):
+                    data = data[os.write(self.stream.socket.fileno(), data) :]
+            if data and not await self._send(data):
                 await self.protocol.handle(Closed())
         elif isinstance(event, Closed):
             await self.close()
@@ -336,16 +342,8 @@ class HttpConnection:
                     await self.stream.send_eof()
             await self.stream.aclose()
 
-    async def send(self, data: bytes) -> bool:
+    async def _send(self, data: bytes) -> bool:
         """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
-        if not self._sending.locked() and isinstance(self.stream, trio.SocketStream):
-            # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event loop.
-            try:
-                data = data[os.write(self.stream.socket.fileno(), data) :]
-            except OSError:
-                pass  # full, or broken: what comes next finds out
-            if not data:
-                return True
         try:
             self._sending.acquire_nowait()
         except trio.WouldBlock:

@@ -86,7 +86,7 @@ class HttpExchange:
         finally:
             if gone is not None:
                 gone.call(None)
-            self._run.leave(hooks)
+            self._run.exchanges.discard(hooks)
             self._writing.cancel("the request is over")
             self._over.set()
 
@@ -128,7 +128,7 @@ class HttpExchange:
             await answer.send(encode_event(data, event="message"))
             await answer.finish()
         else:
-            await answer.whole(status_of(self._last, Era.MODERN), data)
+            await answer.whole(200 if type(self._last) is Response else status_of(self._last, Era.MODERN), data)
 
     # --- the sink ------------------------------------------------------------------------------------------------
 

@@ -111,8 +111,12 @@ class Run(Protocol):
     def endpoints(self) -> list[Callable[[], HttpStatistics]]:
         """What tells of each endpoint that serves the run."""
 
+    @property
+    def exchanges(self) -> set[Any]:
+        """Requests of the modern era that are being served."""
+
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> RequestHooks:
-        """Give what answers one request of the modern era, until `leave`.
+        """Give what answers one request of the modern era; it is among the `exchanges` until it is taken out there.
 
         Args:
             sink: Where everything goes that belongs to it.
@@ -127,9 +131,6 @@ class Run(Protocol):
             sink: Where its messages go.
             lasting: Whether the client can still be told things when its request is answered.
         """
-
-    def leave(self, exchange: Any) -> None:
-        """The request is over."""
 
     async def end_listening(self) -> None:
         """Tell everyone who listens what has changed, and of the end; within bounds."""
