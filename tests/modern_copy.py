@@ -1,4 +1,4 @@
-"""A copy of the checkout without the folders of the handshake era over HTTP, and without the tests of what is in them."""
+"""A copy of the checkout without the folders of the handshake era over HTTP, and without the tests of that era."""
 
 from __future__ import annotations
 
