@@ -51,7 +51,7 @@ Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any
 
 
 class BaseServer:
-    """A server without features: they are added by those who make one. The arguments are those of `Server`.
+    """A server without features: subclasses make them. The arguments are those of `Server`.
 
     Attributes:
         info: What it is called.
@@ -150,13 +150,13 @@ class BaseServer:
         self.dispatch: Final = Dispatch(self.settings)
         self.make_context = Context
         self.answer = self.dispatch.serve
-        self._features: list[Feature] = []
-
-    def add_features(self, *features: Feature) -> None:
-        """Make features part of the server."""
-        for feature in features:
-            self._features.append(feature)
+        self._features = tuple(self.make_features())
+        for feature in self._features:
             self.dispatch.methods.update(feature.methods)
+
+    def make_features(self) -> Iterable[Feature]:
+        """Make what the server consists of, in the order in which it is declared; once all else of it is there."""
+        return ()
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared to a client of a revision."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
-from trio_mcp.server.features.feature import Member, check_details
+from trio_mcp.server.features.feature import Feature, Member, check_details
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.mounts import Mountable, Mounts
@@ -66,23 +66,13 @@ class Server(BaseServer):
         TypeError, ValueError: An argument is not what it should be.
     """
 
-    def __init__(self, name: str, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def make_features(self) -> Iterable[Feature]:
         self._tools = ToolFeature(self.settings)
         self._resources = ResourceFeature(self.settings)
         self._prompts = PromptFeature(self.settings)
         self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
         self._custom = CustomFeature(self.settings)
         self._custom.registry.follow(self.dispatch)
-        self.add_features(
-            self._tools,
-            self._custom,
-            self._resources,
-            self._prompts,
-            self._completion,
-            LoggingFeature(),
-            ListeningFeature(self.capabilities),
-        )
         self._mounts = Mounts(
             Mountable(
                 self.settings,
@@ -95,6 +85,8 @@ class Server(BaseServer):
                 self._custom,
             )
         )
+        own = (self._tools, self._custom, self._resources, self._prompts, self._completion)
+        return (*own, LoggingFeature(), ListeningFeature(self.capabilities))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         own = self._custom.notifications.get(notification.method)
