@@ -27,11 +27,9 @@ class ExchangeSink(Sink, Protocol):
     @property
     def waiting(self) -> int:
         """How many messages have not been sent."""
-        ...
 
     async def flush(self) -> None:
         """Wait until the request is over, and its answer has been sent."""
-        ...
 
 
 class Exchange:
