@@ -17,7 +17,7 @@ from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
-from trio_mcp.eras.era import RESULT_TYPES
+from trio_mcp.eras.client_negotiation import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.options import SessionOptions

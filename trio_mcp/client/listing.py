@@ -13,13 +13,13 @@ from trio_mcp.convert import as_result
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
 from trio_mcp.session.requests import CallLimits, Limit
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import PaginatedResult
+from trio_mcp.types.common import CacheablePage
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 __all__ = ["CachedCalls", "every"]
 
 ModelT = TypeVar("ModelT", bound=WireModel)
-PageT = TypeVar("PageT", bound=PaginatedResult)
+PageT = TypeVar("PageT", bound=CacheablePage)
 
 MAX_PAGES = 1000
 
@@ -103,7 +103,7 @@ class CachedCalls:
 class GetPage(Protocol):
     """One of the methods of `Client` that give a page of a list."""
 
-    async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> PaginatedResult:
+    async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> CacheablePage:
         """The page of a cursor, the first for None."""
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import trio
 
 from trio_mcp.eras.capabilities import declares, is_spec_method
-from trio_mcp.eras.era import LegacyEra
-from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
+from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra, ServerIdentity, ServerNegotiation
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
@@ -66,7 +65,7 @@ class ServerSession(BaseSession):
 
     def presume(self, revision: str) -> None:
         """Take the handshake for done, by a client that has said nothing of itself."""
-        self._negotiation.session = ClientDeclaration(LegacyEra(revision), None, {})
+        self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
 
@@ -87,7 +86,7 @@ class ServerSession(BaseSession):
         return answer
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        negotiation, request = self._negotiation, context.request
+        negotiation, request = self._negotiation, context.incoming.request
         if request.method == "initialize":
             result = negotiation.initialize(request)
             assert negotiation.session is not None
