@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -66,14 +66,12 @@ class Writer:
         gone: The client has left: nothing more arrives.
         until: It ends after the message of this number, for the client to come back; None if it does not.
         retry: After so many seconds; None if the client is not told when.
-        ended: Another one carries the stream now, or nobody.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     gone: bool = False
     until: int | None = None
     retry: float | None = None
-    ended: bool = False
 
     def leave(self) -> None:
         """The client has left."""
@@ -110,14 +108,9 @@ class Stream:
     ended: bool = False
     writer: Writer | None = None
     turn: int = 0
-    _queue: deque[bytes] | None = None
+    _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None
-
-    @property
-    def backlog(self) -> int:
-        """How many messages have not been written."""
-        return self.last - self.taken
 
     @property
     def overrun(self) -> bool:
@@ -131,9 +124,9 @@ class Stream:
         """Queue a message; only without a store."""
         if self._queue is None:
             self._queue = deque()
-        self._queue.append(data)
-        self._bytes += len(data)
         self.last += 1
+        self._queue.append(StoredEvent(self.number, self.last, data))
+        self._bytes += len(data)
         self.advance(self.last)
 
     def advance(self, number: int) -> None:
@@ -154,15 +147,14 @@ class Stream:
     def unput(self) -> None:
         """Forget what was queued last."""
         assert self._queue is not None
-        self._bytes -= len(self._queue.pop())
+        self._bytes -= len(self._queue.pop().data)
         self.last -= 1
         self.ready = self.last
 
-    def take(self) -> list[StoredEvent]:
+    def take(self) -> Sequence[StoredEvent]:
         """What is queued."""
         queue, self._queue, self._bytes = self._queue or (), None, 0
-        first = self.ready - len(queue) + 1
-        return [StoredEvent(self.number, first + index, data) for index, data in enumerate(queue)]
+        return queue
 
     def wake(self) -> None:
         if self._changed is not None:
@@ -179,16 +171,10 @@ class Stream:
         self.ended = True
         self.wake()
 
-    def next_turn(self) -> int:
-        """Somebody asks for it: who has asked before gives way."""
-        self.turn += 1
-        return self.turn
-
     def attach(self, writer: Writer) -> None:
         """Let a writer carry it; the one before leaves."""
         self.turn += 1
         if self.writer is not None:
-            self.writer.ended = True
             self.writer.scope.cancel("the client has opened the stream anew")
         self.writer = writer
 
@@ -318,7 +304,7 @@ class Router:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
         stream = self.of_request(related)
-        while stream is not None and stream.backlog >= ROOM and stream.writer is not None:
+        while stream is not None and stream.last - stream.taken >= ROOM and stream.writer is not None:
             await stream.change()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:

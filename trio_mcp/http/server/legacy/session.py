@@ -193,7 +193,9 @@ class HttpSession:
         if stream is not None and cursor > stream.ready:
             await _refuse(answer, 400, "the Last-Event-ID is of an event that was never sent")
             return
-        turn = 0 if stream is None else stream.next_turn()
+        turn = 0
+        if stream is not None:  # who has asked before gives way
+            turn = stream.turn = stream.turn + 1
         try:
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
