@@ -29,7 +29,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.stdio.client import stdio_client
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 

@@ -21,7 +21,7 @@ from trio_mcp.client import Client, load_config
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
 from trio_mcp.session import CallOptions, SessionOptions
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "run_connected", "target_of"]

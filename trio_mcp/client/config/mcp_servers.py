@@ -13,7 +13,7 @@ from trio_mcp.client.config.json_places import Places, locate
 from trio_mcp.client.config.variables import expand
 from trio_mcp.errors import ConfigError
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["ConfigSource", "load_config"]
 

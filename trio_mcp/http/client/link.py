@@ -26,8 +26,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
     is_request_id,
 )
-from trio_mcp.link import Link
-from trio_mcp.stdio.lines import BUFFER, hand_on
+from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.methods import facts_of
 
