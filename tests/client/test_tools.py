@@ -72,17 +72,17 @@ async def test_arguments_are_anything_that_has_a_json_form() -> None:
 
 
 async def test_more_meta_goes_along() -> None:
-    server = Server("x")
     seen: list[Any] = []
-
-    @server.tool
-    async def look(ctx: Any) -> None: ...
 
     async def note(context: Any, call_next: Any) -> Any:
         seen.append(context.meta.get("acme/trace"))
         return await call_next()
 
-    server.middleware = (note,)
+    server = Server("x", middleware=[note])
+
+    @server.tool
+    async def look(ctx: Any) -> None: ...
+
     async with Client(server) as client:
         await client.call_tool("look", {"ctx": 1}, meta={"acme/trace": "t1"})
     assert seen == ["t1"]
@@ -161,8 +161,7 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
         pages += 1
         return {"tools": [], "ttlMs": 0, "cacheScope": "private", "nextCursor": f"{pages}"}
 
-    server = Server("x")
-    server.middleware = (endless,)
+    server = Server("x", middleware=[endless])
 
     @server.tool
     async def one() -> None: ...

@@ -27,8 +27,8 @@ from trio_mcp import (
 )
 from trio_mcp.client.connection import ClientConnection
 from trio_mcp.client.group.connections import GroupConnections
-from trio_mcp.http.client import link as http_link
-from trio_mcp.http.client import tool_headers as http_tools
+from trio_mcp.http.client import heads as http_heads
+from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.legacy import router, streams
 from trio_mcp.session.outbox import Outbox
@@ -111,7 +111,7 @@ STATED = {
     "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
     "bytes of the body of a HTTP error": constant("MAX_ERROR_BODY"),
     "origins of which a process remembers what they speak": constant("MAX_ORIGINS"),
-    "tools of which an HTTP link remembers the headers": http_tools.MAX_TOOLS,
+    "tools of which an HTTP link remembers the headers": http_heads.MAX_TOOLS,
     "messages of a batch (2025-03-26 only)": constant("MAX_BATCH"),
     "blocks of Client.listen that are open at once": constant("MAX_LISTENS"),
     "resources that Client.listen names; in the legacy era all its blocks together": constant("MAX_URIS"),

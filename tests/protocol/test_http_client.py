@@ -28,22 +28,34 @@ from tests.protocol.http_requests import (
 )
 from tests.strategies import messages
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
-from trio_mcp.http.client.rules import (
+from trio_mcp.http.client.heads import (
+    POSTED,
+    RequestHeaders,
     answer_kind,
-    endpoint_url,
     modern_revision_of,
-    post_headers,
     read_failure,
-    stream_headers,
 )
+from trio_mcp.http.client.legacy.session_keeper import LegacySession
+from trio_mcp.http.client.legacy.sse_client import endpoint_url
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Request, Response
 
-REGION = (ParameterHeader("Mcp-Param-Region", ("region",)),)
+REGION = {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 HOST = [("Host", "localhost:8000")]
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """The headers of a modern request."""
+    headers, name = RequestHeaders(), (request.params or {}).get("name")
+    headers.learn({"tools": [{"name": name, "inputSchema": REGION}]})
+    return headers.of(request, MODERN)
+
+
+def session(revision: str = LEGACY, session_id: str | None = SESSION) -> LegacySession:
+    keeper: Any = None
+    return LegacySession(keeper, None, revision, session_id)
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------
@@ -52,7 +64,7 @@ HOST = [("Host", "localhost:8000")]
 def test_headers_of_a_modern_request() -> None:
     """S, Request Metadata: version, method, name and the tool's parameters; never a session."""
     call = modern("tools/call", name="añadir", arguments={"region": "eu", "a": 1})
-    assert post_headers(call, revision=LEGACY, session=SESSION, parameters=REGION) == {
+    assert headers_of(call) == {
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": MODERN,
@@ -63,34 +75,32 @@ def test_headers_of_a_modern_request() -> None:
 
 
 def test_headers_of_the_legacy_era() -> None:
-    """L, Session Management and Protocol Version Header: on everything but initialize."""
-    assert post_headers(INITIALIZE, revision=LEGACY, session=SESSION).keys() == {"Content-Type", "Accept"}
-    for message in (LIST, NOTE, Response(1, {}), Batch((LIST, NOTE))):
-        headers = post_headers(message, revision=LEGACY, session=SESSION)
-        assert (headers["MCP-Protocol-Version"], headers["Mcp-Session-Id"]) == (LEGACY, SESSION)
-        assert "Mcp-Method" not in headers
-        assert "Mcp-Session-Id" not in post_headers(message, revision=LEGACY)
+    """L, Session Management and Protocol Version Header."""
+    assert POSTED.keys() == {"Content-Type", "Accept"}
+    assert session().headers == {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": SESSION}
+    assert session(LEGACY, None).headers == {"MCP-Protocol-Version": LEGACY}
+    assert session("", None).headers == {}
 
 
 def test_headers_of_a_stream() -> None:
     """L, Listening for Messages, 2, and Resumability and Redelivery, 2."""
-    assert stream_headers(revision=LEGACY, session=SESSION, last_event_id="e") == {
+    assert session().stream_headers("e") == {
         "Accept": "text/event-stream",
         "MCP-Protocol-Version": LEGACY,
         "Mcp-Session-Id": SESSION,
         "Last-Event-ID": "e",
     }
-    assert stream_headers() == {"Accept": "text/event-stream"}
+    assert session("", None).stream_headers() == {"Accept": "text/event-stream"}
 
 
 @given(messages())
 def test_a_server_accepts_what_a_client_sends(message: Any) -> None:
     """The two halves joined back to back: any message, in a session."""
     revision = "2025-03-26" if isinstance(message, Batch) else LEGACY
-    session = "old" if isinstance(message, Batch) else SESSION
+    session_id = "old" if isinstance(message, Batch) else SESSION
     if modern_revision_of(message) is not None:
         return
-    headers = Headers([*HOST, *post_headers(message, revision=revision, session=session).items()])
+    headers = Headers([*HOST, *POSTED.items(), *session(revision, session_id).headers.items()])
     assert head("POST", headers, BOTH_ERAS) == Opening("message")
     assert isinstance(post(message, headers, BOTH_ERAS), Accept)
 
@@ -99,7 +109,7 @@ def test_a_server_accepts_what_a_client_sends(message: Any) -> None:
 def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> None:
     """The same for modern requests, with any name."""
     request = modern(method, name=name, arguments={"region": name})
-    headers = Headers([*HOST, *post_headers(request, parameters=REGION).items()])
+    headers = Headers([*HOST, *headers_of(request).items()])
     assert head("POST", headers, BOTH_ERAS) == Opening("message")
     assert isinstance(post(request, headers, BOTH_ERAS), Accept)
 
@@ -107,7 +117,7 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
     """And its goodbye."""
-    headers = Headers([*HOST, *stream_headers(revision=LEGACY, session=SESSION).items()])
+    headers = Headers([*HOST, *session().stream_headers().items()])
     opening = head(method, headers, BOTH_ERAS)
     assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
 
@@ -188,10 +198,14 @@ FAILURES: dict[str, tuple[int, bytes, Any, str | None, str, int | None]] = {
 }
 
 
-def failure(status: int, body: bytes, message: Any, session: str | None, **headers: str) -> Any:
+def failure(status: int, body: bytes, message: Any, session_id: str | None, **headers: str) -> Any:
     fields = Headers([(name.replace("_", "-"), value) for name, value in headers.items()])
     target = "POST https://example.com/mcp"
-    return read_failure(status, fields, body, target=target, message=message, session=session, now=1000.0)
+    modern = message is not None and modern_revision_of(message) is not None
+    in_session = session_id is not None
+    return read_failure(
+        status, fields, body, target=target, message=message, modern=modern, in_session=in_session, now=1000.0
+    )
 
 
 @pytest.mark.parametrize("row", list(FAILURES))
@@ -254,11 +268,11 @@ def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, sessio
 def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) -> None:
     """What the server's rules refuse to a modern client never looks like a server without modern revisions."""
     request = modern(method, **params)
-    headers = Headers([*HOST, *post_headers(request).items(), ("MCP-Protocol-Version", MODERN)])
+    headers = Headers([*HOST, *headers_of(request).items(), ("MCP-Protocol-Version", MODERN)])
     refusal = post(request, headers, BOTH_ERAS)
     assert isinstance(refusal, Refusal)
     failed = read_failure(
-        refusal.status, Headers(refusal.headers), refusal.body, target="POST", message=request, now=0.0
+        refusal.status, Headers(refusal.headers), refusal.body, target="POST", message=request, modern=True, now=0.0
     )
     assert failed.answer == ErrorResponse(request.id, refusal.error.error)
     assert failed.error.trouble == "refused"

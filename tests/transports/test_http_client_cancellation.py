@@ -34,7 +34,7 @@ from trio_mcp import (
     TransportError,
     streamable_http_client,
 )
-from trio_mcp.http.client import link as http_link
+from trio_mcp.http.client import streamable as http_link
 
 pytestmark = pytest.mark.usefixtures("every_sender")
 

@@ -21,8 +21,8 @@ from trio_mcp import (
     SessionOptions,
     TransportError,
 )
-from trio_mcp.http.client import client_link as http_client_link
-from trio_mcp.http.client import cookies as http_cookies
+from trio_mcp.http.client import wire as http_wire
+from trio_mcp.http.client.legacy import session_keeper
 
 
 async def batch(asked: Asked) -> None:
@@ -98,7 +98,7 @@ async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A balancer may know by a cookie which server holds the session."""
-    monkeypatch.setattr(http_cookies, "MAX_COOKIES", 5)
+    monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
     calls = 0
 
     async def baker(asked: Asked) -> None:
@@ -139,7 +139,7 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_en
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody calls: a session that is opened only to hear the server's own messages is not opened again and again."""
-    monkeypatch.setattr(http_client_link, "UNASKED_INTERVAL", DEADLINE)
+    monkeypatch.setattr(session_keeper, "UNASKED_INTERVAL", DEADLINE)
     gets = 0
 
     async def listening(asked: Asked) -> None:

@@ -19,7 +19,7 @@ from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, pee
 from tests.injection import cancel_everywhere
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import session_keeper
 from trio_mcp.http.client.origins import ORIGINS
 
 NET = 60
@@ -30,7 +30,7 @@ QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_events, "MIN_WAIT", 0.0)
+    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
 
 
 class Path:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
-from trio_mcp.http.client.legacy import events as http_events
+from trio_mcp.http.client.legacy import session_keeper
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
@@ -194,7 +194,7 @@ def ending(script: list[Step]) -> list[Step]:
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_events, "MIN_WAIT", 0.0)
+    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
 
 
 @settings(max_examples=20)

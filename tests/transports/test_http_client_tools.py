@@ -20,8 +20,9 @@ from pydantic import Field
 from tests.http_peer import DISCOVERED, Asked, HttpPeer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, McpError, Server, TransportError
-from trio_mcp.http.client import tool_headers as http_tools
+from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.headers import decode_value
+from trio_mcp.jsonrpc.messages import Request
 
 TEXT = {"resultType": "complete", "content": []}
 
@@ -151,17 +152,22 @@ async def test_what_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_tools, "MAX_TOOLS", 3)
-    headers = http_tools.ToolHeaders()
+    monkeypatch.setattr(http_heads, "MAX_TOOLS", 3)
+    headers = http_heads.RequestHeaders()
     for number in range(10):
         schema = tool(f"t{number}", a={"type": "string", "x-mcp-header": "A"})
         headers.learn({"tools": [schema]})
-    assert [number for number in range(10) if headers.of({"name": f"t{number}"})] == [7, 8, 9]
+
+    def is_known(number: int) -> bool:
+        call = Request(1, "tools/call", {"name": f"t{number}", "arguments": {"a": "x"}})
+        return "Mcp-Param-A" in headers.of(call, "2026-07-28")
+
+    assert [number for number in range(10) if is_known(number)] == [7, 8, 9]
 
 
 @pytest.mark.parametrize("result", [{}, {"tools": 7}, {"tools": [7, {}, {"name": 1}, {"name": "x", "inputSchema": 3}]}])
 def test_a_list_that_is_none_is_left_for_the_caller_to_complain_about(result: dict[str, Any]) -> None:
-    assert http_tools.ToolHeaders().learn(result) == result
+    assert http_heads.RequestHeaders().learn(result) == result
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])

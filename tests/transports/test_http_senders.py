@@ -18,7 +18,7 @@ from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
-from trio_mcp.http.client import senders as http_senders
+from trio_mcp.http.client import wire as http_wire
 
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
@@ -148,7 +148,7 @@ async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock
             for _ in range(10):
                 nursery.start_soon(works, client)
         assert server.live == 10
-        await trio.sleep(http_senders.KEPT_ALIVE + 1)
+        await trio.sleep(http_wire.KEPT_ALIVE + 1)
         for number in range(9):
             await works(client)
             await server.until_live(9 - number)
@@ -157,7 +157,7 @@ async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock
 
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_senders, "MAX_KEPT_ALIVE", 3)
+    monkeypatch.setattr(http_wire, "MAX_KEPT_ALIVE", 3)
     async with modern(Together(10)) as (server, client):
         async with trio.open_nursery() as nursery:
             for _ in range(10):

@@ -14,7 +14,8 @@ import trio
 
 from tests.http_peer import Asked, peer
 from tests.transports.support import DEADLINE
-from trio_mcp.http.client.wire import Disconnected, TooLarge, http_wire
+from trio_mcp.errors import MessageTooLarge
+from trio_mcp.http.client.wire import Disconnected, http_wire
 
 
 async def endless(asked: Asked) -> None:
@@ -43,7 +44,7 @@ async def test_an_answer_that_is_left_early_leaves_no_generator_and_no_connectio
             http_wire(server.url, None, http_client) as wire,
         ):
             before = len(left_behind())
-            with contextlib.suppress(TooLarge, LookupError, Disconnected), trio.CancelScope() as scope:
+            with contextlib.suppress(MessageTooLarge, LookupError, Disconnected), trio.CancelScope() as scope:
                 async with wire.exchange("GET", {}) as response:
                     if how != "unread":
                         assert await response.receive()

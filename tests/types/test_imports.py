@@ -10,7 +10,7 @@ import trio_mcp.types
 from trio_mcp.types import WireModel
 
 # Every file with models.
-MODULES = {path.stem for path in Path(trio_mcp.types.__path__[0]).glob("*.py")} - {"__init__", "meta", "extensions"}
+MODULES = {path.stem for path in Path(trio_mcp.types.__path__[0]).glob("*.py")} - {"__init__", "meta"}
 
 
 def loaded_by(statement: str) -> set[str]:

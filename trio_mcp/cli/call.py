@@ -13,8 +13,7 @@ from trio_mcp.cli.exits import FAILED, OK, Exit
 from trio_mcp.cli.progress import ProgressBar
 from trio_mcp.cli.targets import run_connected
 from trio_mcp.cli.text import clean, dumps
-from trio_mcp.client import Client
-from trio_mcp.client.results import ToolResult
+from trio_mcp.client import Client, ToolResult
 
 __all__ = ["run"]
 

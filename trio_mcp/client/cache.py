@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp._checks import check_seconds
 from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
@@ -82,10 +82,7 @@ class ResponseCache:
         for name, count in (("max_entries", max_entries), ("max_bytes", max_bytes)):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
-        if isinstance(stale_if_error, bool) or not isinstance(stale_if_error, (int, float)):
-            raise TypeError(f"stale_if_error must be a number of seconds, got {stale_if_error!r}")
-        if not 0 <= stale_if_error < math.inf:
-            raise ValueError(f"stale_if_error must be at least 0 seconds and finite, got {stale_if_error!r}")
+        check_seconds("stale_if_error", stale_if_error, zero=True, finite=True)
         self._max_entries, self._max_bytes, self._grace = max_entries, max_bytes, stale_if_error
         self._entries: OrderedDict[tuple[Hashable, Question], _Entry] = OrderedDict()
         self._bytes = 0

@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
 from trio_mcp.memory import memory_link_pair
@@ -76,7 +77,7 @@ class HttpConnector:
 
     def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
         # Not every client needs it, and what it needs takes a moment to import.
-        from trio_mcp.http.client.legacy.sse_client import sse_client
+        from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.streamable import streamable_http_client
 
         connect = sse_client if self.parameters.kind == "sse" else streamable_http_client
@@ -85,8 +86,6 @@ class HttpConnector:
     @property
     def is_legacy(self) -> bool:
         """Whether the server is known to speak the handshake era only."""
-        from trio_mcp.http.client.origins import ORIGINS
-
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 

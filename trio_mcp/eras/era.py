@@ -7,7 +7,7 @@ revision, the client and the client's capabilities in ``_meta``; every result sa
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -21,50 +21,21 @@ RESULT_TYPES = frozenset({"complete", "input_required"})
 """The result types of the core protocol; extensions may add their own."""
 
 
-class ClientEra(Protocol):
-    """How a client's requests go out and how results are read."""
-
-    @property
-    def revision(self) -> str: ...
-
-    @property
-    def rules(self) -> Rules: ...
-
-    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The parameters as they go out; the argument is not changed."""
-        ...
-
-    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result as it came in, refused where it is of a type that this client does not know.
-
-        Raises:
-            RemoteProtocolError: The ``resultType`` is unknown.
-        """
-        ...
-
-
-class ServerEra(Protocol):
-    """How a server's results go out."""
-
-    @property
-    def revision(self) -> str: ...
-
-    @property
-    def rules(self) -> Rules: ...
-
-    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result as it goes out; the argument is not changed."""
-        ...
-
-
 @attrs.frozen
 class LegacyEra:
-    """Nothing is added on either side: the handshake has said it all."""
+    """Nothing is added on either side: the handshake has said it all.
+
+    Attributes:
+        revision: The revision that the handshake has settled.
+        rules: What differs by revision, of that one.
+    """
 
     revision: str
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -106,17 +77,25 @@ class ModernClientEra:
         }
         return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
+        """The parameters as they go out; the argument is not changed."""
         if not params:
             return {"_meta": self._stamp}
         given = params.get("_meta")
         return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
 
     def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it came in.
+
+        Raises:
+            RemoteProtocolError: The ``resultType`` is one that this client does not know.
+        """
         # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
         if not isinstance(kind, str) or kind not in self.result_types:
@@ -137,13 +116,22 @@ class ModernServerEra:
     revision: str
     server_info: dict[str, Any]
 
-    @property
-    def rules(self) -> Rules:
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
         return rules_of(self.revision)
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it goes out; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
+
+
+ClientEra: TypeAlias = LegacyEra | ModernClientEra
+"""How a client's requests go out, and how it reads results."""
+ServerEra: TypeAlias = LegacyEra | ModernServerEra
+"""How a server's results go out."""

@@ -6,6 +6,7 @@ their fields.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -123,11 +124,5 @@ _2026_07_28: Final = attrs.evolve(
 
 _RULES: Final = {each.revision: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)}
 
-
-def rules_of(revision: str) -> Rules:
-    """Return the rules of a revision.
-
-    Raises:
-        KeyError: The revision is not one of `trio_mcp.types.versions.REVISIONS`.
-    """
-    return _RULES[revision]
+rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
+"""The rules of a revision; raises `KeyError` unless it is one of `trio_mcp.types.versions.REVISIONS`."""

@@ -7,6 +7,7 @@ the legacy session (`basic/versioning`, section Backward Compatibility with Init
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, get_args
 
 import attrs
@@ -37,21 +38,16 @@ class ClientDeclaration:
         capabilities: The client's `ClientCapabilities` as plain data.
         log_level: The lowest level of log messages that this request wants (modern era; None for none), or that the
             session wants (legacy era; None if the client has not said).
+        revision: The revision that is spoken.
+        rules: What differs by revision, of that one.
     """
 
     era: ServerEra
     client_info: dict[str, Any] | None
     capabilities: dict[str, Any]
     log_level: str | None = None
-
-    @property
-    def revision(self) -> str:
-        return self.era.revision
-
-    @property
-    def rules(self) -> Rules:
-        """What differs by revision, of the one that is spoken."""
-        return self.era.rules
+    revision: str = attrs.field(init=False, default=attrs.Factory(attrgetter("era.revision"), takes_self=True))
+    rules: Rules = attrs.field(init=False, default=attrs.Factory(attrgetter("era.rules"), takes_self=True))
 
 
 def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
@@ -188,27 +184,27 @@ class ServerNegotiation:
         Raises:
             McpError: It can't be served; the error is its answer.
         """
-        if request.method == "server/discover" and not self.identity.modern:
-            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
-        client = self._client_of(request)
-        check_method(client, request.method)
-        return client
-
-    def _client_of(self, request: Request) -> ClientDeclaration:
+        identity, method = self.identity, request.method
         given = request.params.get("_meta") if request.params else None
         # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
         # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
-        if self.identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
-            return self.identity.modern_client(given)
-        if self.session is not None:
-            return self.session
-        if self.identity.modern:
+        if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
+            client = identity.modern_client(given)
+        elif method == "server/discover" and not identity.modern:
+            raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        elif self.session is not None:
+            client = self.session
+        elif identity.modern:
             raise McpError(
                 INVALID_PARAMS,
-                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {request.method[:100]!r}",
-                {"supported": self.identity.supported},
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {method[:100]!r}",
+                {"supported": identity.supported},
             )
-        raise McpError(INVALID_REQUEST, f"{request.method[:100]!r} came before the initialize request")
+        else:
+            raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
+        if method not in requests_of_clients(client.revision):
+            check_method(client, method)
+        return client
 
     def initialize(self, request: Request) -> dict[str, Any]:
         """Answer the handshake and open the legacy session (`basic/lifecycle`, 2025-11-25).

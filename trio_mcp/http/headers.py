@@ -1,7 +1,7 @@
 """HTTP fields: their names, how a value becomes one, and the standard ones that repeat what a request's body says.
 
 2026-07-28 `basic/transports/streamable-http`, section Request Metadata. Headers made of a tool's arguments have
-a module of their own, `http_parameters`.
+a module of their own, `param_headers`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class Headers:
         """
         values = self._values.get(name.lower())
         return None if values is None else ", ".join(values)
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the body, in lower case and without parameters; empty where none is given."""
+        return (self.get("Content-Type") or "").partition(";")[0].strip().lower()
 
     def as_dict(self) -> dict[str, str]:
         """The fields by their names in lower case."""

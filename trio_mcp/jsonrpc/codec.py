@@ -61,7 +61,7 @@ def decode(data: bytes | bytearray) -> Incoming:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
         return unparsable(bytes(data), str(exc))
-    return parse(value)
+    return _parse_object(value) if type(value) is dict else parse(value)
 
 
 def parse(value: Any) -> Incoming:
@@ -87,7 +87,7 @@ def _parse_object(obj: dict[str, Any]) -> _Item:
     if method is None and ("result" in obj or "error" in obj):
         return _parse_answer(obj)
     request_id = obj.get("id")
-    known_id = request_id if is_request_id(request_id) else None
+    known_id = request_id if type(request_id) is int or type(request_id) is str else None  # see `is_request_id`
     if obj.get("jsonrpc") != "2.0":
         return Malformed(INVALID_REQUEST, '"jsonrpc" must be "2.0"', known_id)
     if type(method) is not str:
@@ -239,13 +239,15 @@ class LineDecoder:
         lines = bytes(data).split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
-                message = _decode(line)  # by far the most frequent: the whole line at once
+                # By far the most frequent: the whole line at once.
+                message = decode(line) if line and not line.isspace() else None
             else:
                 self._append(line)
                 message = self._finish()
             if message is not None:
                 yield message
-        self._append(lines[-1])
+        if lines[-1]:
+            self._append(lines[-1])
 
     def finish(self) -> Incoming | None:
         """The stream has ended: what an unfinished last line amounts to, or None."""
@@ -271,15 +273,12 @@ class LineDecoder:
             tail = b"" if cut_off else self._tail
             message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
-            message = _decode(self._line)
+            line = self._line
+            message = decode(line) if line and not line.isspace() else None
         self._line = bytearray()
         self._size = 0
         self._head = self._tail = b""
         return message
-
-
-def _decode(line: bytes | bytearray) -> Incoming | None:
-    return decode(line) if line and not line.isspace() else None
 
 
 # --- what can still be learned from a text that could not be read --------------------------------------------------

@@ -67,6 +67,8 @@ class Peer:
             has no session because each request names its revision.
         closed: Nothing goes in or out any more.
         next_id: The id that the next request of ours gets.
+        running_count: How many handlers have been started and not yet been reported `finished`, those of a `Lane`
+            aside.
 
     Raises:
         ValueError: A limit makes no sense.
@@ -84,7 +86,7 @@ class Peer:
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
-        self._running = 0
+        self.running_count = 0
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
@@ -103,13 +105,8 @@ class Peer:
         return len(self._queue)
 
     @property
-    def running_count(self) -> int:
-        """How many handlers have been started and not yet been reported `finished`, those of a `Lane` aside."""
-        return self._running
-
-    @property
     def listening_count(self) -> int:
-        """The same for those that listen."""
+        """How many of those that listen there are."""
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
@@ -205,16 +202,12 @@ class Peer:
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
-        self._running -= 1
-        return self._start(self._queue.popleft()) if self._queue else None
-
-    def _start(self, incoming: IncomingRequest) -> IncomingRequest:
-        incoming.running = True
-        if incoming.lane is None:
-            self._running += 1
-        else:
-            self._besides[incoming.lane] += 1
-        return incoming
+        if not self._queue:
+            self.running_count -= 1
+            return None
+        successor = self._queue.popleft()
+        successor.running = True
+        return successor
 
     # --- what arrives --------------------------------------------------------------------------------------------
 
@@ -251,18 +244,23 @@ class Peer:
         # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
+            self._besides[lane] += 1
         elif lane == "listening":
             text = f"too many subscriptions: {self._max_running} are open; end one of them first"
             return self._refuse(request, OVERLOADED, text, batch)
-        if incoming.lane is not None or self._running < self._max_running:
-            self._incoming[request.id] = self._start(incoming)
-            return (RequestStarted(incoming),)
-        if len(self._queue) < self._max_queued:
+        elif self.running_count < self._max_running:
+            self.running_count += 1
+        elif len(self._queue) < self._max_queued:
             self._incoming[request.id] = incoming
             self._queue.append(incoming)
             return ()
-        text = f"too many requests: {self._running} are running and {len(self._queue)} are waiting; try again later"
-        return self._refuse(request, OVERLOADED, text, batch)
+        else:
+            counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
+            text = f"too many requests: {counts}; try again later"
+            return self._refuse(request, OVERLOADED, text, batch)
+        incoming.running = True
+        self._incoming[request.id] = incoming
+        return (RequestStarted(incoming),)
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
         error = ErrorResponse(request.id, ErrorData(code, text))

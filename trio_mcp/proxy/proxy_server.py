@@ -159,11 +159,11 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
-        context.connection.watch(read_uri(context))
+        context.session.watch(read_uri(context))
         return {}
 
     async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
-        context.connection.unwatch(read_uri(context))
+        context.session.unwatch(read_uri(context))
         return {}
 
 

@@ -58,6 +58,7 @@ class BaseServer:
         identity: What it says of itself.
         settings: What its features know of it.
         dispatch: How a request reaches its handler.
+        make_context, answer: What is made of each request, and what answers it.
         options: Limits, timeouts and hooks of each session.
         on_error: Called with what a client sent that belongs to no request.
         lifespan: Gives the context manager that surrounds each run; None if there is none.
@@ -147,6 +148,8 @@ class BaseServer:
         self.on_error = on_error
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
+        self.make_context = Context
+        self.answer = self.dispatch.serve
         self._features: list[Feature] = []
 
     def add_features(self, *features: Feature) -> None:
@@ -225,8 +228,8 @@ class BaseServer:
         """
         runs = tuple(self.settings.runs)
         topics = {topic for run in runs for topic in run.changes.topics}
-        connections = [connection for run in runs for connection in run.connections]
-        sessions = [connection.statistics() for connection in connections]
+        clients = [client for run in runs for client in run.clients]
+        sessions = [client.statistics() for client in clients]
         return ServerStatistics(
             **self.counts(),
             runs=len(runs),
@@ -240,7 +243,7 @@ class BaseServer:
             topics=len(topics),
             watched_resources=sum(uri is not None for _, uri in topics),
             changes_waiting=sum(len(run.changes.waiting) for run in runs)
-            + sum(connection.changes_waiting for connection in connections),
+            + sum(client.changes_waiting for client in clients),
             messages_waiting=sum(each.bulk_waiting + each.control_waiting for each in sessions),
             http=tuple(endpoint() for run in runs for endpoint in run.endpoints),
         )

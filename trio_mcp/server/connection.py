@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import trio
 
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError, TrioMcpError
+from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
 from trio_mcp.link import Link
-from trio_mcp.server.changes import LIST_CHANGES, MAX_SUBSCRIPTIONS, RESOURCE_UPDATED, Changes, Listener, Topic
+from trio_mcp.server.audience import Audience
+from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
-from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["Connection", "Served"]
+__all__ = ["Connection", "Served", "SharedByClients"]
 
 MAX_ELICITATIONS = 1000
 """Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
-
-
-class Answering(Protocol):
-    """The way of a request to its handler: see `Dispatch`."""
-
-    def make_context(self, incoming: IncomingRequest, sink: Sink, connection: Connection) -> RequestContext: ...
-
-    async def serve(self, context: Any) -> dict[str, Any]: ...
 
 
 class Served(Protocol):
@@ -49,7 +40,11 @@ class Served(Protocol):
     def on_error(self) -> Callable[[RemoteProtocolError], object] | None: ...
 
     @property
-    def dispatch(self) -> Answering: ...
+    def settings(self) -> Any: ...
+
+    def make_context(self, incoming: IncomingRequest, sink: Sink, connection: Any, state: Any) -> RequestContext: ...
+
+    async def answer(self, context: Any) -> dict[str, Any]: ...
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None: ...
 
@@ -83,6 +78,7 @@ class Connection(ServerSession):
         states: What the lifespans yielded, by the settings of their servers.
         input: What those who ask share.
         trio_token: Of the run of Trio that it belongs to.
+        audience: What its client hears of.
     """
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink]) -> None:
@@ -93,19 +89,18 @@ class Connection(ServerSession):
         self.input = run.input
         self.trio_token = trio.lowlevel.current_trio_token()
         self._served = served
-        self._dispatch = served.dispatch
+        self._state = run.states.get(served.settings)
+        self.audience = Audience(run.changes)
         self._changes = run.changes
         self._listener: Listener | None = None
-        self._listeners: set[Listener] = set()
         self._announcing = False
-        self._ending = False
         self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        return self._dispatch.make_context(incoming, self._sink, self)
+        return self._served.make_context(incoming, self._sink, self, self._state)
 
     async def received_request(self, context: RequestContext) -> Any:
-        return await self._dispatch.serve(context)
+        return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
         await self._served.heard(notification, self.states)
@@ -175,7 +170,7 @@ class Connection(ServerSession):
         """Tells of what a session of the handshake era hears of."""
         if self._listener is None:
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
-            self._listeners.add(self._listener)
+            self.audience.add_lasting(self._listener)
         return self._listener
 
     def watch(self, uri: str) -> None:
@@ -186,7 +181,7 @@ class Connection(ServerSession):
         """
         topic = (RESOURCE_UPDATED, uri)
         if topic not in self.listener.topics:
-            self.check_room_for([topic])
+            self.audience.check_room_for([topic])
             self._hear(*topic)
 
     def unwatch(self, uri: str) -> None:
@@ -213,43 +208,10 @@ class Connection(ServerSession):
         self._sink.put(SessionMessage(Notification(method, None if uri is None else {"uri": uri})))
         return True
 
-    def check_room_for(self, topics: Collection[Topic]) -> None:
-        """Refuse a client that watches too much.
-
-        Raises:
-            McpError: With these it would watch more than `MAX_SUBSCRIPTIONS` resources.
-        """
-        every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
-        if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
-            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
-
-    def forget_everything(self) -> None:
-        """Nobody on this connection hears of anything any more."""
-        for listener in tuple(self._listeners):
-            self.forget(listener)
-
-    @contextlib.contextmanager
-    def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Let a request of this client's hear of some topics."""
-        self._listeners.add(listener)
-        try:
-            for topic in topics:
-                self._changes.add(listener, topic)
-            if self._ending:
-                listener.end()
-            yield
-        finally:
-            self.forget(listener)
-
-    def forget(self, listener: Listener) -> None:
-        """The listener hears of nothing any more."""
-        self._listeners.discard(listener)
-        self._changes.remove_all(listener)
-
     @property
     def changes_waiting(self) -> int:
         """How many changes its client has not been told yet, those that are just being announced aside."""
-        return sum(len(listener.waiting) for listener in self._listeners)
+        return self.audience.waiting
 
     @property
     def has_listeners(self) -> bool:
@@ -262,11 +224,9 @@ class Connection(ServerSession):
         Waits up to ``close_grace`` seconds for the client to take what it has not been told yet, and the results,
         whether cancelled or not.
         """
-        self._ending = True
+        self.audience.end()
         if not self.has_listeners:
             return
-        for listener in self._listeners - {self._listener}:
-            listener.end()
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()

@@ -15,6 +15,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.server.connection import Connection
+from trio_mcp.server.exchange import Exchange
 from trio_mcp.server.input.questions import (
     Elicited,
     InputRequest,
@@ -64,11 +65,17 @@ class Context(RequestContext, Generic[StateT]):
 
     __slots__ = ("connection", "rounds", "state")
 
-    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection, state: StateT) -> None:
+    def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
         self.rounds: Rounds | None = None
         self.state = state
+
+    @property
+    def session(self) -> Connection:
+        """The session of the handshake era that the request belongs to. Not for handlers."""
+        assert isinstance(self.connection, Connection)
+        return self.connection
 
     def of_same_request(self, state: Any, params: dict[str, Any]) -> Context[Any]:
         """Make the context for a mounted server.
@@ -97,7 +104,8 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def protocol_version(self) -> str:
         """The revision that the request speaks."""
-        return self._declared.revision
+        assert self.client is not None
+        return self.client.revision
 
     @property
     def rules(self) -> Rules:

@@ -10,9 +10,12 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
+from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Served
+from trio_mcp.server.exchange import Exchange, ExchangeSink
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.statistics import HttpStatistics
 
@@ -32,6 +35,7 @@ class Run:
         changes: Tells them what has changed.
         input: What those share who ask a client for input.
         connections: The clients that are connected.
+        exchanges: Requests of the modern era that belong to no connection.
         endpoints: What tells of each HTTP endpoint that serves the run.
     """
 
@@ -41,7 +45,23 @@ class Run:
     changes: Changes
     input: InputRun
     connections: set[Connection] = attrs.field(factory=set, init=False)
+    exchanges: set[Exchange] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
+
+    @property
+    def clients(self) -> list[Connection | Exchange]:
+        """Everyone who is served now."""
+        return [*self.connections, *self.exchanges]
+
+    def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
+        """Give what answers one request of the modern era, until `leave`."""
+        exchange = Exchange(self, sink, peer, client)
+        self.exchanges.add(exchange)
+        return exchange
+
+    def leave(self, exchange: Exchange) -> None:
+        """The request is over."""
+        self.exchanges.discard(exchange)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
@@ -74,17 +94,17 @@ class Run:
             async with connection:
                 await connection.wait_closed()
         finally:
-            connection.forget_everything()
+            connection.audience.forget_everything()
             self.connections.discard(connection)
 
     @contextlib.asynccontextmanager
     async def ending_gracefully(
-        self, connections: Collection[Connection], inner: trio.CancelScope | None = None
+        self, connections: Collection[Connection] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
         """A block that is cancelled only after everyone who listens has been told of the end.
 
         Args:
-            connections: Whose listeners.
+            connections: Whose listeners; None for everyone's.
             inner: What is cancelled then instead of all of it: what is around that can still send what it holds.
         """
         async with background_nursery() as nursery:
@@ -93,19 +113,20 @@ class Run:
                 yield
 
     async def _await_cancellation(
-        self, connections: Collection[Connection], whole: trio.CancelScope, block: trio.CancelScope
+        self, connections: Collection[Connection] | None, whole: trio.CancelScope, block: trio.CancelScope
     ) -> None:
         try:
             await trio.sleep_forever()
         finally:  # cancelled from outside, or by the end of the block
-            ending = [connection for connection in connections if connection.has_listeners]
+            clients = self.clients if connections is None else connections
+            ending = [client for client in clients if client.has_listeners]
             with trio.CancelScope(shield=True):  # each of them has a deadline
                 await self.end_listening(connections)
             (block if ending else whole).cancel("the server ends")
 
-    async def end_listening(self, connections: Collection[Connection]) -> None:
+    async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
         """Tell everyone who listens what has changed, and of the end; within bounds."""
         self.changes.tell_all()
         async with trio.open_nursery() as nursery:
-            for connection in connections:
-                nursery.start_soon(connection.end_listening)
+            for client in self.clients if connections is None else connections:
+                nursery.start_soon(client.end_listening)

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
+from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
 logger = logging.getLogger("trio_mcp")
 
-
-def _seconds(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{attribute.name} must be a number of seconds or None, got {value!r}")
-    if not value > 0:
-        raise ValueError(f"{attribute.name} must be more than 0 seconds, got {value!r}")
-
-
-def _grace(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{attribute.name} must be a number of seconds, got {value!r}")
-    if not value >= 0:
-        raise ValueError(f"{attribute.name} must be at least 0 seconds, got {value!r}")
-
-
-def _count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{attribute.name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{attribute.name} must be at least 1, got {value!r}")
+_SECONDS = validator(check_seconds, optional=True)
+_GRACE = validator(check_seconds, zero=True)
+_COUNT = validator(check_count)
 
 
 @attrs.frozen(kw_only=True)
@@ -49,8 +31,8 @@ class CallOptions:
         reset_on_progress: Whether progress resets ``timeout``.
     """
 
-    timeout: float | None = attrs.field(default=300.0, validator=_seconds)
-    total_timeout: float | None = attrs.field(default=None, validator=_seconds)
+    timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
+    total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
 
 
@@ -95,10 +77,10 @@ class HandlerOptions:
         drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
     """
 
-    max_running_requests: int = attrs.field(default=128, validator=_count)
-    max_queued_requests: int = attrs.field(default=1024, validator=_count)
-    max_pending_notifications: int = attrs.field(default=1024, validator=_count)
-    drain_grace: float = attrs.field(default=0.5, validator=_grace)
+    max_running_requests: int = attrs.field(default=128, validator=_COUNT)
+    max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
+    max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
+    drain_grace: float = attrs.field(default=0.5, validator=_GRACE)
 
 
 @attrs.frozen(kw_only=True)
@@ -120,10 +102,10 @@ class SessionOptions:
     handlers: HandlerOptions = attrs.field(
         factory=HandlerOptions, validator=attrs.validators.instance_of(HandlerOptions)
     )
-    max_outgoing_messages: int = attrs.field(default=128, validator=_count)
-    close_grace: float = attrs.field(default=1.0, validator=_grace)
+    max_outgoing_messages: int = attrs.field(default=128, validator=_COUNT)
+    close_grace: float = attrs.field(default=1.0, validator=_GRACE)
     on_request: Callable[[RequestRecord], object] | None = None
-    alert_threshold: float | None = attrs.field(default=None, validator=_seconds)
+    alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)
     on_alert: Callable[[RequestRecord], object] = log_slow_request
 
     @property

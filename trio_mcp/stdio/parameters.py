@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import attrs
+
+from trio_mcp._checks import check_seconds, validator
 
 __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
 
@@ -81,13 +82,6 @@ def _check_stderr(instance: object, attribute: attrs.Attribute[Any], value: Any)
         raise ValueError(f"stderr must be 'inherit', 'discard' or a callable that takes a line, got {value!r}")
 
 
-def _check_grace(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"shutdown_grace must be a number of seconds, got {value!r}")
-    if not (0 <= value < math.inf):
-        raise ValueError(f"shutdown_grace must be at least 0 seconds and finite, got {value!r}")
-
-
 @attrs.frozen
 class StdioServerParameters:
     """How to start a server that speaks over its standard input and output.
@@ -113,4 +107,6 @@ class StdioServerParameters:
     env: Mapping[str, str] = attrs.field(default=None, converter=_as_dict, kw_only=True, validator=_check_env)
     cwd: str | Path | None = attrs.field(default=None, kw_only=True, validator=_check_cwd)
     stderr: StderrSink = attrs.field(default="inherit", kw_only=True, validator=_check_stderr)
-    shutdown_grace: float = attrs.field(default=2.0, kw_only=True, validator=_check_grace)
+    shutdown_grace: float = attrs.field(
+        default=2.0, kw_only=True, validator=validator(check_seconds, zero=True, finite=True)
+    )

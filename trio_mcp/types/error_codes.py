@@ -1,4 +1,7 @@
-"""JSON-RPC error codes that travel on the wire (2026-07-28 basic, "Error codes")."""
+"""JSON-RPC error codes that travel on the wire (2026-07-28 basic, "Error codes").
+
+Constants alone: importing them costs no model.
+"""
 
 from typing import Final
 

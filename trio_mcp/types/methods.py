@@ -4,7 +4,7 @@ It is data; whoever asks "is this allowed here?" looks it up instead of testing 
 classes resolved on first use, so that this module costs no model and no pydantic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
@@ -333,43 +333,48 @@ class MethodFacts(NamedTuple):
         lane: ``"priority"``: it is answered on the spot, since a full house must neither fail a liveness check nor keep
             a handshake out. ``"listening"``: it stays open for as long as the peer likes; in the places of calls it
             would starve them. It does not queue, since a place could be free never.
+        lasting: It is meant to last: answered with a stream, which either side ends, and no reason for an alert.
         repeatable: It changes nothing, so it may be sent again when nobody knows whether it arrived.
         opening: A client may send it before a revision is agreed on.
         handshake: It opens the session: nobody cancels it, and no batch contains it.
     """
 
     lane: Lane | None = None
+    lasting: bool = False
     repeatable: bool = False
     opening: bool = False
     handshake: bool = False
 
-    @property
-    def lasting(self) -> bool:
-        """Whether it is meant to last: answered with a stream, which either side ends, and no reason for an alert."""
-        return self.lane == "listening"
-
 
 _ORDINARY: Final = MethodFacts()
 _READS: Final = MethodFacts(repeatable=True)
-_FACTS: Final[dict[str, MethodFacts]] = {
-    "initialize": MethodFacts("priority", opening=True, handshake=True),
-    "notifications/initialized": MethodFacts(opening=True),
-    "ping": MethodFacts("priority", repeatable=True, opening=True),
-    "server/discover": MethodFacts("priority", repeatable=True, opening=True),
-    "subscriptions/listen": MethodFacts("listening", repeatable=True),
-    "completion/complete": _READS,
-    "prompts/get": _READS,
-    "prompts/list": _READS,
-    "resources/list": _READS,
-    "resources/read": _READS,
-    "resources/templates/list": _READS,
-    "tools/list": _READS,
-}
 
 
-def facts_of(method: str) -> MethodFacts:
-    """Return what is true of a method in every revision; of one that is unknown, nothing is."""
-    return _FACTS.get(method, _ORDINARY)
+class _Facts(dict[str, MethodFacts]):
+    def __missing__(self, method: str) -> MethodFacts:
+        return _ORDINARY  # of somebody's own method nothing is known
+
+
+_FACTS: Final = _Facts(
+    {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
+    | {
+        "initialize": MethodFacts("priority", opening=True, handshake=True),
+        "notifications/initialized": MethodFacts(opening=True),
+        "ping": MethodFacts("priority", repeatable=True, opening=True),
+        "server/discover": MethodFacts("priority", repeatable=True, opening=True),
+        "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
+        "completion/complete": _READS,
+        "prompts/get": _READS,
+        "prompts/list": _READS,
+        "resources/list": _READS,
+        "resources/read": _READS,
+        "resources/templates/list": _READS,
+        "tools/list": _READS,
+    }
+)
+
+facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
+"""What is true of a method in every revision; of one that the specification does not know, nothing is."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:

@@ -9,10 +9,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from trio_mcp.http.client.wire import origin_of
-
-__all__ = ["ORIGINS", "Origins", "SpokenByOrigin"]
+__all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
 """What a server speaks: the modern era, the handshake era over Streamable HTTP, or over HTTP+SSE."""
@@ -20,6 +19,17 @@ SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0
 """Seconds after which a server is asked again: it may speak more than it did."""
+
+
+def origin_of(url: str) -> str:
+    """The scheme, host and port of a URL.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
 class Origins:

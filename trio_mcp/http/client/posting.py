@@ -1,34 +1,39 @@
-"""One request over HTTP: sending it once, and reading what comes back, JSON or events, up to the answer."""
+"""One request of a client over HTTP: sent, answered with JSON or events, and what is done about trouble on the way."""
 
 from __future__ import annotations
 
-import abc
+import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import trio
 
 from trio_mcp.eras.client_negotiation import supported_by
-from trio_mcp.errors import HttpError, McpError, MessageTooLarge, RemoteProtocolError, TransportError
-from trio_mcp.http.client.legacy.events import EventStream
-from trio_mcp.http.client.legacy.session import LegacySession
-from trio_mcp.http.client.legacy.sse import OldStream
-from trio_mcp.http.client.link import Exchange, HttpLink
-from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.http.client.rules import (
-    MAX_ERROR_BODY,
-    Failed,
-    answer_kind,
-    post_headers,
-    read_failure,
-    stream_headers,
+from trio_mcp.errors import (
+    HttpError,
+    McpError,
+    RemoteProtocolError,
+    TransportError,
+    TrioMcpError,
 )
-from trio_mcp.http.client.tool_headers import ToolHeaders
-from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire, TooLarge
+from trio_mcp.http.client.heads import (
+    MAX_ERROR_BODY,
+    POSTED,
+    Failed,
+    RequestHeaders,
+    Trouble,
+    answer_kind,
+    modern_revision_of,
+    read_failure,
+)
+from trio_mcp.http.client.origins import ORIGINS
+from trio_mcp.http.client.wire import Disconnected, HttpResponse, HttpWire
+from trio_mcp.http.headers import PROTOCOL_VERSION
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
-from trio_mcp.jsonrpc.codec import decode, encode
+from trio_mcp.jsonrpc.codec import decode, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
@@ -39,181 +44,406 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.retrying import Backoff
+from trio_mcp.retrying import Backoff, may_repeat
+from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.methods import facts_of
 
-__all__ = ["HttpPosting", "message_of"]
+__all__ = [
+    "Answer",
+    "Exchange",
+    "Remote",
+    "Session",
+    "SessionKeeper",
+    "TakeEvent",
+    "message_of",
+    "refusal_of",
+]
+
+logger = logging.getLogger("trio_mcp")
 
 ERROR_BODY_TIMEOUT: Final = 5.0
 """Seconds that the body of an error may take; what has come by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
 """Seconds that a stream may take to end after its answer; after that its connection is not used again."""
+MAX_PAGES: Final = 1000
+"""Pages of tools that are read to learn which headers a tool wants."""
+
+_OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
+"""What a status says of the way to the server rather than of the request."""
+
+Answer: TypeAlias = Response | ErrorResponse | Malformed
+TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
+"""Takes an event, and says whether nothing more is wanted of its stream."""
 
 
-class HttpPosting(HttpLink):
-    """The part of a link that makes single exchanges.
+# --- what the handshake era adds (the door to it is `door`) ---------------------------------------------------------
 
-    Args:
-        wire: Where they are made.
-        max_message_size: The longest JSON text or event that is taken, in bytes.
-        backoff: How long to wait before a broken stream is gone on with, and how often.
-    """
 
-    def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
-        super().__init__()
-        self._wire = wire
-        self._max_message_size = EventDecoder(max_message_size).max_message_size  # which checks it
-        self._backoff = backoff
-        self._session: LegacySession | None = None
-        self._modern: str | None = None
-        self._not_modern = False  # the server has shown that it speaks no modern revision
-        self._old: OldStream | None = None
-        self._tools = ToolHeaders()
-
-    @abc.abstractmethod
-    def _opened(self, request: Request, result: dict[str, Any], response: HttpResponse) -> None:
-        """``initialize`` has been answered."""
-
-    def _headers(self, message: Message, session: LegacySession | None) -> dict[str, str]:
-        revision = self._modern or (None if session is None else session.revision or None)
-        parameters = self._tools.of(message.params) if isinstance(message, Request) else ()
-        session_id = None if session is None else session.id
-        return post_headers(message, revision=revision, session=session_id, parameters=parameters)
+class Session(Protocol):
+    """A session of the handshake era, as far as an exchange has to do with it."""
 
     @property
-    def _endpoint(self) -> str:
-        return self._wire.url if self._old is None else self._old.endpoint
+    def id(self) -> str | None:
+        """Its id, if the server gave one."""
 
-    async def _post_once(self, exchange: Exchange, session: LegacySession | None) -> Failed | None:
-        """Send a request once and see to its answer.
+    @property
+    def headers(self) -> dict[str, str]:
+        """What each message of it has in its headers."""
+
+    async def announced(self) -> None:
+        """The server has been told that the client is initialized."""
+
+    async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
+        """Go on with a stream that ended too early.
+
+        Raises:
+            HttpError: The server refuses to go on.
+            TransportError: It was tried as often as is worth it.
+        """
+
+
+class SessionKeeper(Protocol):
+    """Keeps the session of a link; what else it does it adds to `Remote.mends` and `Remote.lessons`."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session that there is."""
+
+    async def before(self, request: Request) -> Session | None:
+        """A request of the handshake era is to be sent: wait until it may be, and say in which session.
+
+        Raises:
+            TrioMcpError: It can't be.
+        """
+
+    def announcing(self, done: trio.Event) -> None:
+        """The server is about to be told that the client is initialized; ``done`` is set when that is over."""
+
+    async def end(self) -> None:
+        """The link is closed: end the session."""
+
+
+# --- the server -----------------------------------------------------------------------------------------------------
+
+
+class Remote:
+    """The server at the other end of a link: the wire to it, and what the exchanges have shown of it.
+
+    Args:
+        wire: Where the exchanges are made.
+        deliver: Hands something to the session above.
+        max_message_size: The longest JSON text or event that is taken, in bytes.
+        backoff: How long to wait before a broken stream is gone on with, and how often.
+
+    Attributes:
+        endpoint: Where messages are posted.
+        answers_here: A request is answered where it was posted (not so in HTTP+SSE).
+        modern: The modern revision of the last request, if it was of the modern era.
+        not_modern: The server has shown that it speaks no modern revision.
+        nursery: Where the tasks of the link run.
+        sessions: Keeps the session of the handshake era.
+        mends: What to do about trouble, by its kind; says whether the request is worth being sent once more.
+        lessons: What is learned of the answer to a method; gives the answer for the session above.
+        request_headers: The headers of requests of the modern era.
+    """
+
+    nursery: trio.Nursery
+    sessions: SessionKeeper
+
+    def __init__(
+        self,
+        wire: HttpWire,
+        deliver: Callable[[Incoming], Awaitable[object]],
+        max_message_size: int,
+        backoff: Backoff,
+    ) -> None:
+        self.wire = wire
+        self.deliver = deliver
+        self.max_message_size = EventDecoder(max_message_size).max_message_size  # which checks it
+        self.backoff = backoff
+        self.endpoint = wire.url
+        self.answers_here = True
+        self.modern: str | None = None
+        self.not_modern = False
+        self.mends: dict[Trouble, Callable[[Exchange], Awaitable[bool]]] = {
+            "disconnected": _may_be_repeated,
+            "header_mismatch": self._list_tools,
+        }
+        self.lessons: dict[str, Callable[[Exchange, Answer], Answer]] = {
+            "server/discover": self._discovered,
+            "tools/list": self._listed,
+        }
+        self.request_headers = RequestHeaders()
+        self._listing = trio.Lock()
+        self._ids = itertools.count(1)
+
+    async def report(self, text: str) -> None:
+        """Tell the session above of something that belongs to no call of its own, for ``on_error``."""
+        await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
+
+    def headers(self, session: Session | None) -> dict[str, str]:
+        """The headers of a POST that is no request of the modern era."""
+        spoken = {} if self.modern is None else {PROTOCOL_VERSION: self.modern}
+        return {**POSTED, **(session.headers if session is not None else {}), **spoken}
+
+    async def tell(self, message: Message) -> None:
+        """Send what has no answer.
+
+        Raises:
+            TrioMcpError: It was not taken.
+        """
+        session = self.sessions.session
+        content, problem = encode_or_replace(message)
+        if problem is not None:
+            logger.error("%s was not sent: %s", type(message).__name__, problem)
+        if content is None:
+            return
+        async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
+            if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
+                raise (await refusal_of(response, message, session=session)).error
+            await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
+        if isinstance(message, Notification) and message.method == "notifications/initialized" and session is not None:
+            await session.announced()
+
+    async def ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+        """Make a request that the session above knows nothing of.
+
+        Raises:
+            TrioMcpError: It has no result.
+        """
+        request = Request(f"transport-{next(self._ids)}", method, params)
+        exchange = Exchange(request, modern_revision_of(request), self, private=True)
+        failed = await exchange.post(None)
+        if failed is not None:
+            raise failed.error
+        answer = exchange.answer
+        if isinstance(answer, Response):
+            return answer.result
+        if isinstance(answer, ErrorResponse):
+            raise McpError(answer.error.code, answer.error.message, answer.error.data)
+        raise RemoteProtocolError(f"the answer to {method!r} is malformed")
+
+    async def _list_tools(self, exchange: Exchange) -> bool:
+        """Learn which headers the tools want, all of them, once for all calls that were refused."""
+        given = (exchange.request.params or {}).get("_meta") or {}
+        meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
+        async with self._listing:
+            if self.request_headers.learned != exchange.tools_seen:
+                return True
+            params: dict[str, Any] = {"_meta": meta}
+            try:
+                for _ in range(MAX_PAGES):
+                    cursor = (await self.ask("tools/list", params)).get("nextCursor")
+                    if not isinstance(cursor, str):
+                        break
+                    params = {"_meta": meta, "cursor": cursor}
+            except TrioMcpError as exc:
+                logger.debug("the tools can't be listed: %s", exc)
+                return False
+        return True
+
+    def _discovered(self, exchange: Exchange, answer: Answer) -> Answer:
+        if isinstance(answer, ErrorResponse):
+            error = answer.error
+            self.not_modern = supported_by(McpError(error.code, error.message, error.data)) is None
+        elif exchange.modern is not None and isinstance(answer, Response):
+            ORIGINS.note(self.wire.url, "modern")
+        return answer
+
+    def _listed(self, exchange: Exchange, answer: Answer) -> Answer:
+        if exchange.modern is None or not isinstance(answer, Response):
+            return answer
+        return attrs.evolve(answer, result=self.request_headers.learn(answer.result))
+
+
+# --- a request ------------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Exchange:
+    """One request of ours on its way.
+
+    Attributes:
+        request: The request.
+        modern: The revision that it names, if it is of the modern era.
+        remote: Where it goes.
+        private: The link's own: the session above is not told of its answer.
+        scope: Cancelling it closes the connection.
+        session: The session that it was sent in.
+        sent: It may have reached the server.
+        response: The head of the answer that has come; None before.
+        tools_seen: `RequestHeaders.learned` when it was sent.
+        answer: The answer, or the batch that holds it, once it is there.
+    """
+
+    request: Request
+    modern: str | None
+    remote: Remote
+    private: bool = False
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    session: Session | None = None
+    sent: bool = False
+    response: HttpResponse | None = None
+    tools_seen: int = 0
+    answer: Incoming | None = None
+
+    async def run(self) -> None:
+        """Send the request, once more if the trouble with it could be mended, and see to its answer.
+
+        Raises:
+            TrioMcpError: What fails the call.
+        """
+        remote = self.remote
+        if self.modern is not None:
+            remote.modern = self.modern
+        mends = remote.mends
+        while True:
+            session = None if self.modern is not None else await remote.sessions.before(self.request)
+            try:
+                failed = await self.post(session)
+            except Disconnected as exc:
+                failed = Failed(exc, "disconnected" if exc.sent else "unreachable")
+            except HttpError as exc:  # the answer to a GET that would have gone on with the stream
+                failed = Failed(exc, exc.trouble)
+            if failed is None:
+                return
+            mend = mends.get(failed.trouble)
+            if mend is None or not await mend(self):
+                break
+            mends = {}  # once is enough
+        remote.not_modern = remote.not_modern or failed.trouble == "not_modern"
+        # What the status says of the way to the server is lost in a JSON-RPC error, so there the status goes first.
+        if failed.answer is None or failed.trouble in _OF_THE_WAY:
+            raise failed.error
+        await self._settle(failed.answer)
+
+    async def post(self, session: Session | None) -> Failed | None:
+        """Send the request once, and see to its answer.
 
         Returns:
             What a refusal says; None if all is well.
+
+        Raises:
+            HttpError: The server refuses to go on with the stream that the answer was to come on.
+            TrioMcpError: It can't be sent, or what came back is no answer.
         """
-        request = exchange.request
+        request, remote = self.request, self.remote
         try:
-            headers = self._headers(request, session)
+            if self.modern is None:
+                headers = remote.headers(session)
+            else:
+                headers = remote.request_headers.of(request, self.modern)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: {exc}") from None
         try:
             content = encode(request)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
-        exchange.sent, exchange.begun, exchange.tools_seen = True, False, self._tools.learned
-        async with self._wire.exchange("POST", headers, content, url=self._endpoint) as response:
-            exchange.begun = True
-            kind = answer_kind(response.status, response.headers, awaits_answer=self._old is None)
+        self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
+        async with remote.wire.exchange("POST", headers, content, url=remote.endpoint) as response:
+            self.response = response
+            kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
             if kind == "failed":
-                return await self._failure(response, request, session)
+                return await refusal_of(response, request, modern=self.modern is not None, session=session)
             if kind == "accepted":
                 await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
             elif kind == "json":
-                await self._read_json(exchange, response)
+                await self._read_json(response)
             else:
-                await self._read_stream(exchange, response, session)
+                await self._read_events(response, session)
         return None
 
-    async def _read_json(self, exchange: Exchange, response: HttpResponse) -> None:
-        try:
-            message = decode(await response.body(self._max_message_size))
-        except TooLarge:
-            raise MessageTooLarge(self._max_message_size) from None
+    async def _read_json(self, response: HttpResponse) -> None:
+        message = decode(await response.body(self.remote.max_message_size))
         if not isinstance(message, Malformed):  # its reason goes to the call, and to nobody else
-            await self._take(exchange, message, response)
-        if exchange.answer is None:
+            await self._take(message, response)
+        if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
-            text = f"{response.target} was answered with something that is no answer to {exchange.request.method!r}"
+            text = f"{response.target} was answered with something that is no answer to {self.request.method!r}"
             raise RemoteProtocolError(f"{text}: {why}")
 
-    async def _read_stream(self, exchange: Exchange, response: HttpResponse, session: LegacySession | None) -> None:
-        async def take(event: ServerSentEvent | Malformed) -> None:
+    async def _read_events(self, response: HttpResponse, session: Session | None) -> None:
+        decoder = EventDecoder(self.remote.max_message_size)
+        broken: Disconnected | None = None
+
+        async def take(event: ServerSentEvent | Malformed) -> bool:
             message = message_of(event)
             if message is not None:
-                await self._take(exchange, message, response)
-            if exchange.answer is not None and not stream.finished:
-                stream.finished = True
-                drain.deadline = trio.current_time() + DRAIN_TIMEOUT
+                await self._take(message, response)
+            if self.answer is not None:
+                drain.deadline = min(drain.deadline, trio.current_time() + DRAIN_TIMEOUT)
+            return self.answer is not None
 
-        stream = self._event_stream(session, take)
-        broken: Disconnected | None = None
         # To its end, so that the connection can be used again; but not for ever.
         with trio.CancelScope() as drain:
             try:
-                await stream.read(response)
+                while chunk := await response.receive():
+                    for event in decoder.feed(chunk):
+                        await take(event)
             except Disconnected as exc:
                 broken = exc
-            if exchange.answer is None and session is not None and stream.decoder.last_event_id:
-                await stream.follow(at_once=False)
-        if exchange.answer is None:
-            text = f"the event stream of {response.target} ended without an answer to {exchange.request.method!r}"
+            if self.answer is None and session is not None and decoder.last_event_id:
+                await session.resume(decoder, take)
+        if self.answer is None:
+            text = f"the event stream of {response.target} ended without an answer to {self.request.method!r}"
             raise broken or Disconnected(text)
 
-    async def _take(self, exchange: Exchange, message: Incoming, response: HttpResponse) -> None:
-        """Take one message of the answer to a request."""
-        request_id = exchange.request.id
+    async def _take(self, message: Incoming, response: HttpResponse) -> None:
+        """Take one message of the answer."""
+        request_id = self.request.id
         if isinstance(message, ErrorResponse) and message.id is None:
             message = attrs.evolve(message, id=request_id)  # it came as the answer to this very request
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
-            message = attrs.evolve(message, id=request_id, reason=f"{response.target}: {message.reason}")
-            await self._answered(exchange, message)
+            await self._settle(attrs.evolve(message, id=request_id, reason=f"{response.target}: {message.reason}"))
             return
         if isinstance(message, (Response, ErrorResponse)) and message.id == request_id:
-            if exchange.request.method == "initialize" and isinstance(message, Response):
-                self._opened(exchange.request, message.result, response)
-            await self._answered(exchange, message)
+            await self._settle(message)
         elif isinstance(message, Batch) and any(
             isinstance(item, (Response, ErrorResponse)) and item.id == request_id for item in message.items
         ):
-            exchange.answer = message
-            await self.deliver(message)
-        elif not exchange.private or isinstance(message, Notification):
-            await self.deliver(message)
+            self.answer = message
+            await self.remote.deliver(message)
+        elif not self.private or isinstance(message, Notification):
+            await self.remote.deliver(message)
 
-    async def _answered(self, exchange: Exchange, answer: Response | ErrorResponse | Malformed) -> None:
-        if exchange.answer is not None:
+    async def _settle(self, answer: Answer) -> None:
+        if self.answer is not None:
             return  # one is enough
-        if exchange.request.method == "server/discover" and isinstance(answer, ErrorResponse):
-            error = answer.error
-            self._not_modern = supported_by(McpError(error.code, error.message, error.data)) is None
-        if exchange.modern and isinstance(answer, Response):
-            if exchange.request.method == "server/discover":
-                ORIGINS.note(self._wire.url, "modern")
-            elif exchange.request.method == "tools/list":
-                answer = attrs.evolve(answer, result=self._tools.learn(answer.result))
-        exchange.answer = answer
-        if not exchange.private:
-            await self.deliver(answer)
+        lesson = self.remote.lessons.get(self.request.method)
+        self.answer = answer = answer if lesson is None else lesson(self, answer)
+        if not self.private:
+            await self.remote.deliver(answer)
 
-    # --- shared with what else reads streams and refusals ------------------------------------------------------------
 
-    def _event_stream(
-        self, session: LegacySession | None, take: Callable[[ServerSentEvent | Malformed], Awaitable[None]]
-    ) -> EventStream:
-        revision, session_id = (None, None) if session is None else (session.revision or None, session.id)
+async def _may_be_repeated(exchange: Exchange) -> bool:
+    """Whether a request may be sent again after its connection broke."""
+    method = exchange.request.method
+    # What a subscription would have told meanwhile is lost, and its owner has to know.
+    return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)
 
-        def headers(last_event_id: str) -> dict[str, str]:
-            try:
-                return stream_headers(revision=revision, session=session_id, last_event_id=last_event_id)
-            except ValueError as exc:
-                text = f"the event stream of {self._wire.shown} can't be gone on with: {exc}"
-                raise TransportError(text) from None
 
-        async def failure(response: HttpResponse) -> HttpError:
-            return (await self._failure(response, None, session)).error
+async def refusal_of(
+    response: HttpResponse, message: Message | None = None, *, modern: bool = False, session: Session | None = None
+) -> Failed:
+    """Read an answer that carries no result.
 
-        decoder = EventDecoder(self._max_message_size)
-        return EventStream(self._wire, decoder, take, headers, failure, self._backoff)
-
-    async def _failure(self, response: HttpResponse, message: Message | None, session: LegacySession | None) -> Failed:
-        body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
-        return read_failure(
-            response.status,
-            response.headers,
-            body,
-            target=response.target,
-            message=message,
-            session=None if session is None else session.id,
-            now=time.time(),
-        )
+    Args:
+        response: The answer.
+        message: What was posted; None for a GET.
+        modern: It was a request of the modern era.
+        session: What it was sent in.
+    """
+    body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
+    return read_failure(
+        response.status,
+        response.headers,
+        body,
+        target=response.target,
+        message=message,
+        modern=modern,
+        in_session=session is not None and session.id is not None,
+        now=time.time(),
+    )
 
 
 def message_of(event: ServerSentEvent | Malformed) -> Incoming | None:

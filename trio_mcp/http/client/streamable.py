@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
 
-from trio_mcp.http.client.client_link import HttpClientLink
-from trio_mcp.http.client.wire import http_wire
+import trio
+
+from trio_mcp._nursery import background_nursery
+from trio_mcp.errors import TransportError, TrioMcpError
+from trio_mcp.http.client.door import session_keeper
+from trio_mcp.http.client.heads import modern_revision_of
+from trio_mcp.http.client.posting import Exchange, Remote
+from trio_mcp.http.client.wire import HttpWire, http_wire
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
-from trio_mcp.link import Link
+from trio_mcp.jsonrpc.messages import (
+    Failure,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    SessionMessage,
+    is_request_id,
+)
+from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.retrying import Backoff
+from trio_mcp.types.methods import facts_of
 
-__all__ = ["streamable_http_client"]
+__all__ = ["HttpLink", "streamable_http_client"]
+
+logger = logging.getLogger("trio_mcp")
+
+MAX_CONNECTIONS: Final = 100
+"""Requests that are on their way at once; further ones wait. Those that are meant to last don't count."""
+MAX_EXCHANGES: Final = 10_000
+"""Requests that are on their way or wait."""
+MAX_POSTS: Final = 100
+"""Notifications and answers that are on their way at once; then the link takes nothing more, for a moment."""
+POST_TIMEOUT: Final = 30.0
+"""Seconds for a server to take a notification or an answer."""
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds for what is on its way at a close, and again for the server to take note that the session is over."""
 
 
 @contextlib.asynccontextmanager
@@ -44,6 +76,147 @@ async def streamable_http_client(
         TypeError, ValueError: An argument is not what it should be.
     """
     async with http_wire(url, headers, http_client) as wire:
-        link = HttpClientLink(wire, max_message_size, reconnect or Backoff())
+        link = HttpLink(wire, max_message_size, reconnect or Backoff())
         async with link.running():
             yield link.link
+
+
+class HttpLink:
+    """A task for each message that goes out, and the way in that they share.
+
+    The dispatcher takes what the session hands over and starts tasks. It waits for none of them, so a cancellation is
+    never behind a call.
+
+    Args:
+        wire: Where the exchanges are made.
+        max_message_size: The longest JSON text or event that is taken, in bytes.
+        backoff: How long to wait before a broken stream is gone on with, and how often.
+
+    Attributes:
+        link: What the transport yields.
+        remote: The server.
+    """
+
+    def __init__(self, wire: HttpWire, max_message_size: int, backoff: Backoff) -> None:
+        inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
+        write, self._outbound = trio.open_memory_channel[SessionMessage](BUFFER)
+        self.link = Link(read, write)
+        self._channels = (read, write, inbound, self._outbound)
+        self.remote = Remote(wire, functools.partial(hand_on, inbound), max_message_size, backoff)
+        self.remote.sessions = session_keeper(self.remote)
+        self._exchanges: dict[RequestId, Exchange] = {}
+        self._places = trio.CapacityLimiter(MAX_CONNECTIONS)
+        self._posts = trio.Semaphore(MAX_POSTS)
+        self._in_order: dict[RequestId | None, trio.Event] = {}
+        self._all_posted = trio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The block in which the link is open."""
+        try:
+            async with background_nursery(self._end) as nursery:
+                self.remote.nursery = nursery
+                nursery.start_soon(self._dispatch)
+                yield
+        finally:
+            for channel in self._channels:
+                channel.close()
+
+    async def _end(self) -> None:
+        """Give up the requests; wait for what else is on its way."""
+        with trio.move_on_after(CLOSE_TIMEOUT):
+            for channel in self._channels[:2]:
+                channel.close()
+            for exchange in self._exchanges.values():
+                exchange.scope.cancel("the link is closed")
+            await self._all_posted.wait()
+        with trio.move_on_after(CLOSE_TIMEOUT):
+            await self.remote.sessions.end()
+
+    async def _dispatch(self) -> None:
+        async with trio.open_nursery() as posts:  # what is sent besides requests
+            async for item in self._outbound:
+                message = item.message
+                if isinstance(message, Request):
+                    if len(self._exchanges) >= MAX_EXCHANGES:
+                        text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are on their way or wait"
+                        await self.remote.deliver(Failure(TransportError(text), message.id))
+                        continue
+                    exchange = Exchange(message, modern_revision_of(message), self.remote)
+                    self._exchanges[message.id] = exchange
+                    self.remote.nursery.start_soon(self._ask, exchange)
+                elif isinstance(message, Notification) and message.method == "notifications/cancelled":
+                    self._cancel(message, posts)
+                elif not isinstance(message, (Malformed, Failure)):
+                    await self._posts.acquire()
+                    self._post_in_order(message, item.related_request_id, posts)
+        self._all_posted.set()
+
+    async def _ask(self, exchange: Exchange) -> None:
+        request = exchange.request
+        try:
+            with exchange.scope:
+                try:
+                    async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
+                        await exchange.run()
+                except Exception as exc:
+                    if exchange.answer is None:
+                        await self.remote.deliver(Failure(_as_ours(exc), request.id))
+        finally:
+            if self._exchanges.get(request.id) is exchange:
+                del self._exchanges[request.id]
+
+    # --- what has no answer ----------------------------------------------------------------------------------------
+
+    def _cancel(self, notice: Notification, posts: trio.Nursery) -> None:
+        params = notice.params or {}
+        request_id = params.get("requestId")
+        exchange = self._exchanges.get(request_id) if is_request_id(request_id) else None
+        if exchange is None:
+            if self.remote.modern is None:
+                posts.start_soon(self._post, notice, lambda: None)
+        elif exchange.modern is not None or not exchange.sent:
+            # S, Cancellation: the end of the response stream is the notice.
+            exchange.scope.cancel(params.get("reason"))
+        else:
+            told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
+            posts.start_soon(self._post, notice, told)
+
+    def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
+        """Send what belongs to one request of the peer's, or to none, in the order in which it was handed over."""
+        previous, done = self._in_order.get(related), trio.Event()
+        self._in_order[related] = done
+        if isinstance(message, Notification) and message.method == "notifications/initialized":
+            self.remote.sessions.announcing(done)
+
+        def settled() -> None:
+            done.set()
+            if self._in_order.get(related) is done:
+                del self._in_order[related]
+            self._posts.release()
+
+        posts.start_soon(self._post, message, settled, previous)
+
+    async def _post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None = None) -> None:
+        what = repr(message.method) if isinstance(message, Notification) else "an answer"
+        try:
+            if previous is not None:
+                await previous.wait()
+            with trio.CancelScope(deadline=trio.current_time() + POST_TIMEOUT) as scope:
+                await self.remote.tell(message)
+            if scope.cancelled_caught:
+                await self.remote.report(f"{what} was not taken by the server within {POST_TIMEOUT:g} seconds")
+        except Exception as exc:
+            await self.remote.report(f"{what} was not taken by the server: {_as_ours(exc)}")
+        finally:
+            settled()
+
+
+def _as_ours(exc: Exception) -> Exception:
+    """What a call raises for what was raised on its behalf, perhaps by a hook of the caller's HTTP client."""
+    if isinstance(exc, TrioMcpError):
+        return exc
+    logger.error("an HTTP exchange failed", exc_info=exc)
+    error = TransportError(f"the HTTP exchange failed: {type(exc).__name__}: {exc}")
+    error.__cause__ = exc
+    return error

@@ -7,24 +7,46 @@ used again.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
+import itertools
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+import os
+import ssl
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http.cookiejar import Cookie, CookieJar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from urllib.parse import unquote, urljoin, urlsplit
 
+import attrs
 import trio
 
-from trio_mcp.errors import TransportError
+from trio_mcp._version import __version__
+from trio_mcp.errors import MessageTooLarge, TransportError
+from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.http.client.senders import CONNECT_TIMEOUT, ClientSender, Fields, Sender, Sent, TransportSender
 from trio_mcp.http.headers import MAX_URL, Headers, shown
 
-__all__ = ["Disconnected", "HttpResponse", "HttpWire", "TooLarge", "http_wire", "origin_of", "shown_url"]
+if TYPE_CHECKING:
+    import httpx  # noqa: ASYNC127 - the one that this package depends on
+
+__all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
 
 logger = logging.getLogger("trio_mcp")
 
 MAX_REDIRECTS: Final = 5
+CONNECT_TIMEOUT: Final = 30.0
+"""Seconds to connect, and for the server to take what is written; how long an answer may take, a session decides."""
+MAX_KEPT_ALIVE: Final = 100
+"""Connections that are kept for further requests."""
+KEPT_ALIVE: Final = 5.0
+"""Seconds for which they are kept; servers are often no more patient."""
+MAX_COOKIES: Final = 50
+MAX_COOKIE: Final = 4096
+"""Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
@@ -33,7 +55,11 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
 }
 # What they raise before anything has been sent, by name, as the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
-_UNPACKED: Final = ("Accept-Encoding", "identity")
+
+Fields: TypeAlias = list[tuple[str, str]]
+"""The names and values of header fields."""
+Sent: TypeAlias = tuple[Any, Callable[[], Awaitable[None]]]
+"""A response whose body has not been read, and what takes back what it came on, once it is closed."""
 
 
 class Disconnected(TransportError):
@@ -62,21 +88,10 @@ def _text_of(exc: BaseException) -> str:
     return str(behind or "")
 
 
-class TooLarge(Exception):
-    """A body is over the limit."""
-
-
-def shown_url(url: str) -> str:
+def _shown(url: str) -> str:
     """A URL for a message, without what may be secret: the query, a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def origin_of(url: str) -> str:
-    """The scheme, host and port of a URL."""
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
 class HttpResponse:
@@ -119,14 +134,14 @@ class HttpResponse:
         """The whole body.
 
         Raises:
-            TooLarge: It is longer than ``limit`` bytes.
+            MessageTooLarge: It is longer than ``limit`` bytes.
             Disconnected: It broke off.
         """
         found = bytearray()
         while chunk := await self.receive():
             found += chunk
             if len(found) > limit:
-                raise TooLarge
+                raise MessageTooLarge(limit)
         return bytes(found)
 
     async def beginning(self, limit: int, seconds: float) -> bytes:
@@ -165,21 +180,24 @@ class HttpWire:
 
     Args:
         sender: Sends the requests.
-        url: Where to, unless an exchange says otherwise.
-        headers: Sent with each request.
+        parameters: Where to, unless an exchange says otherwise, and what is sent with each request.
+
+    Attributes:
+        url: Where to.
+        shown: The same for a message, without what may be secret.
     """
 
-    def __init__(self, sender: Sender, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, parameters: HttpServerParameters) -> None:
         self._sender = sender
         # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
-        own = [*headers.items(), _UNPACKED]
+        own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
         self._own = {name.lower(): (name, value) for name, value in own}
-        self.url = url
-        self.shown = shown_url(url)
+        self.url = parameters.url
+        self.shown = _shown(self.url)
 
     @contextlib.asynccontextmanager
     async def exchange(
-        self, method: str, headers: Mapping[str, str], content: bytes | None = None, *, url: str | None = None
+        self, method: str, headers: Mapping[str, str], content: bytes = b"", *, url: str | None = None
     ) -> AsyncIterator[HttpResponse]:
         """Send a request and give the head of the answer.
 
@@ -190,28 +208,29 @@ class HttpWire:
             TransportError: A hook of the caller's client failed; or the answer can't be read.
         """
         url = self.url if url is None else url
-        given = {name.lower() for name in headers}
-        fields = [*(field for name, field in self._own.items() if name not in given), *headers.items()]
-        redirections = 0
-        while True:
-            response = await self._send(method, url, fields, content or b"")
+        fields = dict(self._own)
+        for name, value in headers.items():
+            fields[name.lower()] = name, value
+        for redirections in itertools.count():
+            response = await self._send(method, url, list(fields.values()), content)
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
                     )
-                elsewhere = _redirection(method, url, response) if redirections < MAX_REDIRECTS else None
+                elsewhere = None
+                if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
+                    elsewhere = _redirection(url, response)
                 if elsewhere is None:
                     yield response
                     return
             finally:
                 await response.aclose()
             url = elsewhere
-            redirections += 1
 
     async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
-        target = f"{method} {self.shown if url == self.url else shown_url(url)}"
+        target = f"{method} {self.shown if url == self.url else _shown(url)}"
         failures = self._sender.failures
         try:
             sent = await self._sender.send(method, url, fields, content)
@@ -223,10 +242,8 @@ class HttpWire:
         return HttpResponse(sent, target, failures)
 
 
-def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
-    """Where to go on; None where the answer is no redirection, or one that would take credentials elsewhere."""
-    if response.status not in _FOLLOWED.get(method, ()):
-        return None
+def _redirection(url: str, response: HttpResponse) -> str | None:
+    """Where a redirection leads; None for one that would take credentials elsewhere."""
     location = response.headers.get("Location") or ""
     if len(location) > MAX_URL:
         return None
@@ -235,6 +252,171 @@ def _redirection(method: str, url: str, response: HttpResponse) -> str | None:
         return target if origin_of(target) == origin_of(url) and target != url else None
     except ValueError:
         return None
+
+
+# --- who sends ------------------------------------------------------------------------------------------------------
+# What goes through an ``AsyncClient`` of httpx 0.28 costs half as much again as what goes to a transport, and a
+# transport looks at every one of its connections for every request. So without a client of the caller's there is one
+# transport for each exchange at a time, each with its one connection.
+
+
+class BoundedCookies(CookieJar):
+    """Cookies that can't become more and more. One that is too long is not kept; those over the limit end them all."""
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        """Keep a cookie."""
+        if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
+            return
+        if len(self) >= MAX_COOKIES:
+            self.clear()
+        super().set_cookie(cookie)
+
+
+class Sender(Protocol):
+    """Sends requests.
+
+    Attributes:
+        fields: What it wants sent with each request that says nothing else.
+        failures: What `send` and the body of its response raise.
+    """
+
+    fields: Fields
+    failures: tuple[type[Exception], ...]
+
+    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+        """Send a request and wait for the head of the answer; a redirection is not followed."""
+
+
+class ClientSender:
+    """Sends on an ``AsyncClient``, with whatever that has been set up to do.
+
+    Raises:
+        TypeError: It is none of httpx or httpx2.
+    """
+
+    def __init__(self, client: Any) -> None:
+        package = sys.modules[_package(client)]
+        self.fields: Fields = []
+        self.failures, self._content = _parts_of(package)
+        self._client = client
+        given = client.timeout
+        # How long an answer may take is the business of the session, and for how many there is room that of the link.
+        self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
+
+    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+        request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
+        request.stream = self._content(content)
+        response = await self._client.send(request, stream=True, follow_redirects=False)
+        return response, _nothing_to_take_back
+
+
+class TransportSender:
+    """Sends on transports of its own. It keeps cookies: a balancer may know by one which server holds the session.
+
+    Args:
+        url: The URL that most requests go to. A name and a password in it are sent as Basic authentication.
+    """
+
+    def __init__(self, url: str) -> None:
+        import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
+
+        self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
+        self.failures, self._content = _parts_of(httpx)
+        self._httpx = httpx
+        self._url = url
+        parts = urlsplit(url)
+        if parts.username is not None:
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+            self.fields.append(("Authorization", f"Basic {base64.b64encode(credentials).decode()}"))
+        self._cookies = httpx.Cookies(BoundedCookies())
+        timeouts = {"connect": CONNECT_TIMEOUT, "write": CONNECT_TIMEOUT, "read": None, "pool": None}
+        self._extensions = {"timeout": timeouts}
+        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()  # the longest first
+
+    @functools.cached_property
+    def _parsed(self) -> httpx.URL:
+        return self._httpx.URL(self._url)
+
+    @functools.cached_property
+    def _tls(self) -> ssl.SSLContext:
+        if self._parsed.scheme != "https":
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+        where = self._parsed if url == self._url else url
+        request = self._httpx.Request(method, where, headers=fields, content=content, extensions=self._extensions)
+        request.stream = self._content(content)
+        if self._cookies:
+            self._cookies.set_cookie_header(request)
+        transport = self._idle.pop()[0] if self._idle else self._httpx.AsyncHTTPTransport(verify=self._tls)
+        try:
+            response = await transport.handle_async_request(request)
+        except BaseException:
+            self._idle.append((transport, trio.current_time()))  # without its connection, if that is what failed
+            raise
+        if "set-cookie" in response.headers:
+            response.request = request
+            self._cookies.extract_cookies(response)
+        return response, functools.partial(self._take_back, transport)
+
+    async def _take_back(self, transport: httpx.AsyncHTTPTransport) -> None:
+        self._idle.append((transport, trio.current_time()))
+        oldest, since = self._idle[0]
+        if len(self._idle) > MAX_KEPT_ALIVE or since + KEPT_ALIVE < trio.current_time():
+            self._idle.popleft()
+            await oldest.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection; no request is under way any more."""
+        while self._idle:
+            await self._idle.pop()[0].aclose()
+
+
+@functools.cache
+def _trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
+    """To read the certificates takes some 20 ms, so it is done once; ``sources`` are the variables that name others."""
+    context: ssl.SSLContext = package.create_ssl_context()
+    return context
+
+
+async def _nothing_to_take_back() -> None:
+    pass
+
+
+@functools.cache
+def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[bytes], Any]]:
+    """What it raises, and what makes bodies that are no async generators: its own ones outlive a cancellation."""
+
+    @attrs.define(eq=False)
+    class Content(package.AsyncByteStream):  # type: ignore[misc]
+        content: bytes
+        ended: bool = False
+
+        def __aiter__(self) -> Self:  # more than once where authentication sends a request again
+            self.ended = False
+            return self
+
+        async def __anext__(self) -> bytes:
+            if self.ended:
+                raise StopAsyncIteration
+            self.ended = True
+            return self.content
+
+    # A `UnicodeError` is for a host that can be none.
+    return (package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError), Content
+
+
+def _package(client: object) -> str:
+    """Whose client it is: ``httpx`` or ``httpx2``."""
+    for kind in type(client).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):
+            return package
+    raise TypeError(f"http_client must be an AsyncClient of httpx or httpx2, got {type(client).__name__}")
+
+
+# --- a wire ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -246,19 +428,17 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     """
     parameters = HttpServerParameters(url, headers=headers or {})
     if http_client is not None:
-        yield HttpWire(ClientSender(http_client), parameters.url, parameters.headers)
+        yield HttpWire(ClientSender(http_client), parameters)
     elif _has_proxy(parameters.url):
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
-        from trio_mcp.http.client.cookies import BoundedCookies
-
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
-            yield HttpWire(ClientSender(client), parameters.url, parameters.headers)
+            yield HttpWire(ClientSender(client), parameters)
     else:
         sender = TransportSender(parameters.url)
         try:
-            yield HttpWire(sender, parameters.url, parameters.headers)
+            yield HttpWire(sender, parameters)
         finally:
             await sender.aclose()
 

@@ -154,7 +154,7 @@ class HttpApp:
         self._sessions.end_streams()
         if self._sse is not None:
             self._sse.end_when_idle()
-        await self._serving.end_listening(self._serving.connections)
+        await self._serving.end_listening()
 
     def cut(self) -> None:
         """Cancel what is still under way, and end its streams."""

@@ -6,12 +6,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from trio_mcp.errors import McpError
-from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.server.connection import Connection
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
-from trio_mcp.session.sink import Sink
 from trio_mcp.trace_context import CURRENT_TRACE, TraceContext
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.meta import BAGGAGE, TRACEPARENT
@@ -41,31 +38,25 @@ class Dispatch:
         """Hear that such a method is gone."""
         del self.methods[own.name]
 
-    def make_context(self, incoming: IncomingRequest, sink: Sink, connection: Connection) -> Context[Any]:
-        """Make what the handler of a request is given."""
-        return Context(incoming, sink, connection, connection.states.get(self._settings))
-
     async def serve(self, context: Context[Any]) -> dict[str, Any]:
         """Answer a request, in its task.
 
         Raises:
             McpError: There is no such method (-32601), or the handler refuses.
         """
-        if context.method not in self.methods:
+        handler = self.methods.get(context.method)
+        if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         meta = context.meta
         # What this task has inherited is the trace in which the server was started, not that of the request.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
         CURRENT.set((context, context.connection.trio_token))
-        return await self.answer(context)
+        return await (self.through(context) if self._settings.middleware else handler(context))
 
-    async def answer(self, context: Context[Any]) -> dict[str, Any]:
+    async def through(self, context: Context[Any]) -> dict[str, Any]:
         """Call the handler of a request through the middleware; also for a request that another server has served."""
-        handler = self.methods[context.method]
-        if not self._settings.middleware:
-            return await handler(context)
-        result = await self._through(0, handler, context)
+        result = await self._through(0, self.methods[context.method], context)
         if type(result) is not dict:
             raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         return result

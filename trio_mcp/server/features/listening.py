@@ -68,9 +68,9 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        connection.check_room_for(topics)
+        connection.audience.check_room_for(topics)
         listener = Listener(send, connection.room)
-        with connection.listening(listener, topics):
+        with connection.audience.listening(listener, topics):
             # What changes meanwhile waits: nothing may precede the acknowledgement.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()

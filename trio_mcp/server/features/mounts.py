@@ -171,7 +171,7 @@ class _Mount:
         """
         theirs = self.other.own
         state = context.connection.states.get(theirs.settings)
-        return await theirs.dispatch.answer(context.of_same_request(state, context.params | changed))
+        return await theirs.dispatch.through(context.of_same_request(state, context.params | changed))
 
 
 @attrs.frozen

@@ -13,18 +13,16 @@ from pydantic_core import from_json
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Mounted, Settings, check_details
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Settings, check_details
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
-from trio_mcp.server.functions.hints import bare
+from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.input.interactive import run_interactive
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 __all__ = ["PromptDetails", "PromptFeature", "PromptOutputError", "RegisteredPrompt"]
@@ -69,38 +67,19 @@ class PromptDetails(TypedDict, total=False):
 
 
 @attrs.frozen
-class RegisteredPrompt:
+class RegisteredPrompt(Entry[Prompt]):
     """A prompt as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        function: What is called.
         choices: For each argument that takes certain values only, those values, as clients write them.
-        mounted: Where it comes from, if it is another server's.
     """
 
-    definition: Prompt
-    function: Function
     choices: dict[str, list[str]]
     _types: dict[str, frozenset[str]]
-    mounted: Mounted | None = None
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.definition.name
 
     def takes(self, argument: str) -> bool:
         """Whether it has an argument of that name."""
         return argument in self.function.input_schema.get("properties", {})
-
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = self._wire[revision] = wire_for(self.definition, revision)
-        return wire
 
     def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Call:
         """Validate arguments and bind them to the function.
@@ -207,9 +186,7 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
 def _make_prompt(function: Callable[..., Any], settings: Settings, details: PromptDetails) -> RegisteredPrompt:
     if not callable(function):
         raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
-    name = details.get("name")
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name = name_of(function, details)
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{name!r} is no valid prompt name; pass name=…")
     what = f"prompt {name!r}"
@@ -219,15 +196,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         PromptArgument(name=each, description=part.get("description"), required=each in required)
         for each, part in properties.items()
     ]
-    description, icons, meta = details.get("description"), details.get("icons"), details.get("meta")
-    definition = Prompt(
-        name=name,
-        title=details.get("title"),
-        description=own.description if description is None else description,
-        arguments=arguments or None,
-        icons=None if icons is None else checked_icons(icons, what),
-        meta=None if meta is None else checked_meta(meta, what),
-    )
+    definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
     options = {each: list(_options(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,

@@ -17,18 +17,16 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.feature import Handler, Mounted, Settings, check_details
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Handler, Settings, check_details
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
-from trio_mcp.server.functions.hints import bare
 from trio_mcp.server.input.interactive import run_interactive
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Annotations, Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.resources import (
     BlobResourceContents,
     ReadResourceResult,
@@ -80,35 +78,21 @@ class ResourceDetails(TypedDict, total=False):
 
 
 @attrs.frozen
-class RegisteredResource:
+class RegisteredResource(Entry[Resource | ResourceTemplate]):
     """A resource, or a template of resources, as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        function: What is called.
         template: What matches its URIs; None for a single resource.
         cache: For how long its contents may be kept; None if it has no hint of its own.
-        mounted: Where it comes from, if it is another server's.
     """
 
-    definition: Resource | ResourceTemplate
-    function: Function
     template: UriTemplate | None
     cache: CacheHint | None
-    mounted: Mounted | None = None
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
     def name(self) -> str:
         """What it is known by: its URI, or its URI template."""
         return self.definition.uri if isinstance(self.definition, Resource) else self.definition.uri_template
-
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = self._wire[revision] = wire_for(self.definition, revision)
-        return wire
 
     def bind(self, uri: str, context: Context[Any]) -> Call | None:
         """Bind what a URI says to the function; None if it is the URI of another resource."""
@@ -210,13 +194,13 @@ class ResourceFeature:
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
         self._find(uri, context)
-        if not context.connection.lasting:
+        if not context.session.lasting:
             raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
-        context.connection.watch(uri)
+        context.session.watch(uri)
         return {}
 
     async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
-        context.connection.unwatch(self._uri(context))
+        context.session.unwatch(self._uri(context))
         return {}
 
     def _uri(self, context: Context[Any]) -> str:
@@ -252,9 +236,7 @@ def _make_resource(
         raise TypeError(f"a resource must be a function, got {type(function).__name__}")
     check_uri(uri, "the URI of a resource")
     what = f"resource {uri!r}"
-    name, size, cache = details.get("name"), details.get("size"), details.get("cache")
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is no valid name; pass name=…")
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
@@ -264,16 +246,12 @@ def _make_resource(
         checked_hint(cache, what)
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))
     _check_agreement(own, template, what)
-    annotations, description = details.get("annotations"), details.get("description")
-    icons, meta = details.get("icons"), details.get("meta")
+    annotations = details.get("annotations")
     told: dict[str, Any] = {
         "name": name,
-        "title": details.get("title"),
-        "description": own.description if description is None else description,
         "mime_type": details.get("mime_type"),
         "annotations": Annotations(**annotations) if isinstance(annotations, Mapping) else annotations,
-        "icons": None if icons is None else checked_icons(icons, what),
-        "meta": None if meta is None else checked_meta(meta, what),
+        **described(details, own, what),
     }
     if template is None:
         return RegisteredResource(Resource(uri=uri, size=size, **told), own, None, cache)

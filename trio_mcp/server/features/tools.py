@@ -13,18 +13,16 @@ import attrs
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Mounted, Settings, check_details
+from trio_mcp.server.features.entry import Entry, described, name_of
+from trio_mcp.server.features.feature import Settings, check_details
 from trio_mcp.server.features.registry import Registry
-from trio_mcp.server.functions.function import Function, InvalidArguments, read_function, single
-from trio_mcp.server.functions.hints import bare
+from trio_mcp.server.functions.function import InvalidArguments, read_function, single
 from trio_mcp.server.functions.output import Output, OutputError, read_output, text_result
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
 from trio_mcp.server.revisions import wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.icons import checked_icons
-from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.tools import Tool, ToolAnnotations
 
 __all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
@@ -62,35 +60,19 @@ class ToolDetails(TypedDict, total=False):
 
 
 @attrs.frozen
-class RegisteredTool:
+class RegisteredTool(Entry[Tool]):
     """A tool as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        function: What is called.
         output: How its return value becomes a result.
-        mounted: Where it comes from, if it is another server's.
     """
 
-    definition: Tool
-    function: Function
     output: Output
-    mounted: Mounted | None = None
-    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.definition.name
-
-    def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
-        wire = self._wire.get(revision)
-        if wire is None:
-            wire = wire_for(self.definition, revision)
-            if "outputSchema" in wire and self.output.schema_for(revision) is None:
-                del wire["outputSchema"]
-            self._wire[revision] = wire
+    def _to_wire(self, revision: str) -> dict[str, Any]:
+        wire = wire_for(self.definition, revision)
+        if "outputSchema" in wire and self.output.schema_for(revision) is None:
+            del wire["outputSchema"]
         return wire
 
 
@@ -171,9 +153,7 @@ class ToolFeature:
 def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDetails) -> RegisteredTool:
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
-    name = details.get("name")
-    if name is None:
-        name = getattr(bare(function), "__name__", type(function).__name__)
+    name = name_of(function, details)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is no valid tool name: 1 to 128 of the characters A-Z a-z 0-9 _ - . are allowed; pass name=…"
@@ -192,16 +172,12 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
         park_input=details.get("park_input", False),
     )
     output = read_output(without_questions(own.returns), copy.deepcopy(details.get("output_schema")), what)
-    annotations, description = details.get("annotations"), details.get("description")
-    icons, meta = details.get("icons"), details.get("meta")
+    annotations = details.get("annotations")
     definition = Tool(
         name=name,
-        title=details.get("title"),
-        description=own.description if description is None else description,
         input_schema=own.input_schema,
         output_schema=output.schema,
         annotations=ToolAnnotations(**annotations) if isinstance(annotations, Mapping) else annotations,
-        icons=None if icons is None else checked_icons(icons, what),
-        meta=None if meta is None else checked_meta(meta, what),
+        **described(details, own, what),
     )
     return RegisteredTool(definition, own, output)

@@ -94,11 +94,15 @@ class InputRun:
     parked: dict[str, Rounds] = attrs.Factory(dict)
 
 
-class AskedClient(Protocol):
-    """Whom questions are put to: the client's `Connection`."""
+class PartOfRun(Protocol):
+    """The client, in either era."""
 
     @property
     def input(self) -> InputRun: ...
+
+
+class AskedClient(Protocol):
+    """Whom questions are put to in the handshake era: the client's `Connection`."""
 
     def note_elicitation(self, elicitation_id: str) -> None: ...
 
@@ -122,7 +126,10 @@ class AskingContext(Asker, Protocol):
     def request_id(self) -> RequestId: ...
 
     @property
-    def connection(self) -> AskedClient: ...
+    def connection(self) -> PartOfRun: ...
+
+    @property
+    def session(self) -> AskedClient: ...
 
     def go_on_as(self, other: Any) -> None: ...
 
@@ -348,7 +355,7 @@ class HandshakeRounds(Rounds):
                 if isinstance(pages, UrlElicitationRequired):
                     for request in pages.requests:
                         request.check(self.context)
-                        self.context.connection.note_elicitation(request.elicitation_id or "")
+                        self.context.session.note_elicitation(request.elicitation_id or "")
                 raise
             finally:
                 self._close()
@@ -388,9 +395,9 @@ class HandshakeRounds(Rounds):
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
         if request.elicitation_id is not None:
-            context.connection.note_elicitation(request.elicitation_id)
+            context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
-        self._take(key, question, await context.connection.ask(wire, request.timeout, context.request_id))
+        self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
 
 
 class ReplayedRounds(Rounds):

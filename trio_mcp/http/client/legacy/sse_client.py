@@ -1,18 +1,33 @@
-"""The client's end of HTTP+SSE, the transport of 2024-11-05."""
+"""The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, POSTs for what goes.
+
+2024-11-05 `basic/transports`, HTTP with SSE. This can go when nobody speaks that.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urljoin
 
-from trio_mcp.http.client.client_link import HttpClientLink
+import trio
+
+from trio_mcp.errors import RemoteProtocolError, TransportError
+from trio_mcp.http.client.origins import origin_of
+from trio_mcp.http.client.posting import Remote, message_of, refusal_of
+from trio_mcp.http.client.streamable import HttpLink
 from trio_mcp.http.client.wire import http_wire
+from trio_mcp.http.headers import EVENTS, MAX_URL, shown
+from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE
+from trio_mcp.jsonrpc.messages import Failure, Malformed
 from trio_mcp.link import Link
 from trio_mcp.retrying import Backoff
 
-__all__ = ["sse_client"]
+__all__ = ["endpoint_url", "open_old_stream", "sse_client"]
+
+ENDPOINT_TIMEOUT: Final = 10.0
+"""Seconds for a server to say where messages are to be posted."""
 
 
 @contextlib.asynccontextmanager
@@ -40,7 +55,69 @@ async def sse_client(
         TypeError, ValueError: An argument is not what it should be.
     """
     async with http_wire(url, headers, http_client) as wire:
-        link = HttpClientLink(wire, max_message_size, Backoff())
+        link = HttpLink(wire, max_message_size, Backoff())
         async with link.running():
-            await link.open_old_stream()
+            await open_old_stream(link.remote)
             yield link.link
+
+
+async def open_old_stream(remote: Remote) -> None:
+    """Go over to HTTP+SSE.
+
+    Raises:
+        TransportError: There is no such stream.
+        RemoteProtocolError: What the server sent as its endpoint is none.
+    """
+    remote.endpoint = await remote.nursery.start(_follow_old_stream, remote)
+    remote.answers_here = False
+
+
+async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) -> None:
+    """Open the stream, wait for the endpoint, then read; the end of the stream is the end of the link."""
+    shown_url, decoder, endpoint = remote.wire.shown, EventDecoder(remote.max_message_size), ""
+    lost = TransportError(f"the server ended the event stream of {shown_url}")
+    try:
+        with trio.CancelScope(deadline=trio.current_time() + ENDPOINT_TIMEOUT) as opening:
+            async with remote.wire.exchange("GET", {"Accept": EVENTS}) as response:
+                if response.status != 200 or response.headers.media_type != EVENTS:
+                    raise (await refusal_of(response)).error
+                while chunk := await response.receive():
+                    for event in decoder.feed(chunk):
+                        if not endpoint:
+                            endpoint = _endpoint(remote, event)
+                            opening.deadline = float("inf")
+                            task_status.started(endpoint)
+                        elif (message := message_of(event)) is not None:
+                            await remote.deliver(message)
+        if opening.cancelled_caught:
+            raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
+    except TransportError as exc:
+        lost = exc
+    if not endpoint:
+        raise lost
+    await remote.deliver(Failure(lost))
+
+
+def _endpoint(remote: Remote, event: ServerSentEvent | Malformed) -> str:
+    if isinstance(event, Malformed) or event.event != "endpoint":
+        what = f"the event stream of {remote.wire.shown}"
+        raise RemoteProtocolError(f"{what} does not begin with an endpoint event")
+    return endpoint_url(remote.wire.url, event.data)
+
+
+def endpoint_url(stream_url: str, data: bytes) -> str:
+    """Read the ``endpoint`` event: where to post messages (2024-11-05 `basic/transports`, HTTP with SSE).
+
+    Raises:
+        RemoteProtocolError: It is no URL, or leads to another origin, which would get the credentials of this one.
+    """
+    try:
+        if not 0 < len(data) <= MAX_URL:
+            raise ValueError
+        url = urljoin(stream_url, data.decode())
+        same = origin_of(url) == origin_of(stream_url)
+    except ValueError:
+        raise RemoteProtocolError("the server's endpoint event holds no URL, or one that is too long") from None
+    if not same or any(character <= " " or character == "\x7f" for character in url):
+        raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")
+    return url

@@ -48,7 +48,7 @@ class HostedConnection(Connection):
         finally:
             self._notices.clear()
             self._finished.set()
-            self.forget_everything()
+            self.audience.forget_everything()
             connections.discard(self)
             await self._last_words()
 

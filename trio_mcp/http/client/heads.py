@@ -1,31 +1,19 @@
-"""What a client sends over HTTP besides the body, and what it makes of the answers.
+"""What a client sends over HTTP besides the body, and what it makes of the heads of the answers, and of refusals.
 
 S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+import logging
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urljoin, urlsplit
 
 import attrs
 
-from trio_mcp.errors import HttpError, HttpTrouble, RemoteProtocolError
-from trio_mcp.http.headers import (
-    EVENTS,
-    JSON,
-    LAST_EVENT_ID,
-    MAX_URL,
-    PROTOCOL_VERSION,
-    SESSION_ID,
-    Headers,
-    shown,
-    standard_headers,
-)
-from trio_mcp.http.param_headers import ParameterHeader, parameter_values
+from trio_mcp.errors import HttpError, HttpTrouble, TransportError
+from trio_mcp.http.headers import EVENTS, JSON, PROTOCOL_VERSION, Headers, shown, standard_headers
+from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Message, Request
 from trio_mcp.retrying import retry_after
@@ -40,20 +28,24 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = [
     "MAX_ERROR_BODY",
+    "POSTED",
     "AnswerKind",
     "Failed",
+    "RequestHeaders",
+    "Trouble",
     "answer_kind",
-    "endpoint_url",
     "modern_revision_of",
-    "post_headers",
     "read_failure",
-    "stream_headers",
 ]
+
+logger = logging.getLogger("trio_mcp")
 
 MAX_ERROR_BODY: Final = 64 * 1024
 """How much of the body of an error is worth reading, in bytes."""
-
-_EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
+MAX_TOOLS: Final = 10_000
+"""Tools whose headers are remembered; beyond that the oldest are forgotten, and learned again from a refusal."""
+POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+"""The headers of every POST."""
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------
@@ -66,61 +58,58 @@ def modern_revision_of(message: Incoming) -> str | None:
     return revision if revision in MODERN_REVISIONS else None
 
 
-def post_headers(
-    message: Message,
-    *,
-    revision: str | None = None,
-    session: str | None = None,
-    parameters: Iterable[ParameterHeader] = (),
-) -> dict[str, str]:
-    """The headers of a POST.
+class RequestHeaders:
+    """The headers of requests of the modern era, with what tools want repeated, as their lists say (S, Custom Headers).
 
-    Args:
-        message: What is posted.
-        revision: The revision that has been negotiated; a modern request says its own.
-        session: The id of the legacy session, if the server gave one.
-        parameters: What the tool of a modern ``tools/call`` wants repeated, see `parameter_headers`.
-
-    Raises:
-        ValueError: Something in the message can't be sent in a header.
+    Attributes:
+        learned: How many pages of tools have passed by.
     """
-    headers = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
-    own = modern_revision_of(message)
-    if own is not None:
-        assert isinstance(message, Request)
-        headers |= {PROTOCOL_VERSION: own, **standard_headers(message, own)}
-        if message.method == "tools/call" and message.params:
-            headers |= parameter_values(message.params.get("arguments"), parameters)
+
+    def __init__(self) -> None:
+        self._tools: dict[str, tuple[ParameterHeader, ...]] = {}
+        self.learned = 0
+
+    def of(self, request: Request, revision: str) -> dict[str, str]:
+        """The headers of a POST, as far as they are known.
+
+        Raises:
+            ValueError: Something in the request can't be sent in a header.
+        """
+        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request, revision)}
+        if request.method == "tools/call" and request.params and self._tools:
+            name = request.params.get("name")
+            if isinstance(name, str) and name in self._tools:
+                headers |= parameter_values(request.params.get("arguments"), self._tools[name])
         return headers
-    if type(message) is Request and message.method == "initialize":
-        return headers  # nothing has been negotiated, and a new session must not name an old one
-    return headers | _context(revision, session)
 
+    def learn(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Take note of a page of tools, and leave out those whose annotations break a rule, with a warning in the log.
 
-def stream_headers(
-    *, revision: str | None = None, session: str | None = None, last_event_id: str = ""
-) -> dict[str, str]:
-    """The headers of a GET, or, but for ``Accept``, of a DELETE (legacy era).
+        Args:
+            result: The result of a ``tools/list``; it is not changed.
+        """
+        self.learned += 1
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return result  # for the caller to complain about
+        kept = [tool for tool in tools if self._keep(tool)]
+        return result if len(kept) == len(tools) else {**result, "tools": kept}
 
-    Args:
-        revision: The revision that has been negotiated.
-        session: The id of the session, if the server gave one.
-        last_event_id: Where to resume a stream.
-
-    Raises:
-        ValueError: The event id can't be sent in a header.
-    """
-    headers = {"Accept": EVENTS, **_context(revision, session)}
-    if not last_event_id:
-        return headers
-    if not _EVENT_ID.fullmatch(last_event_id):
-        raise ValueError(f"the event id {shown(last_event_id)} can't be sent back: it is too long or not plain ASCII")
-    return {**headers, LAST_EVENT_ID: last_event_id}
-
-
-def _context(revision: str | None, session: str | None) -> dict[str, str]:
-    headers = {PROTOCOL_VERSION: revision, SESSION_ID: session}
-    return {name: value for name, value in headers.items() if value is not None}
+    def _keep(self, tool: Any) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str):
+            return True
+        self._tools.pop(name, None)
+        try:
+            found = parameter_headers(tool.get("inputSchema"))
+        except ValueError as exc:
+            logger.warning("the tool %s is left out of the list of tools: %s", shown(name), exc)
+            return False
+        if found:
+            self._tools[name] = found
+            if len(self._tools) > MAX_TOOLS:
+                del self._tools[next(iter(self._tools))]
+        return True
 
 
 # --- what comes back --------------------------------------------------------------------------------------------
@@ -144,25 +133,29 @@ def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> Answer
         return "failed"
     if not awaits_answer:
         return "accepted"
-    kind = _media_type(headers)
-    if status not in (202, 204) and kind in _ANSWERS:
-        return _ANSWERS[kind]
-    return "failed"
+    return "failed" if status in (202, 204) else _ANSWERS.get(headers.media_type, "failed")
 
 
 _ANSWERS: Final[dict[str, AnswerKind]] = {JSON: "json", EVENTS: "events"}
 
 
+Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected"]
+"""What fails a request: a refusal, as `HttpError` has it, or a connection that could not be made (``"unreachable"``),
+or broke (``"disconnected"``)."""
+
+
 @attrs.frozen
 class Failed:
-    """What is to be made of an answer that carries no result.
+    """A request that has come to nothing, for now.
 
     Attributes:
-        error: What the call raises, unless there is an ``answer``; its ``trouble`` says how to go on.
+        error: What the call raises, unless there is an ``answer``.
+        trouble: Says how to go on.
         answer: The JSON-RPC error that the body holds, with the id of the request; None if it holds none.
     """
 
-    error: HttpError
+    error: TransportError
+    trouble: Trouble
     answer: ErrorResponse | None = None
 
 
@@ -173,7 +166,8 @@ def read_failure(
     *,
     target: str,
     message: Message | None = None,
-    session: str | None = None,
+    modern: bool = False,
+    in_session: bool = False,
     now: float,
 ) -> Failed:
     """Say what an answer means that `answer_kind` calls failed, or the failed answer to a GET or DELETE.
@@ -184,20 +178,21 @@ def read_failure(
         body: Its body, up to `MAX_ERROR_BODY` bytes.
         target: The HTTP method and URL, for the message, without secrets.
         message: What was posted; None for a GET or DELETE.
-        session: The session id that was sent.
+        modern: It was a request of the modern era.
+        in_session: A session id was sent.
         now: The time, in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None
     # Whatever its id says, it came as the answer to this very request; some servers put words there.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
     wait = retry_after(headers.get("Retry-After"), now)
-    trouble = _trouble(status, refusal, message, session)
+    trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
-    reason = _reason(status, headers, message)
+    reason = _reason(status, headers)
     error = HttpError(target, status, reason, headers.as_dict(), excerpt, trouble, wait)
     if refusal is None or trouble == "session_lost" or not isinstance(message, Request):
-        return Failed(error)
-    return Failed(error, ErrorResponse(message.id, refusal.error))
+        return Failed(error, trouble)
+    return Failed(error, trouble, ErrorResponse(message.id, refusal.error))
 
 
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
@@ -214,9 +209,10 @@ _OLD_TRANSPORT: Final = frozenset({400, 404, 405})
 """How a server of 2024-11-05 answers a POST to its event stream (S, HTTP+SSE Transport)."""
 
 
-def _trouble(status: int, refusal: ErrorResponse | None, message: Message | None, session: str | None) -> HttpTrouble:
-    modern = message is not None and modern_revision_of(message) is not None
-    if status == 404 and session is not None and not modern:
+def _trouble(
+    status: int, refusal: ErrorResponse | None, message: Message | None, modern: bool, in_session: bool
+) -> HttpTrouble:
+    if status == 404 and in_session and not modern:
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -242,7 +238,7 @@ def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> 
     return refusal.error.code in _MODERN_CODES or (unknown_method and request.method != "server/discover")
 
 
-def _reason(status: int, headers: Headers, message: Message | None) -> str:
+def _reason(status: int, headers: Headers) -> str:
     if 200 <= status < 300:
         if status in (202, 204):
             return "without an answer to the request"
@@ -257,33 +253,3 @@ def _reason(status: int, headers: Headers, message: Message | None) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return "an unknown status"
-
-
-def _media_type(headers: Headers) -> str:
-    return (headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-
-
-# --- HTTP+SSE, 2024-11-05 ---------------------------------------------------------------------------------------
-
-
-def endpoint_url(stream_url: str, data: bytes) -> str:
-    """Read the ``endpoint`` event: where to post messages (2024-11-05 `basic/transports`, HTTP with SSE).
-
-    Raises:
-        RemoteProtocolError: It is no URL, or leads to another origin, which would get the credentials of this one.
-    """
-    try:
-        if not 0 < len(data) <= MAX_URL:
-            raise ValueError
-        url = urljoin(stream_url, data.decode())
-        here, there = urlsplit(stream_url), urlsplit(url)
-        same = _origin(here) == _origin(there)
-    except ValueError:
-        raise RemoteProtocolError("the server's endpoint event holds no URL, or one that is too long") from None
-    if not same or any(character <= " " or character == "\x7f" for character in url):
-        raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")
-    return url
-
-
-def _origin(parts: Any) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
