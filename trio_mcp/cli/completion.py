@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
     """Name, help, choices and whether it takes a value, of each long option."""
-    for action in command_parser(command)._actions:
+    for action in command_parser(command).actions:
         for name in action.option_strings:
             if name.startswith("--"):
                 yield name, (action.help or "").replace("'", ""), tuple(action.choices or ()), action.nargs != 0
@@ -27,7 +27,7 @@ def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
 
 def _values(command: str) -> tuple[str, ...]:
     """The choices of a positional argument."""
-    actions = command_parser(command)._actions
+    actions = command_parser(command).actions
     return tuple(choice for each in actions if not each.option_strings for choice in each.choices or ())
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import attrs
 
 from trio_mcp._version import __version__
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["COMMANDS", "Command", "command_parser", "parse"]
-
-Parser: TypeAlias = argparse.ArgumentParser
+__all__ = ["COMMANDS", "Command", "Parser", "command_parser", "parse"]
 
 TARGETS = """\
 TARGET is one of
@@ -25,19 +22,26 @@ TARGET is one of
 In place of a TARGET, the line may end in -- COMMAND [ARGUMENT ...], which starts a server."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose arguments can be listed, for completion."""
+
+    @property
+    def actions(self) -> Sequence[argparse.Action]:
+        """Its arguments and options, in their order."""
+        return self._actions
+
+
 @attrs.frozen
 class Command:
     """A command.
 
     Attributes:
         help: What it does, in a line.
-        module: Whose ``run(options)`` does it.
         declare: Adds its arguments.
         has_target: Whether it talks to a server.
     """
 
     help: str
-    module: str
     declare: Callable[[Parser], None]
     has_target: bool = False
 
@@ -89,10 +93,6 @@ def _connection(parser: Parser) -> None:
 
 def _json(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _demo(parser: Parser) -> None:
-    pass
 
 
 def _run(parser: Parser) -> None:
@@ -153,19 +153,15 @@ def _completion(parser: Parser) -> None:
 
 
 COMMANDS = {
-    "run": Command("serve a server's file", "trio_mcp.cli.run", _run),
-    "bridge": Command(
-        "serve what another server offers, over another transport", "trio_mcp.cli.bridge", _serving, True
-    ),
-    "list": Command("list what a server offers", "trio_mcp.cli.list", _list, True),
-    "inspect": Command("show all that a server says of itself and offers", "trio_mcp.cli.inspect", _json, True),
-    "call": Command("call a tool", "trio_mcp.cli.call", _call, True),
-    "read": Command("read a resource", "trio_mcp.cli.read", _read, True),
-    "prompt": Command("fill in a prompt", "trio_mcp.cli.prompt", _prompt, True),
-    "completion": Command("print a script that completes commands and options", "trio_mcp.cli.completion", _completion),
-    "demo": Command(
-        "start a server over each transport, call its tools, and show what happened", "trio_mcp.cli.demo", _demo
-    ),
+    "run": Command("serve a server's file", _run),
+    "bridge": Command("serve what another server offers, over another transport", _serving, True),
+    "list": Command("list what a server offers", _list, True),
+    "inspect": Command("show all that a server says of itself and offers", _json, True),
+    "call": Command("call a tool", _call, True),
+    "read": Command("read a resource", _read, True),
+    "prompt": Command("fill in a prompt", _prompt, True),
+    "completion": Command("print a script that completes commands and options", _completion),
+    "demo": Command("start a server over each transport, call its tools, and show what happened", lambda parser: None),
 }
 
 

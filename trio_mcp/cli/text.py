@@ -1,14 +1,19 @@
-"""Text for people: what a server says, made fit for a terminal."""
+"""Text for people: what a server says, and blocks of content, made fit for a terminal."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import sys
 import textwrap
 import unicodedata
 from typing import Any
 
-__all__ = ["clean", "clean_line", "dumps", "paragraph", "shorten"]
+from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from trio_mcp.types.resources import BlobResourceContents
+
+__all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph", "shorten"]
 
 WIDTH = 80
 # Unseen, and able to turn around or hide what stands beside them (UAX #9).
@@ -63,3 +68,32 @@ def dumps(value: Any) -> str:
 
 def _json_escape(character: str) -> str:
     return json.dumps(character)[1:-1]
+
+
+# --- blocks of content ------------------------------------------------------------------------------------------------
+
+
+def decoded(data: str) -> bytes | None:
+    """The bytes of Base64; None if it is none."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _size(data: str) -> str:
+    content = decoded(data)
+    return "broken Base64" if content is None else f"{len(content)} bytes"
+
+
+def block_text(block: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource) -> str:
+    """A block's text, or in brackets what it is."""
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, (ImageContent, AudioContent)):
+        return f"[{block.type}: {block.mime_type}, {_size(block.data)}]"
+    if isinstance(block, ResourceLink):
+        return f"[resource: {block.uri}]"
+    if isinstance(block.resource, BlobResourceContents):
+        return f"[resource: {block.resource.uri}, {_size(block.resource.blob)}]"
+    return block.resource.text

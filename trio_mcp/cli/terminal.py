@@ -1,26 +1,29 @@
-"""Asks the user of a terminal what a server wants to know (`client/elicitation`)."""
+"""The user's terminal: asks there what a server wants to know (`client/elicitation`), and shows progress."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import trio
 
 from trio_mcp.cli.arguments import value_of
 from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.text import clean, clean_line, paragraph
+from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["Dialogue", "has_terminal"]
+__all__ = ["Dialogue", "ProgressBar", "has_terminal"]
 
 MAX_LINE = 64 * 1024
+BAR_LENGTH = 24
 YES, NO = ("y", "yes"), ("n", "no")
 
 
@@ -221,3 +224,38 @@ def _chosen(text: str, choices: Mapping[str, str]) -> str:
     if len(found) != 1:
         raise Exit(f"choose a number from 1 to {len(values)}")
     return found[0]
+
+
+class ProgressBar:
+    """Shows how far a request has come, in one line that is gone when it ends.
+
+    Args:
+        stream: Where to; if it is no terminal, nothing is shown.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = False
+        self.wanted = stream.isatty()
+
+    def show(self, progress: ProgressNotificationParams) -> None:
+        """Show a notification."""
+        message = clean_line(progress.message or "")
+        total = progress.total
+        if total is not None and total > 0:
+            part = min(max(progress.progress / total, 0.0), 1.0)
+            done = round(part * BAR_LENGTH)
+            head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"
+        else:
+            head = f"{progress.progress:g}"
+        columns = shutil.get_terminal_size().columns
+        self._stream.write(f"\r\x1b[K{shorten(f'{head} {message}'.rstrip(), columns - 1)}")
+        self._stream.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._shown = False
