@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator
 
 from trio_mcp.cli.exits import OK
-from trio_mcp.cli.parser import COMMANDS, command_parser
+from trio_mcp.cli.parser import COMMANDS, Argument
 
 __all__ = ["run"]
 
@@ -19,16 +20,26 @@ def run(options: argparse.Namespace) -> int:
 
 def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
     """Name, help, choices and whether it takes a value, of each long option."""
-    for action in command_parser(command).actions:
-        for name in action.option_strings:
-            if name.startswith("--"):
-                yield name, (action.help or "").replace("'", ""), tuple(action.choices or ()), action.nargs != 0
+    yield "--help", "show this help message and exit", (), False
+    for each in _arguments(command):
+        if each.name.startswith("--"):
+            settings = each.settings
+            takes = settings.get("action", "store") in ("store", "append")
+            yield each.name, settings["help"].replace("'", ""), settings.get("choices", ()), takes
 
 
 def _values(command: str) -> tuple[str, ...]:
     """The choices of a positional argument."""
-    actions = command_parser(command).actions
-    return tuple(choice for each in actions if not each.option_strings for choice in each.choices or ())
+    return tuple(
+        choice
+        for each in _arguments(command)
+        if not each.name.startswith("--")
+        for choice in each.settings.get("choices", ())
+    )
+
+
+def _arguments(command: str) -> Iterator[Argument]:
+    return itertools.chain.from_iterable(COMMANDS[command].groups().values())
 
 
 def _bash() -> str:

@@ -42,6 +42,7 @@ MAX_FILES = 10_000
 GRACE = 7.0
 """Seconds that a server process gets to end: a little more than it gives its requests."""
 
+INITIALIZED = "notifications/initialized"
 LISTS = ("tools", "prompts", "resources")
 
 
@@ -185,19 +186,10 @@ class _Relay:
         await self._to_client(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, text)))
 
     async def _to_client(self, message: Incoming) -> None:
-        try:
-            await self._client.send(SessionMessage(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client has left; its end of the link says so
+        await _sent(self._client, message)  # if the client has left, its end of the link says so
 
     async def _to_server(self, message: Incoming) -> bool:
-        if self._server is None:
-            return False
-        try:
-            await self._server.send(SessionMessage(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
-        return True
+        return self._server is not None and await _sent(self._server, message)
 
     async def from_client(self, message: Incoming) -> None:
         """Pass on what the client says."""
@@ -217,8 +209,7 @@ class _Relay:
             case Failure():
                 pass
             case _:
-                if isinstance(message, Notification) and message.method == "notifications/initialized":
-                    self._confirmed = True
+                self._confirmed |= isinstance(message, Notification) and message.method == INITIALIZED
                 await self._to_server(message)
 
     async def _from_server(self, message: Incoming) -> None:
@@ -237,10 +228,18 @@ class _Relay:
     async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
         """The client has made its handshake: a new server's answer to it tells only what may have changed."""
         if self._confirmed:
-            await self._to_server(Notification("notifications/initialized"))
+            await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = answer.result.get("capabilities") if isinstance(answer, Response) else None
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):
                 await self._to_client(Notification(f"notifications/{name}/list_changed"))
+
+
+async def _sent(write: trio.abc.SendChannel[SessionMessage], message: Incoming) -> bool:
+    try:
+        await write.send(SessionMessage(message))
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return False
+    return True

@@ -28,15 +28,7 @@ YES, NO = ("y", "yes"), ("n", "no")
 
 
 class _Stopped(Exception):
-    """The user wants no more of it.
-
-    Attributes:
-        action: ``"decline"`` or ``"cancel"``.
-    """
-
-    def __init__(self, action: str) -> None:
-        super().__init__(action)
-        self.action = action
+    """The user wants no more of it; its text is what to answer, ``"decline"`` or ``"cancel"``."""
 
 
 def has_terminal() -> bool:
@@ -69,16 +61,15 @@ class Dialogue:
                     return await self._visit(params.url)
                 return await self._fill_in(params.requested_schema.to_wire())
             except _Stopped as exc:
-                return exc.action
+                return str(exc)
 
     async def _visit(self, url: str) -> str:
         """The whole address, and consent before anything happens (Safe URL Handling). Opening it is up to the user."""
         host = urlsplit(url).hostname or ""
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It wants you to visit this page:\n  {clean(url)}\n  on the host {plain}")
-        if not await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False):
-            return "decline"
-        return "accept"
+        agreed = await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False)
+        return "accept" if agreed else "decline"
 
     async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:
         fields = schema.get("properties") or {}
@@ -127,8 +118,7 @@ class Dialogue:
         Raises:
             _Stopped: The user declines or cancels.
         """
-        sys.stderr.write(question)
-        sys.stderr.flush()
+        print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
             raise _Stopped("decline")
@@ -249,13 +239,14 @@ class ProgressBar:
         else:
             head = f"{progress.progress:g}"
         columns = shutil.get_terminal_size().columns
-        self._stream.write(f"\r\x1b[K{shorten(f'{head} {message}'.rstrip(), columns - 1)}")
-        self._stream.flush()
+        self._write(shorten(f"{head} {message}".rstrip(), columns - 1))
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._write("")
             self._shown = False
+
+    def _write(self, line: str) -> None:
+        print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)

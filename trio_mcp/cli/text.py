@@ -8,6 +8,7 @@ import json
 import sys
 import textwrap
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
@@ -24,9 +25,7 @@ def clean(text: str) -> str:
     """A text without what could control a terminal or hide something; lines and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        each if each in "\n\t" or unicodedata.category(each) not in HIDDEN else _escape(each) for each in text
-    )
+    return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
@@ -34,8 +33,8 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _escape(character: str) -> str:
-    return "" if character == "\r" else character.encode("unicode_escape").decode("ascii")
+def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
+    return "".join(each if each in kept or unicodedata.category(each) not in HIDDEN else escape(each) for each in text)
 
 
 def shorten(text: str, width: int) -> str:
@@ -60,14 +59,8 @@ def dumps(value: Any) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if sys.stdout.isatty():
         # Within a string of JSON an escape stands for the same character.
-        text = "".join(
-            each if each == "\n" or unicodedata.category(each) not in HIDDEN else _json_escape(each) for each in text
-        )
+        text = _escaped(text, "\n", lambda each: json.dumps(each)[1:-1])
     return text
-
-
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
 
 
 # --- blocks of content ------------------------------------------------------------------------------------------------

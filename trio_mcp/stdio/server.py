@@ -101,16 +101,14 @@ def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
         )
         os._exit(1)
 
-    timers: list[threading.Timer] = []
+    timer = threading.Timer(grace or 0, give_up)
+    timer.daemon = True
 
     def start() -> None:
-        if grace is not None and not timers:
-            timers.append(threading.Timer(grace, give_up))
-            timers[0].daemon = True
-            timers[0].start()
+        if grace is not None and timer.ident is None:
+            timer.start()
 
     try:
         yield start
     finally:
-        for timer in timers:
-            timer.cancel()
+        timer.cancel()
