@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.inspect import stringify_signature
 from sphinx.util.nodes import make_refnode
 
 HERE = Path(__file__).resolve().parent
@@ -21,8 +19,6 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 from types_overview import anchor  # noqa: E402
 
 from trio_mcp import __version__, types  # noqa: E402
-from trio_mcp.client.connection import ClientConnection  # noqa: E402
-from trio_mcp.client.group.connections import GroupConnections  # noqa: E402
 
 project = "trio_mcp"
 author = "The trio_mcp authors"
@@ -76,6 +72,7 @@ INTERNAL = (
     "DataT",
     "ElicitationCallback",
     "ElicitationMode",
+    "Feed",
     "IncludeContext",
     "IncomingRequest",
     "InputResponse",
@@ -125,18 +122,7 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
             lines[number] = lines[number].replace(": ", " \N{EN DASH} ", 1)
 
 
-def show_signature(
-    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
-) -> tuple[str | None, str | None]:
-    """`Client` and `ClientGroup` take their arguments from a base class, behind ``*args`` and ``**kwargs``."""
-    bases = {"trio_mcp.Client": ClientConnection, "trio_mcp.ClientGroup": GroupConnections}
-    if name in bases and what == "class":
-        signature = stringify_signature(inspect.signature(bases[name]), unqualified_typehints=True)
-    return signature, returns
-
-
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)
-    app.connect("autodoc-process-signature", show_signature)

@@ -22,8 +22,9 @@ from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Notificat
 from trio_mcp.types import meta as meta_keys
 from trio_mcp.types._base import WireModel, class_span, field_span
 from trio_mcp.types.capabilities import ClientCapabilities
-from trio_mcp.types.common import Implementation, NotificationParams, RequestParams, Result
+from trio_mcp.types.common import Implementation, InputResponseRequestParams, NotificationParams, RequestParams
 from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
+from trio_mcp.types.resources import ResourceRequestParams
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
 from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
@@ -142,7 +143,7 @@ def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _meta(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    if issubclass(model, RequestParams):
+    if issubclass(model, (RequestParams, InputResponseRequestParams, ResourceRequestParams)):
         return request_meta_objects(revision)
     if era_of(revision) is Era.LEGACY:
         return meta_objects()
@@ -151,7 +152,7 @@ def _meta(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, 
         return meta_objects({meta_keys.SUBSCRIPTION_ID: request_ids()}, server)
     if issubclass(model, NotificationParams):
         return meta_objects(optional={meta_keys.SUBSCRIPTION_ID: request_ids()})
-    return meta_objects(optional=server) if issubclass(model, Result) else meta_objects()
+    return meta_objects(optional=server) if "result_type" in model.model_fields else meta_objects()
 
 
 def _structured(revision: str) -> st.SearchStrategy[Any]:
@@ -204,12 +205,12 @@ def _base64(revision: str) -> st.SearchStrategy[str]:
     return base64_texts()
 
 
-# What the protocol asks of a field beyond its type, by the class that declares it
+# What the protocol asks of a field beyond its type, by the class that declares it, or of any
 _FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "Annotations.priority": _share,
     "AudioContent.data": _base64,
     "BlobResourceContents.blob": _base64,
-    "CacheableResult.ttl_ms": lambda _: st.integers(0, _SAFE_INTEGER),
+    "*.ttl_ms": lambda _: st.integers(0, _SAFE_INTEGER),
     "Completion.values": lambda _: st.lists(texts(), max_size=3),
     "ElicitRequestURLParams.url": _uris,
     "ElicitResult.content": _form_values,
@@ -224,8 +225,11 @@ _FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "ModelPreferences.cost_priority": _share,
     "ModelPreferences.intelligence_priority": _share,
     "ModelPreferences.speed_priority": _share,
+    "EmbeddableRequestMessage.params": _parameters,
     "Notification.params": _parameters,
+    "NotificationMessage.params": _parameters,
     "Request.params": _parameters,
+    "RequestMessage.params": _parameters,
     "RequestedSchema.properties": _form_fields,
     "Resource.uri": _uris,
     "ResourceContents.uri": _uris,
@@ -234,7 +238,7 @@ _FIELD_RULES: dict[str, Callable[[str], st.SearchStrategy[Any]]] = {
     "ResourceTemplate.uri_template": lambda _: uris().map("{}/{{id}}".format),
     "ResourceTemplateReference.uri": _uris,
     "ResourceUpdatedNotificationParams.uri": _uris,
-    "Result.result_type": lambda _: st.just("complete"),
+    "*.result_type": lambda _: st.just("complete"),
     "Root.uri": lambda _: st.sampled_from(["file:///", "file:///home/user/a%20b", "file:///C:/Projects"]),
     "Tool.input_schema": lambda _: json_schemas(),
     "Tool.output_schema": lambda _: json_schemas(),
@@ -311,6 +315,8 @@ def _field_values(model: type[WireModel], name: str, revision: str, extras: bool
         # A rule is void where a subclass narrowed the type.
         if rule is not None and owner.model_fields[name].annotation == annotation:
             return rule(revision)
+    if (rule := _FIELD_RULES.get(f"*.{name}")) is not None:
+        return rule(revision)
 
     def nested(member: type[BaseModel]) -> st.SearchStrategy[Any] | None:
         known = issubclass(member, WireModel) and revision in class_span(member)

@@ -1,17 +1,18 @@
-"""Small conversions at the edge of a session: models to plain data, validation errors to one line."""
+"""Small things at the edge to the application: models to plain data, errors to one line, sync and async callbacks."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types._base import WireModel
 
-__all__ = ["another", "as_object", "as_result", "brief"]
+__all__ = ["another", "as_json", "as_object", "as_result", "brief", "call_back"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -35,6 +36,22 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{what} must be a model or a mapping, got {type(value).__name__}")
+
+
+def as_json(value: object, what: str) -> Any:
+    """Whatever pydantic turns into JSON, as plain data.
+
+    Args:
+        value: The value.
+        what: What it is, for the error message.
+
+    Raises:
+        TypeError: It has no form in JSON.
+    """
+    try:
+        return to_jsonable_python(value, by_alias=True)
+    except PydanticSerializationError as exc:
+        raise TypeError(f"{what} can't be turned into JSON: {exc}") from None
 
 
 def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
@@ -63,3 +80,9 @@ def brief(exc: ValidationError, most: int = 3) -> str:
     if len(errors) > most:
         shown.append(f"and {len(errors) - most} more")
     return "; ".join(shown)
+
+
+async def call_back(callback: Callable[..., Any], *arguments: object) -> Any:
+    """Call a sync or async callback, and return what it returns."""
+    outcome = callback(*arguments)
+    return await outcome if isinstance(outcome, Awaitable) else outcome

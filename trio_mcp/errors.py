@@ -247,7 +247,7 @@ class InputError(TrioMcpError):
         self.key = key
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"no answer to {self.method!r}, which the server asks for as {self.key[:100]!r}: {self.reason}"
 
 

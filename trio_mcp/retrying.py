@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
@@ -48,37 +49,53 @@ def retry_after(value: str | None, now: float) -> float | None:
 
 @attrs.frozen
 class Backoff:
-    """How long to wait before each further attempt: twice as long each time, up to a limit, and never all at once.
+    """How long to wait before each further attempt: longer each time, up to a limit, and never all at once.
 
     Attributes:
         first: The longest wait before the second attempt, in seconds.
         longest: The longest wait of all, in seconds.
-        attempts: How often to try again.
+        attempts: How often to try again; 0 for not at all, None for no limit.
         patience: The longest wait that a server may ask for, in seconds; one that asks for more gets no further try.
+        factor: By how much each further wait is longer.
+        jitter: The part of each wait that is left to chance, from 0 to 1, so that many clients don't come back at the
+            same moment.
     """
 
     first: float = 1.0
     longest: float = 30.0
-    attempts: int = 5
+    attempts: int | None = 5
     patience: float = 120.0
+    factor: float = 2.0
+    jitter: float = 0.5
 
     def __attrs_post_init__(self) -> None:
-        if not (0 < self.first <= self.longest and self.patience >= 0 and self.attempts >= 0):
-            raise ValueError(f"a backoff needs 0 < first <= longest, patience >= 0 and attempts >= 0, got {self}")
+        for field in attrs.fields(Backoff):
+            value = getattr(self, field.name)
+            kinds = (int, type(None)) if field.name == "attempts" else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise TypeError(f"{field.name} of a backoff must be a number, got {value!r}")
+        waits = 0 < self.first <= self.longest < math.inf and self.factor >= 1 and 0 <= self.jitter <= 1
+        if not (waits and self.patience >= 0 and (self.attempts is None or self.attempts >= 0)):
+            needs = "0 < first <= longest, factor >= 1, jitter from 0 to 1, patience >= 0 and attempts >= 0"
+            raise ValueError(f"a backoff needs {needs}, got {self}")
 
     def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:
         """The seconds to wait before trying again, or None to give up.
 
         Args:
             attempt: How often it has been tried again before, from 0.
-            random: Gives a number from 0 up to 1, so that many clients don't come back at the same moment.
+            random: Gives a number from 0 up to 1.
             asked: What the server asks for, in seconds: its ``Retry-After``, or the ``retry`` of an event stream.
                 It is the wait before the first further attempt, and the least before the others.
         """
-        if attempt >= self.attempts or (asked is not None and asked > self.patience):
+        if self.attempts is not None and attempt >= self.attempts:
+            return None
+        if asked is not None and asked > self.patience:
             return None
         if asked is not None and attempt == 0:
             return asked
-        # The exponent is capped: beyond it any power is more than `longest`, and at some point more than a float.
-        ceiling = min(self.longest, self.first * 2.0 ** min(attempt, 64))
-        return max(asked or 0.0, ceiling * (0.5 + 0.5 * random()))
+        try:
+            ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
+        except OverflowError:
+            ceiling = self.longest
+        return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

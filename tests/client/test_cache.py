@@ -253,7 +253,7 @@ async def test_a_list_that_is_the_same_again_compiles_no_schema_again(monkeypatc
             compiled.append(schema)
             super().__init__(schema)
 
-    monkeypatch.setattr("trio_mcp.client.output_schemas.SchemaValidator", Counted)
+    monkeypatch.setattr("trio_mcp.client.tool_results.SchemaValidator", Counted)
     server = Server("test", cache_hints={"tools/list": CacheHint(ttl=60)})
 
     @server.tool

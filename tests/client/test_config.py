@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp import ConfigError, HttpServerParameters, StdioServerParameters
-from trio_mcp.client import load_config
-from trio_mcp.client.config.json_places import locate
-from trio_mcp.client.config.variables import expand
+from trio_mcp.client.config import expand, load_config, locate
 
 
 def problems(source: Any, **environ: str) -> list[str]:

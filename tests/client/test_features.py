@@ -122,3 +122,32 @@ async def test_a_server_without_them_is_not_asked(mode: str) -> None:
                 await call()
         with pytest.raises(CapabilityError):
             await client.complete(PromptReference(name="x"), "y")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_all_calls_take_the_same_limits_and_no_others(mode: str) -> None:
+    """The limits of `CallLimits`; a misspelt one is an error, not ignored, and nothing is sent."""
+    progress: list[float] = []
+    server = make_server()
+
+    @server.resource("lib://slow/{name}")
+    async def slow(name: str, ctx: Context) -> str:
+        await ctx.report_progress(1, 2)
+        return name
+
+    async with Client(server, mode=mode) as client:
+        found = await client.read_resource(
+            "lib://slow/x", timeout=5, total_timeout=9, on_progress=lambda told: progress.append(told.progress)
+        )
+        assert [getattr(each, "text", None) for each in found.contents] == ["x"]
+        assert progress == [1]
+        misspelt: Any = {"tiemout": 1}
+        for call in (
+            client.call_tool("x", **misspelt),
+            client.call_tool_once("x", **misspelt),
+            client.read_resource("lib://slow/x", **misspelt),
+            client.get_prompt("summary", **misspelt),
+            client.request("tools/list", **misspelt),
+        ):
+            with pytest.raises(TypeError, match=r"'tiemout'.*timeout, total_timeout, reset_on_progress, on_progress"):
+                await call

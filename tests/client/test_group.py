@@ -9,9 +9,21 @@ import pytest
 import trio
 
 from tests.client.servers import make_server
-from trio_mcp import Client, ClientGroup, LocalProtocolError, McpError, RequestTimeout, Server, SessionClosed
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    Context,
+    InputError,
+    LocalProtocolError,
+    McpError,
+    RequestTimeout,
+    Server,
+    SessionClosed,
+)
 from trio_mcp.client import Listed
+from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
+from trio_mcp.uri_templates import UriTemplate
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -171,6 +183,21 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
             await group.complete("x", "name")  # type: ignore[arg-type]
 
 
+async def test_an_input_that_nobody_answers_names_the_server_too() -> None:
+    async def refuse(params: object) -> None:
+        raise ValueError("nobody is here")
+
+    server = Server("asks")
+
+    @server.tool
+    async def hello(ctx: Context) -> str:
+        return str(await ctx.sample("hi", max_tokens=1))
+
+    async with ClientGroup({"a": server}, sampling=refuse) as group:
+        with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*nobody is here"):
+            await group.call_tool("a__hello")
+
+
 async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_clock: trio.testing.MockClock) -> None:
     async with ClientGroup({"a": make_server(), "b": make_server()}) as group:
         await group.list_tools()
@@ -234,7 +261,7 @@ async def test_unknown_servers_are_named_with_what_may_have_been_meant() -> None
         ({"modus": "old"}, TypeError, "server 'a': .*modus"),
         ({"require": "most"}, ValueError, "require must be one of all, any, none"),
         ({"max_wait": -1}, ValueError, "max_wait"),
-        ({"reconnect": 5}, TypeError, "reconnect must be a Reconnect"),
+        ({"reconnect": 5}, TypeError, "reconnect must be a Backoff"),
         ({"on_status": 5}, TypeError, "on_status must be callable"),
         ({"per_server": {"b": {}}}, ValueError, "per_server has options for 'b'"),
     ],
@@ -276,21 +303,19 @@ async def test_a_server_that_fails_to_list_costs_the_others_nothing() -> None:
 
 
 async def test_a_hostile_template_costs_bounded_work() -> None:
-    from trio_mcp.client.group import resources as group_resources
-
     templates = tuple(f"x:{{+a{number}}}{'/z' * 100}" for number in range(10_000))
     matched = 0
 
-    class Counting(group_resources.UriTemplate):
+    class Counting(UriTemplate):
         def match(self, uri: str) -> Any:
             nonlocal matched
             matched += len(self.text) * len(uri)
             return super().match(uri)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_resources, "UriTemplate", Counting)
-        assert not group_resources.has_template("x:" + "y/" * 400, templates)
-    assert 0 < matched <= group_resources.MAX_MATCH_WORK
+        patch.setattr(catalog, "UriTemplate", Counting)
+        assert not catalog.has_template("x:" + "y/" * 400, templates)
+    assert 0 < matched <= catalog.MAX_MATCH_WORK
 
 
 async def test_the_group_is_entered_once() -> None:

@@ -13,10 +13,10 @@ from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, 
 from tests.client.servers import make_server
 from tests.injection import cancel_after, cancel_everywhere
 from trio_mcp import (
+    Backoff,
     ClientGroup,
     Link,
     LocalProtocolError,
-    Reconnect,
     Server,
     SessionClosed,
     TransportError,
@@ -161,7 +161,7 @@ async def test_a_call_that_waits_for_a_server_which_is_removed() -> None:
     broken = Flaky()
     broken.refusal = Oops("no")
     statuses = Statuses()
-    reconnect = Reconnect(delay=4, jitter=0)
+    reconnect = Backoff(first=4, longest=60, jitter=0)
     async with ClientGroup({"a": broken}, require="none", reconnect=reconnect, on_status=statuses) as group:
         await statuses.until("a", "failed")
         async with trio.open_nursery() as nursery:
@@ -258,7 +258,7 @@ async def test_a_cancellation_anywhere_leaves_nothing_running() -> None:
     async def scenario() -> None:
         lone.refusal = Oops("no")
         async with ClientGroup(
-            {"a": servers[0], "b": servers[1], "lone": lone}, require="any", reconnect=Reconnect(delay=1000)
+            {"a": servers[0], "b": servers[1], "lone": lone}, require="any", reconnect=Backoff(first=1000, longest=1000)
         ) as group:
             await group.list_tools()
             await group.add("c", servers[2])

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,11 +15,11 @@ import trio
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server, script
 from trio_mcp import (
+    Backoff,
     ClientGroup,
     Link,
     LocalProtocolError,
     ProcessExited,
-    Reconnect,
     Server,
     SessionClosed,
     TransportError,
@@ -97,7 +96,7 @@ async def test_delays_grow_up_to_a_bound_and_a_call_raises_at_once_when_its_serv
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     flaky = Flaky()
-    reconnect = Reconnect(delay=1, factor=3, max_delay=20, jitter=0)
+    reconnect = Backoff(first=1, factor=3, longest=20, jitter=0, attempts=None)
     statuses = Statuses()
     async with ClientGroup({"a": flaky}, reconnect=reconnect, max_wait=5, on_status=statuses) as group:
         flaky.refusal = TransportError("still away")
@@ -124,7 +123,7 @@ async def test_delays_grow_up_to_a_bound_and_a_call_raises_at_once_when_its_serv
 
 async def test_a_long_connection_ends_a_row_of_failures(autojump_clock: trio.testing.MockClock) -> None:
     flaky = Flaky()
-    reconnect = Reconnect(delay=1, factor=10, max_delay=100, jitter=0)
+    reconnect = Backoff(first=1, factor=10, longest=100, jitter=0, attempts=None)
     statuses = Statuses()
     async with ClientGroup({"a": flaky}, reconnect=reconnect, on_status=statuses):
         delays: list[float] = []
@@ -135,24 +134,6 @@ async def test_a_long_connection_ends_a_row_of_failures(autojump_clock: trio.tes
             delays.append(status.retry_at - trio.current_time())  # type: ignore[operator]
             await statuses.until("a", "connected")
     assert delays == pytest.approx([1, 10, 100, 1, 10])
-
-
-async def test_delays_are_jittered_within_their_bounds() -> None:
-    reconnect = Reconnect(delay=2, factor=2, max_delay=60, jitter=0.25)
-    for failures, longest in ((1, 2), (2, 4), (3, 8), (6, 60), (10**9, 60)):
-        delays = [reconnect.delay_after(failures) or 0 for _ in range(100)]
-        assert all(longest * 0.75 <= delay <= longest for delay in delays)
-        assert len(set(delays)) > 50
-    assert Reconnect(attempts=2).delay_after(3) is None
-    assert Reconnect(attempts=2).delay_after(2) is not None
-
-
-@pytest.mark.parametrize(
-    "bad", [{"delay": 0}, {"delay": "x"}, {"factor": 0.5}, {"max_delay": float("inf")}, {"jitter": 2}, {"attempts": -1}]
-)
-def test_bad_delays_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
-        Reconnect(**bad)
 
 
 async def test_a_server_that_is_given_up_stays_failed(autojump_clock: trio.testing.MockClock) -> None:

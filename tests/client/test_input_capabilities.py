@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.asking import DONE, asking, rounds
 from trio_mcp import Client, Server, types
-from trio_mcp.client.capabilities import merged
+from trio_mcp.client.connection import merged
 from trio_mcp.types import meta
 
 CALLBACKS: dict[str, Any] = {

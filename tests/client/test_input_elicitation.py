@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from tests.client.asking import DONE, MODERN, asking, asks, form, request, rounds, url
 from tests.form_strategies import conforming_answers, forms, spoiled_answers
 from trio_mcp import InputError, RemoteProtocolError, types
-from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.jsonrpc.messages import ErrorData
 
 NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum": 0, "default": 30})

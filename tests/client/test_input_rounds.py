@@ -23,7 +23,7 @@ from trio_mcp import (
     SessionOptions,
     types,
 )
-from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
+from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, MAX_INPUT_REQUESTS
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, Response
 
 ASK = request("elicitation/create", form(name={"type": "string"}))

@@ -25,7 +25,7 @@ from tests.client.listening import (
 from tests.client.scripted import scripted
 from tests.peer import settle
 from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
-from trio_mcp.client.events import ChangeEvent
+from trio_mcp.client.subscriptions import ChangeEvent
 from trio_mcp.jsonrpc.messages import Notification
 
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}

@@ -30,7 +30,7 @@ from trio_mcp import (
     ResourceUpdated,
     ToolsListChanged,
 )
-from trio_mcp.client.resource_watches import UNSUBSCRIBE_TIMEOUT
+from trio_mcp.client.listen import UNSUBSCRIBE_TIMEOUT
 from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 REVISIONS = ["2024-11-05", LEGACY]
@@ -214,7 +214,7 @@ async def test_a_refused_unsubscription_is_nobody_s_trouble(caplog: pytest.LogCa
 
 
 async def test_too_many_resources_of_all_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.client.resource_watches.MAX_URIS", 3)
+    monkeypatch.setattr("trio_mcp.client.listen.MAX_URIS", 3)
     async with legacy() as (client, asked, _):
         async with client.listen(resources=["x:/a", "x:/b"]):
             with pytest.raises(LocalProtocolError, match="'x:/d' is more"):

@@ -14,6 +14,8 @@ import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
     CallOptions,
+    Client,
+    ClientGroup,
     HttpOptions,
     ResponseCache,
     Server,
@@ -25,8 +27,6 @@ from trio_mcp import (
     stdio_server,
     streamable_http_client,
 )
-from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.group.connections import GroupConnections
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.hypercorn import configured
@@ -53,9 +53,9 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "Client(connect_timeout=…)": default(ClientConnection, "connect_timeout"),
-    "Client(probe_timeout=…)": default(ClientConnection, "probe_timeout"),
-    "ClientGroup(max_wait=…)": default(GroupConnections, "max_wait"),
+    "Client(connect_timeout=…)": default(Client, "connect_timeout"),
+    "Client(probe_timeout=…)": default(Client, "probe_timeout"),
+    "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
@@ -123,7 +123,7 @@ STATED = {
         "MAX_MATCH_WORK"
     ),
     "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
-    "rounds of input in one call": default(ClientConnection, "max_input_rounds"),
+    "rounds of input in one call": default(Client, "max_input_rounds"),
     "tools of a page that a server gives": default(Server, "page_size"),
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
     "characters of a URI of a resource": constant("MAX_URI", "trio_mcp.uri_templates"),

@@ -58,13 +58,22 @@ backoffs = st.builds(
 def test_a_wait_is_bounded(backoff: Backoff, attempt: int, chance: float, asked: float | None) -> None:
     """By `longest`, or by what the server asks; and it ends after `attempts`, or where too much is asked."""
     wait = backoff.wait(attempt, lambda: chance, asked)
-    if attempt >= backoff.attempts or (asked is not None and asked > backoff.patience):
+    if attempt >= (backoff.attempts or 0) or (asked is not None and asked > backoff.patience):
         assert wait is None
     elif asked is not None and attempt == 0:
         assert wait == asked
     else:
         assert wait is not None
         assert (asked or 0) <= wait <= max(backoff.longest, asked or 0)
+
+
+def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
+    """However often it was tried before; and with no limit of attempts it never ends."""
+    backoff = Backoff(first=2, factor=2, longest=60, jitter=0.25, attempts=None)
+    for attempt, longest in ((0, 2), (1, 4), (2, 8), (5, 60), (10**9, 60)):
+        waits = [backoff.wait(attempt, random.random) or 0 for _ in range(100)]
+        assert all(longest * 0.75 <= wait <= longest for wait in waits)
+        assert len(set(waits)) > 50
 
 
 def test_waits_double_and_differ() -> None:
@@ -76,11 +85,28 @@ def test_waits_double_and_differ() -> None:
     assert len(many) > 90
 
 
-@pytest.mark.parametrize("bad", [{"first": 0}, {"first": 2, "longest": 1}, {"attempts": -1}, {"patience": -1}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"first": 0},
+        {"first": 2, "longest": 1},
+        {"longest": float("inf")},
+        {"factor": 0.5},
+        {"jitter": 2},
+        {"attempts": -1},
+        {"patience": -1},
+    ],
+)
 def test_a_backoff_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
     """When it is made, not when the first wait is due."""
     with pytest.raises(ValueError, match="a backoff needs"):
         Backoff(**bad)  # type: ignore[arg-type]
+
+
+def test_a_backoff_is_made_of_numbers() -> None:
+    for bad in ({"first": "x"}, {"factor": True}, {"attempts": 1.5}):
+        with pytest.raises(TypeError, match=next(iter(bad))):
+            Backoff(**bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

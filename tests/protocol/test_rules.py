@@ -2,8 +2,9 @@
 
 import pytest
 
-from trio_mcp.eras.era import LegacyEra, ModernClientEra, ModernServerEra
+from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.eras.rules import rules_of
+from trio_mcp.eras.server_negotiation import LegacyServerEra, ModernServerEra
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
 
 
@@ -12,7 +13,11 @@ def test_every_revision_has_rules(revision: str) -> None:
     rules = rules_of(revision)
     assert rules.revision == revision
     assert rules.modern is (revision in MODERN_REVISIONS)
-    eras = [ModernClientEra(revision, {}, {}), ModernServerEra(revision, {})] if rules.modern else [LegacyEra(revision)]
+    eras = (
+        [ModernClientEra(revision, {}, {}), ModernServerEra(revision, {})]
+        if rules.modern
+        else [LegacyServerEra(revision)]
+    )
     assert all(era.rules is rules for era in eras)
 
 

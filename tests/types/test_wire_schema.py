@@ -58,7 +58,9 @@ UNNAMED = {
     "UnsupportedProtocolVersionErrorData": None,
     "UnsupportedProtocolVersionErrorObject": None,
     "UntitledItems": None,
-    # Bases of ours: a request or notification together with its envelope
+    # Bases of ours: a request or notification together with its envelope, and what two of the schema's have in one
+    "CacheablePage": None,
+    "Described": None,
     "EmbeddableRequestMessage": None,
     "NotificationMessage": None,
     "RequestMessage": None,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from trio_mcp.client.cache import CacheStatistics, ResponseCache
 from trio_mcp.client.client import Client, ClientStatistics
-from trio_mcp.client.config.mcp_servers import load_config
-from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from trio_mcp.client.config import load_config
+from trio_mcp.client.connection import Middleware, OutgoingCall
+from trio_mcp.client.group.catalog import Listed
 from trio_mcp.client.group.client_group import ClientGroup
-from trio_mcp.client.group.listing import Listed
-from trio_mcp.client.group.member import Reconnect, ServerStatus
-from trio_mcp.client.results import ToolResult
-from trio_mcp.client.subscriptions import Subscription
+from trio_mcp.client.group.members import ServerStatus
+from trio_mcp.client.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    Subscription,
+    ToolsListChanged,
+)
+from trio_mcp.client.tool_results import ToolResult
 
 __all__ = [
     "CacheStatistics",
@@ -18,8 +24,9 @@ __all__ = [
     "ClientGroup",
     "ClientStatistics",
     "Listed",
+    "Middleware",
+    "OutgoingCall",
     "PromptsListChanged",
-    "Reconnect",
     "ResourceUpdated",
     "ResourcesListChanged",
     "ResponseCache",

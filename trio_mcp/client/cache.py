@@ -11,6 +11,7 @@ import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp._checks import check_seconds
+from trio_mcp.client.subscriptions import lies_below
 from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
@@ -196,7 +197,4 @@ class ResponseCache:
 
 
 def _related(one: str, other: str) -> bool:
-    shorter, longer = sorted((one, other), key=len)
-    return longer.startswith(shorter) and (
-        len(longer) == len(shorter) or shorter.endswith("/") or longer[len(shorter)] in "/?#"
-    )
+    return one == other or lies_below(one, other) or lies_below(other, one)

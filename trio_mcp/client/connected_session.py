@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
-from trio_mcp.eras.era import RESULT_TYPES, ModernClientEra
+from trio_mcp.eras.client_negotiation import RESULT_TYPES, ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
@@ -51,7 +51,7 @@ class ConnectedSession(ClientSession):
     @property
     def modern(self) -> bool:
         """Whether the session has been opened in the modern era."""
-        return isinstance(self._era, ModernClientEra)
+        return self._era is not None
 
     def set_log_level(self, level: LoggingLevel | None) -> None:
         """Have every later request ask for log messages (modern era only)."""
@@ -91,7 +91,7 @@ class ConnectedSession(ClientSession):
         Errors and cancellation are those of `BaseSession.send_request`.
         """
         self._check_outgoing(method)
-        return self._read_result(await self._requests.call(method, self._stamp(params), UNLIMITED, opened))
+        return await self._call(method, params, UNLIMITED, opened=opened)
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
         """Run something in a task that ends with the session; False if that has ended."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.listing import validated
-from trio_mcp.client.middleware import OutgoingCall, through
-from trio_mcp.client.resource_watches import MAX_URIS, ResourceWatches
-from trio_mcp.client.subscriptions import Subscription
+from trio_mcp.client.connection import Connection, OutgoingCall
+from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
+from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
-from trio_mcp.errors import CapabilityError, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.session.requests import USE_SESSION, Limit, Limits
+from trio_mcp.session.requests import CallLimits, Limit, Limits
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 
-__all__ = ["ListenMethods"]
+__all__ = ["Listening", "ResourceWatches", "wanted_filter"]
+
+logger = logging.getLogger("trio_mcp")
 
 LISTEN = "subscriptions/listen"
 
@@ -35,49 +37,35 @@ LEGACY_CAPABILITIES = {
 }
 """What a server of the legacy era declares if it tells of a change, by the name in the filter."""
 
+MAX_URIS = 1000
+UNSUBSCRIBE_TIMEOUT = 10.0
+"""Seconds. Nobody waits for it but those who want the same resource again."""
 
-class ListenMethods(ClientConnection):
-    """The part of `Client` that hears of changes."""
+UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
-    _resource_watches: ResourceWatches | None = None
 
-    def listen(
-        self,
-        *,
-        tools_list_changed: bool = False,
-        prompts_list_changed: bool = False,
-        resources_list_changed: bool = False,
-        resources: Iterable[str] = (),
-        timeout: Limit = USE_SESSION,
-    ) -> AbstractAsyncContextManager[Subscription]:
-        """Hear of changes: ``async with client.listen(tools_list_changed=True) as events``.
+class Listening:
+    """The blocks of `Client.listen`.
 
-        The loop over ``events`` gives `ToolsListChanged`, `PromptsListChanged`, `ResourcesListChanged` and
-        `ResourceUpdated`. Entering waits until the server has agreed; ``events.honored`` says to what. In the legacy
-        era it says which of it the server has declared, and entering subscribes to the resources.
+    Args:
+        connection: The client's.
+        subscriptions: Where the notices of the server go.
+    """
 
-        Leaving the block ends it at once, without waiting for the server. So does a cancellation, also while entering.
+    def __init__(self, connection: Connection, subscriptions: Subscriptions) -> None:
+        self._connection = connection
+        self._subscriptions = subscriptions
+        self.watches = ResourceWatches(connection)
 
-        Args:
-            tools_list_changed: Hear of changes of the list of tools.
-            prompts_list_changed: Hear of changes of the list of prompts.
-            resources_list_changed: Hear of changes of the lists of resources and of resource templates.
-            resources: The URIs of resources to hear of, `MAX_URIS` at most.
-            timeout: Seconds to wait for the server to agree; None waits for ever; by default the session's. Nothing
-                limits how long the block lasts.
+    def block(self, asked: SubscriptionFilter, timeout: Limit) -> AbstractAsyncContextManager[Subscription]:
+        """The block of one `Client.listen`.
 
         Raises:
-            TypeError: An argument is of another type, for example a string instead of a list of URIs.
-            ValueError: Nothing was asked for, a URI is empty, or there are too many.
+            TypeError, ValueError: The time limit is none.
             CapabilityError: A server of the legacy era has declared nothing of what was asked for.
-            LocalProtocolError: The client is not connected; entering raises it if it listens too often at once.
-
-        Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not answer in time,
-        `RemoteProtocolError` if its answer is malformed, `TransportError` if the link is lost. What the loop raises
-        is described at `Subscription`.
+            LocalProtocolError: The client is not connected.
         """
-        asked = _filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
-        session = self.session
+        session = self._connection.session
         limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
@@ -92,64 +80,159 @@ class ListenMethods(ClientConnection):
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
-        subscription = Subscription(asked)
         reason = "the client listens no more"
-        with self._subscriptions.holding(subscription):
+        with self._subscriptions.holding(asked) as feed:
             async with background_nursery() as nursery:
-                nursery.start_soon(self._hear, subscription, legacy)
+                nursery.start_soon(self._hear, feed, legacy)
                 try:
                     with trio.move_on_after(math.inf if limit is None else limit) as waiting:
-                        await subscription._wait_opened()
+                        await feed.wait_opened()
                     if waiting.cancelled_caught and limit is not None:
                         reason = "the request timed out"
                         raise RequestTimeout(LISTEN if legacy is None else "resources/subscribe", limit)
-                    yield subscription
+                    yield Subscription(feed)
                 finally:
                     nursery.cancel_scope.cancel(reason)
 
-    async def _hear(self, subscription: Subscription, legacy: SubscriptionFilter | None) -> None:
+    async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
         """Everything that lasts as long as the subscription, in a task of its own; the loop raises what it raises."""
         try:
             if legacy is None:
-                await self._hear_modern(subscription)
+                await self._hear_modern(feed)
             else:
-                await self._hear_legacy(subscription, legacy)
+                await self._hear_legacy(feed, legacy)
         except Exception as exc:
-            subscription._end(exc)
+            feed.end(exc)
         else:
-            subscription._end(None)
+            feed.end(None)
 
-    async def _hear_modern(self, subscription: Subscription) -> None:
-        session = self.session
-        call = OutgoingCall(LISTEN, {"notifications": subscription._asked.to_wire()}, self.protocol_version)
+    async def _hear_modern(self, feed: Feed) -> None:
+        session = self._connection.session
+        call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
         def opened(outgoing: OutgoingRequest) -> None:
             call.request_id = outgoing.request.id
-            self._subscriptions.opened(subscription, outgoing)
+            self._subscriptions.opened(feed, outgoing)
 
         async def send() -> dict[str, Any]:
             return await session.subscribe(call.method, call.params, opened)
 
-        result = await through(self._middleware, 0, call, send)
+        result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":
             raise RemoteProtocolError(f"the answer to {LISTEN!r} must be complete, not {result['resultType']!r}")
-        about = validated(SubscriptionsListenResult, LISTEN, result).meta
-        named = about.get(meta.SUBSCRIPTION_ID)
-        if subscription._outgoing is None or type(named) is not int or named != subscription._outgoing.request.id:
+        named = as_result(result, SubscriptionsListenResult, LISTEN).meta.get(meta.SUBSCRIPTION_ID)
+        if feed.outgoing is None or type(named) is not int or named != feed.outgoing.request.id:
             raise RemoteProtocolError(f"the answer to {LISTEN!r} does not name the subscription that it ends")
 
-    async def _hear_legacy(self, subscription: Subscription, honored: SubscriptionFilter) -> None:
-        if self._resource_watches is None:
-            self._resource_watches = ResourceWatches(self.request, self.session.start_soon)
-        subscription._honor(honored)
-        async with self._resource_watches.watching(honored.resource_subscriptions or ()):
-            if not self.session.closed:
-                subscription._acknowledge()
-            await self.session.raise_loss()
+    async def _hear_legacy(self, feed: Feed, honored: SubscriptionFilter) -> None:
+        session = self._connection.session
+        feed.honor(honored)
+        async with self.watches.watching(honored.resource_subscriptions or ()):
+            if not session.closed:
+                feed.acknowledge()
+            await session.raise_loss()
 
 
-def _filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterable[str]) -> SubscriptionFilter:
-    """What was asked for.
+@attrs.define(eq=False)
+class _Watch:
+    """The subscription to one URI.
+
+    Attributes:
+        holders: How many want it.
+        asked: The server may know of it: it was asked, and perhaps carried it out though the call was given up.
+        sure: The server has said yes, and has not been asked to end it.
+        turn: Held by who is asking the server.
+    """
+
+    holders: int = 0
+    asked: bool = False
+    sure: bool = False
+    turn: trio.Lock = attrs.Factory(trio.Lock)
+
+
+class ResourceWatches:
+    """Which resources a client of the legacy era has subscribed to (`server/resources`, section Subscriptions).
+
+    There a link has one subscription per URI, whoever wants it. So those who want it are counted: the first subscribes,
+    the last unsubscribes, and what is done for one URI is done one after the other.
+
+    Args:
+        connection: The client's.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._watches: dict[str, _Watch] = {}
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
+        """Be subscribed to resources.
+
+        Leaving never waits: a task of the session's does the unsubscribing. When cancelled while it subscribes, the
+        same happens.
+
+        Raises:
+            LocalProtocolError: The client has too many subscriptions.
+            McpError: The server refused one.
+        """
+        held: list[str] = []
+        try:
+            for uri in uris:
+                watch = self._hold(uri)
+                held.append(uri)
+                async with watch.turn:
+                    if not watch.sure:
+                        await self._subscribe(uri, watch)
+            yield
+        finally:
+            for uri in held:
+                self._release(uri)
+
+    def _hold(self, uri: str) -> _Watch:
+        watch = self._watches.get(uri)
+        if watch is None:
+            if len(self._watches) >= MAX_URIS:
+                raise LocalProtocolError(f"a client may be subscribed to {MAX_URIS} resources at once; {uri!r} is more")
+            watch = self._watches[uri] = _Watch()
+        watch.holders += 1
+        return watch
+
+    async def _subscribe(self, uri: str, watch: _Watch) -> None:
+        asked_before, watch.asked = watch.asked, True
+        try:
+            await self._connection.request("resources/subscribe", {"uri": uri}, UNLIMITED)
+        except McpError:
+            watch.asked = asked_before
+            raise
+        watch.sure = True
+
+    def _release(self, uri: str) -> None:
+        watch = self._watches[uri]
+        watch.holders -= 1
+        if watch.holders:
+            return
+        if not (watch.asked and self._connection.session.start_soon(self._unsubscribe, uri, watch)):
+            del self._watches[uri]
+
+    async def _unsubscribe(self, uri: str, watch: _Watch) -> None:
+        async with watch.turn:
+            if watch.asked and not watch.holders:
+                watch.sure = False
+                limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
+                try:
+                    await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
+                except Exception as exc:
+                    logger.info("the server has not ended the subscription to %r: %s", uri, exc)
+                watch.asked = False
+        if not watch.holders and self._watches.get(uri) is watch:
+            del self._watches[uri]
+
+
+def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterable[str]) -> SubscriptionFilter:
+    """What `Client.listen` was asked for.
 
     Raises:
         TypeError, ValueError: It makes no sense.

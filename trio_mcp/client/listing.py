@@ -1,117 +1,130 @@
-"""What the client's features share: results as models, and lists in pages (`server/utilities/pagination`)."""
+"""Lists that come in pages (`server/utilities/pagination`), and whatever else the client may have kept."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator, Hashable
+from typing import Any, Protocol, TypeVar, cast
 
 import trio
-from pydantic import ValidationError
 
 from trio_mcp.client.cache import ResponseCache
-from trio_mcp.client.connection import ClientConnection
-from trio_mcp.convert import brief
+from trio_mcp.client.connection import Connection
+from trio_mcp.convert import as_result
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout, TransportError
-from trio_mcp.session.requests import Limit
+from trio_mcp.session.requests import CallLimits, Limit
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import PaginatedResult
+from trio_mcp.types.common import CacheablePage
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.meta import checked_meta
 
-__all__ = ["Listing", "every", "request_meta", "validated"]
+__all__ = ["CachedCalls", "every"]
 
 ModelT = TypeVar("ModelT", bound=WireModel)
-PageT = TypeVar("PageT", bound=PaginatedResult)
-ItemT = TypeVar("ItemT")
+PageT = TypeVar("PageT", bound=CacheablePage)
 
 MAX_PAGES = 1000
 
 
-class Listing(ClientConnection):
-    """A connection that gets lists page by page."""
+class CachedCalls:
+    """The requests of a client whose results it may have kept.
 
-    async def _one_page(self, model: type[PageT], method: str, cursor: str | None, timeout: Limit) -> PageT:
-        params = None if cursor is None else {"cursor": cursor}
-        if self._cache is None:
-            return validated(model, method, await self.request(method, params, timeout=timeout))
-        return self._validated(model, method, await self._cached(self._cache, method, cursor, params, timeout=timeout))
+    Args:
+        connection: The client's.
+        cache: Where they are kept; None keeps nothing.
+        owner: On whose behalf the client acts: those with the same owner share what is private.
+    """
 
-    def _validated(self, model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:
-        try:
-            return validated(model, method, result)
-        except RemoteProtocolError:
-            if self._cache is not None:
-                self._cache.forget(method)  # what can't be used is not kept
-            raise
+    def __init__(self, connection: Connection, cache: ResponseCache | None, owner: Hashable) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._owner = owner
 
-    async def _cached(
-        self, cache: ResponseCache, method: str, detail: str | None, params: dict[str, Any] | None, **limits: Any
+    async def request(
+        self, method: str, detail: str | None, params: dict[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
-        """A result out of the cache, else the server's, which is kept if the server allows it."""
-        question = (self.protocol_version, method, detail)
-        owner = self._principal or self
-        kept = cache.find(question, owner)
+        """A result out of the cache, else the server's, which is kept if the server allows it.
+
+        Args:
+            method: The method.
+            detail: What is asked for: a cursor or a URI.
+            params: The parameters.
+            limits: What the call says of its own.
+        """
+        cache = self._cache
+        if cache is None:
+            return await self._connection.request(method, params, limits)
+        question = (self._connection.session.server.revision, method, detail)
+        kept = cache.find(question, self._owner)
         if kept is not None:
             await trio.lowlevel.checkpoint()
             return cast("dict[str, Any]", kept)
         flight = cache.departs(question)
         try:
-            result: dict[str, Any] = await self.request(method, params, **limits)
-            cache.keep(flight, owner, result)
+            result = await self._connection.request(method, params, limits)
+            cache.keep(flight, self._owner, result)
             return result
         except McpError as exc:
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)  # "discard all cached pages and re-fetch from the beginning"
             raise
         except (TransportError, RequestTimeout):
-            kept = cache.find(question, owner, stale=True)
+            kept = cache.find(question, self._owner, stale=True)
             if kept is None:
                 raise
             return cast("dict[str, Any]", kept)
         finally:
             cache.landed(flight)
 
+    def read(self, result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
+        """A result as a model; what can't be used is not kept.
 
-async def every(
-    get_page: Callable[[str | None], Awaitable[PageT]], items_of: Callable[[PageT], Iterable[ItemT]], what: str
-) -> AsyncIterator[ItemT]:
+        Raises:
+            RemoteProtocolError: It is none.
+        """
+        try:
+            return as_result(result, model, method)
+        except RemoteProtocolError:
+            if self._cache is not None:
+                self._cache.forget(method)
+            raise
+
+    async def page(self, model: type[PageT], method: str, cursor: str | None, timeout: Limit) -> PageT:
+        """One page of a list.
+
+        Args:
+            model: What a page is.
+            method: The method that lists.
+            cursor: Which page; None for the first.
+            timeout: Seconds to wait.
+        """
+        params = None if cursor is None else {"cursor": cursor}
+        return self.read(await self.request(method, cursor, params, {"timeout": timeout}), model, method)
+
+
+class GetPage(Protocol):
+    """One of the methods of `Client` that give a page of a list."""
+
+    async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> CacheablePage:
+        """The page of a cursor, the first for None."""
+
+
+async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[Any]:
     """Every item of a list, page after page.
 
     Args:
-        get_page: Gets the page of a cursor, the first for None.
-        items_of: What is on a page.
-        what: What the items are, for the error message.
+        get_page: Gets one page.
+        items: The field of a page that holds them; also what they are called in the error message.
+        timeout: Seconds to wait for each page.
 
     Raises:
         RemoteProtocolError: The list has more than `MAX_PAGES` pages.
     """
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await get_page(cursor)
-        for item in items_of(page):
+        page = await get_page(cursor, timeout=timeout)
+        for item in getattr(page, items):
             yield item
         cursor = page.next_cursor
         if cursor is None:
             return
+    what = items.replace("_", " ")
     raise RemoteProtocolError(f"the server's list of {what} has no end: {MAX_PAGES} pages, and there is another")
-
-
-def validated(model: type[ModelT], method: str, result: dict[str, Any]) -> ModelT:
-    """A result as a model.
-
-    Raises:
-        RemoteProtocolError: It is none.
-    """
-    try:
-        return model.from_wire(result)
-    except ValidationError as exc:
-        raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
-
-
-def request_meta(connection: ClientConnection, given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """What the caller wants in the ``_meta`` of a request.
-
-    Raises:
-        TypeError, ValueError: As `checked_meta` does.
-    """
-    return checked_meta(given, what, of_request=True, revisions=(connection.protocol_version,))

@@ -1,4 +1,4 @@
-"""The subscriptions of a client: what each has heard and not yet told, and which notice is for which of them.
+"""What a client hears of: the changes of a server's lists and resources, and which notice is for which subscription.
 
 Nothing here waits but the iterator: the session's reader hands each notice over and goes on (rule 1 of docs/design).
 """
@@ -8,70 +8,143 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final, TypeAlias
 
+import attrs
 import trio
 from pydantic import ValidationError
 
-from trio_mcp.client.events import LIST_CHANGES, UPDATED, ChangeEvent, ResourceUpdated, events_of, read_change
 from trio_mcp.convert import another, brief
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.types import meta
+from trio_mcp.types.resources import ResourceUpdatedNotificationParams
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsAcknowledgedNotificationParams
 
-__all__ = ["NOTICES", "Subscription", "Subscriptions"]
+__all__ = [
+    "NOTICES",
+    "ChangeEvent",
+    "ChangeHook",
+    "Feed",
+    "PromptsListChanged",
+    "ResourceUpdated",
+    "ResourcesListChanged",
+    "Subscription",
+    "Subscriptions",
+    "ToolsListChanged",
+    "lies_below",
+]
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
-"""The notifications that `Subscriptions.note` takes."""
 
 MAX_LISTENS = 100
 # What a server may make us hold for resources below one that was asked for. Beyond that they are told as that one.
 MAX_PENDING = 1000
 LONGEST_URI = 8192
 
+ChangeHook: TypeAlias = Callable[[str, str | None], None]
+"""``(kind, uri)``: ``"tools"``, ``"prompts"`` or ``"resources"`` have changed, or the one resource of the URI.
 
-class Subscription(AsyncIterator[ChangeEvent]):
-    """What `Client.listen` gives: ``async for event in events``.
+It is called by the session's reader: it must neither block nor raise.
+"""
 
-    An event that has not been taken yet is not repeated: however slow the loop is, it sees each change once more
-    after the last time that it happened, and no more than one event waits for each list and each URI.
 
-    The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
-    when the link is lost, `McpError` when the server gives an error, `RemoteProtocolError` when it ends the
-    subscription in a way that the protocol does not know; what happened before is told first.
+@attrs.frozen
+class ToolsListChanged:
+    """The server's list of tools is another now."""
+
+
+@attrs.frozen
+class PromptsListChanged:
+    """The server's list of prompts is another now."""
+
+
+@attrs.frozen
+class ResourcesListChanged:
+    """The server's list of resources, or of resource templates, is another now."""
+
+
+@attrs.frozen
+class ResourceUpdated:
+    """A resource holds something else now.
+
+    Attributes:
+        uri: Its URI: one that was asked for, or one below it.
+    """
+
+    uri: str
+
+
+ChangeEvent: TypeAlias = ToolsListChanged | PromptsListChanged | ResourcesListChanged | ResourceUpdated
+
+LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
+    "notifications/tools/list_changed": ToolsListChanged(),
+    "notifications/prompts/list_changed": PromptsListChanged(),
+    "notifications/resources/list_changed": ResourcesListChanged(),
+}
+UPDATED: Final = "notifications/resources/updated"
+
+NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
+"""The notifications that `Subscriptions.note` takes."""
+
+
+def read_change(notification: Notification) -> ChangeEvent:
+    """The event that a notification of `LIST_CHANGES` or `UPDATED` stands for.
+
+    Raises:
+        RemoteProtocolError: It is malformed.
+    """
+    if notification.method != UPDATED:
+        return LIST_CHANGES[notification.method]
+    try:
+        return ResourceUpdated(ResourceUpdatedNotificationParams.from_wire(notification.params or {}).uri)
+    except ValidationError as exc:
+        raise RemoteProtocolError(f"a malformed {UPDATED!r}: {brief(exc)}") from None
+
+
+def events_of(wanted: SubscriptionFilter) -> frozenset[ChangeEvent]:
+    """Every event that a filter lets through; what lies below its URIs aside."""
+    flags = (wanted.tools_list_changed, wanted.prompts_list_changed, wanted.resources_list_changed)
+    events = [event for event, flag in zip(LIST_CHANGES.values(), flags, strict=True) if flag]
+    return frozenset([*events, *map(ResourceUpdated, wanted.resource_subscriptions or ())])
+
+
+class Feed:
+    """One subscription: what was asked for and agreed to, and what it has heard and not yet told.
+
+    Args:
+        asked: What to hear of.
+
+    Attributes:
+        asked: What to hear of.
+        honored: What the server has agreed to tell of it.
+        acknowledged: Whether the server has agreed.
+        outgoing: Its request, in the modern era: whatever names the id of that is for it.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:
-        self._asked = asked
-        self._outgoing: OutgoingRequest | None = None
-        self._honored = SubscriptionFilter()
+        self.asked = asked
+        self.outgoing: OutgoingRequest | None = None
+        self.honored = SubscriptionFilter()
+        self.acknowledged = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
         self._news = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
-        self._acknowledged = False
         self._over = False
         self._cause: Exception | None = None
         self._left = False
 
-    @property
-    def honored(self) -> SubscriptionFilter:
-        """What the server has agreed to tell of what was asked for: nothing else comes."""
-        return self._honored
+    def __len__(self) -> int:
+        return len(self._pending)
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended the subscription of its own accord; the loop then ends without an error."""
+        """Whether the server has ended it of its own accord."""
         return self._over and self._cause is None
 
-    @property
-    def waiting(self) -> int:
-        """How many events wait to be taken."""
-        return len(self._pending)
-
-    async def __anext__(self) -> ChangeEvent:
+    async def next(self) -> ChangeEvent:
         """The next event. When cancelled, none is lost."""
         await trio.lowlevel.checkpoint()
         while True:
@@ -85,25 +158,28 @@ class Subscription(AsyncIterator[ChangeEvent]):
                 raise StopAsyncIteration
             await self._news.park()
 
-    # --- for the client and its reader ---------------------------------------------------------------------------
+    def opened(self, outgoing: OutgoingRequest) -> None:
+        """It has its request, which the server has not agreed to."""
+        self.outgoing, self.acknowledged = outgoing, False
 
-    def _honor(self, offered: SubscriptionFilter) -> None:
+    def honor(self, offered: SubscriptionFilter) -> None:
         """Let through what is offered of what was asked for."""
-        asked = self._asked
+        asked = self.asked
         uris = set(offered.resource_subscriptions or ())
-        self._honored = SubscriptionFilter(
+        self.honored = SubscriptionFilter(
             tools_list_changed=(asked.tools_list_changed and offered.tools_list_changed) or None,
             prompts_list_changed=(asked.prompts_list_changed and offered.prompts_list_changed) or None,
             resources_list_changed=(asked.resources_list_changed and offered.resources_list_changed) or None,
             resource_subscriptions=[uri for uri in asked.resource_subscriptions or () if uri in uris] or None,
         )
-        self._wanted = events_of(self._honored)
+        self._wanted = events_of(self.honored)
 
-    def _acknowledge(self) -> None:
-        self._acknowledged = True
+    def acknowledge(self) -> None:
+        """The server has agreed."""
+        self.acknowledged = True
         self._opened.set()
 
-    def _deliver(self, event: ChangeEvent) -> bool:
+    def deliver(self, event: ChangeEvent) -> bool:
         """Keep an event until it is taken; whether it was wanted."""
         kept = self._as_kept(event)
         if kept is None:
@@ -119,53 +195,87 @@ class Subscription(AsyncIterator[ChangeEvent]):
         if not isinstance(event, ResourceUpdated):
             return None
         # "This might be a sub-resource of the one that the client actually subscribed to" (schema, ResourceUpdated).
-        uris = self._honored.resource_subscriptions or ()
-        above = max((uri for uri in uris if _lies_below(event.uri, uri)), key=len, default=None)
+        uris = self.honored.resource_subscriptions or ()
+        above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
         if event in self._pending or (len(self._pending) < MAX_PENDING and len(event.uri) <= LONGEST_URI):
             return event
         return ResourceUpdated(above)
 
-    def _end(self, cause: Exception | None) -> None:
+    def end(self, cause: Exception | None) -> None:
         """Nothing more comes; the first cause counts."""
         if self._over:
             return
-        if cause is None and not self._acknowledged:
+        if cause is None and not self.acknowledged:
             cause = RemoteProtocolError("the server ended a subscription that it had not acknowledged")
         self._over, self._cause = True, cause
         self._opened.set()
         self._news.unpark_all()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Its block has been left: there is nothing to tell any more."""
         self._left = True
         self._pending.clear()
         self._news.unpark_all()
 
-    async def _wait_opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait until it has been acknowledged.
 
         Raises:
             TrioMcpError: It never will be.
         """
         await self._opened.wait()
-        if not self._acknowledged:
+        if not self.acknowledged:
             assert self._cause is not None
             raise another(self._cause)
+
+
+class Subscription(AsyncIterator[ChangeEvent]):
+    """What `Client.listen` gives: ``async for event in events``.
+
+    An event that has not been taken yet is not repeated: however slow the loop is, it sees each change once more
+    after the last time that it happened, and no more than one event waits for each list and each URI.
+
+    The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
+    when the link is lost, `McpError` when the server gives an error, `RemoteProtocolError` when it ends the
+    subscription in a way that the protocol does not know; what happened before is told first.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    @property
+    def honored(self) -> SubscriptionFilter:
+        """What the server has agreed to tell of what was asked for: nothing else comes."""
+        return self._feed.honored
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has ended the subscription of its own accord; the loop then ends without an error."""
+        return self._feed.ended
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return len(self._feed)
+
+    async def __anext__(self) -> ChangeEvent:
+        """The next event. When cancelled, none is lost."""
+        return await self._feed.next()
 
 
 class Subscriptions:
     """Every subscription of a client.
 
     Args:
-        on_change: Called, synchronously, with each change that the server tells of, whoever it is for: with
-            ``"tools"``, ``"prompts"`` or ``"resources"``, and the URI if it is one resource that has changed.
+        hooks: Each is called with every change that the server tells of, whoever it is for.
     """
 
-    def __init__(self, on_change: Callable[[str, str | None], None]) -> None:
-        self._on_change = on_change
-        self._held: dict[Subscription, None] = {}
-        self._by_request: dict[RequestId, Subscription] = {}
+    def __init__(self, *hooks: ChangeHook) -> None:
+        self.hooks = list(hooks)
+        self._held: dict[Feed, None] = {}
+        self._by_request: dict[RequestId, Feed] = {}
         self._last_id = 0
 
     def __len__(self) -> int:
@@ -179,11 +289,11 @@ class Subscriptions:
     @property
     def waiting(self) -> int:
         """How many events wait to be taken."""
-        return sum(subscription.waiting for subscription in self._held)
+        return sum(map(len, self._held))
 
     @contextlib.contextmanager
-    def holding(self, subscription: Subscription) -> Iterator[None]:
-        """Where a subscription is known.
+    def holding(self, asked: SubscriptionFilter) -> Iterator[Feed]:
+        """A new subscription, known as long as the block lasts.
 
         Raises:
             LocalProtocolError: There are `MAX_LISTENS` already.
@@ -192,26 +302,27 @@ class Subscriptions:
             raise LocalProtocolError(
                 f"a client may listen {MAX_LISTENS} times at once; leave one of those blocks first"
             )
-        self._held[subscription] = None
+        feed = Feed(asked)
+        self._held[feed] = None
         try:
-            yield
+            yield feed
         finally:
-            del self._held[subscription]
-            self._forget_request(subscription)
-            subscription._leave()
+            del self._held[feed]
+            self._forget_request(feed)
+            feed.leave()
 
-    def opened(self, subscription: Subscription, outgoing: OutgoingRequest) -> None:
+    def opened(self, feed: Feed, outgoing: OutgoingRequest) -> None:
         """A subscription has its request: whatever names that request's id is for it."""
         assert isinstance(outgoing.request.id, int)
-        self._forget_request(subscription)  # a middleware may have asked before
-        subscription._outgoing, subscription._acknowledged = outgoing, False
+        self._forget_request(feed)  # a middleware may have asked before
+        feed.opened(outgoing)
         self._last_id = outgoing.request.id
-        self._by_request[self._last_id] = subscription
+        self._by_request[self._last_id] = feed
 
-    def _forget_request(self, subscription: Subscription) -> None:
-        if subscription._outgoing is not None:
-            del self._by_request[subscription._outgoing.request.id]
-            subscription._outgoing = None
+    def _forget_request(self, feed: Feed) -> None:
+        if feed.outgoing is not None:
+            del self._by_request[feed.outgoing.request.id]
+            feed.outgoing = None
 
     def note(self, notification: Notification, *, modern: bool) -> None:
         """Take one of `NOTICES`, in the order of arrival.
@@ -222,12 +333,13 @@ class Subscriptions:
         event = None if notification.method == ACKNOWLEDGED else read_change(notification)
         if event is not None:
             kind = notification.method.split("/")[1]
-            self._on_change(kind, event.uri if isinstance(event, ResourceUpdated) else None)
+            for hook in self.hooks:
+                hook(kind, event.uri if isinstance(event, ResourceUpdated) else None)
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
-            for subscription in self._held:
-                subscription._deliver(event)
+            for feed in self._held:
+                feed.deliver(event)
 
     def _note_modern(self, notification: Notification, event: ChangeEvent | None) -> None:
         method = notification.method
@@ -235,31 +347,32 @@ class Subscriptions:
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
         if type(request_id) is not int or not 0 < request_id <= self._last_id:
             raise RemoteProtocolError(f"{method!r} belongs to no subscription: it lacks the id of one")
-        subscription = self._by_request.get(request_id)
-        if subscription is None or subscription._outgoing is None or subscription._outgoing.settled:
+        feed = self._by_request.get(request_id)
+        if feed is None or feed.outgoing is None or feed.outgoing.settled:
             return  # late: the subscription is over
         if event is None:
-            _read_acknowledgement(notification, subscription)
-        elif not subscription._acknowledged:
+            _read_acknowledgement(notification, feed)
+        elif not feed.acknowledged:
             raise RemoteProtocolError(f"{method!r} came before subscription {request_id} was acknowledged")
-        elif not subscription._deliver(event):
+        elif not feed.deliver(event):
             raise RemoteProtocolError(f"{method!r} came for subscription {request_id}, which does not cover it")
 
 
-def _read_acknowledgement(notification: Notification, subscription: Subscription) -> None:
-    if subscription._acknowledged:
+def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
+    if feed.acknowledged:
         raise RemoteProtocolError("the server acknowledged a subscription twice")
     try:
         offered = SubscriptionsAcknowledgedNotificationParams.from_wire(notification.params or {}).notifications
     except ValidationError as exc:
         error = RemoteProtocolError(f"the acknowledgement of a subscription is malformed: {brief(exc)}")
-        subscription._end(error)
+        feed.end(error)
         raise another(error) from None
-    subscription._honor(offered)
-    subscription._acknowledge()
-    if not events_of(offered) <= events_of(subscription._asked):
+    feed.honor(offered)
+    feed.acknowledge()
+    if not events_of(offered) <= events_of(feed.asked):
         raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
-def _lies_below(uri: str, above: str) -> bool:
+def lies_below(uri: str, above: str) -> bool:
+    """Whether a URI names a part of what another names."""
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

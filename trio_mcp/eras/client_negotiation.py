@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 
-from trio_mcp.errors import McpError, NegotiationError
+from trio_mcp.eras.rules import Rules, rules_of
+from trio_mcp.errors import McpError, NegotiationError, RemoteProtocolError
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
     HEADER_MISMATCH,
@@ -15,9 +16,77 @@ from trio_mcp.types.error_codes import (
 )
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
-__all__ = ["ServerDeclaration", "modern_choice", "read_discover_result", "read_initialize_result", "supported_by"]
+__all__ = [
+    "RESULT_TYPES",
+    "ModernClientEra",
+    "ServerDeclaration",
+    "modern_choice",
+    "read_discover_result",
+    "read_initialize_result",
+    "supported_by",
+]
 
 _MODERN_ERRORS = frozenset({UNSUPPORTED_PROTOCOL_VERSION, MISSING_REQUIRED_CLIENT_CAPABILITY, HEADER_MISMATCH})
+
+
+RESULT_TYPES = frozenset({"complete", "input_required"})
+"""The result types of the core protocol; extensions may add their own."""
+
+
+@attrs.frozen
+class ModernClientEra:
+    """Stamps every request with what a stateless server needs to know.
+
+    Attributes:
+        revision: The revision named in every request.
+        client_info: The client's `Implementation`, as plain data.
+        capabilities: The client's `ClientCapabilities`, as plain data.
+        log_level: The lowest level of log messages wanted; None for none at all.
+        result_types: The values of ``resultType`` that are understood.
+    """
+
+    revision: str
+    client_info: dict[str, Any]
+    capabilities: dict[str, Any]
+    log_level: str | None = None
+    result_types: frozenset[str] = RESULT_TYPES
+
+    _stamp: dict[str, Any] = attrs.field(init=False, repr=False, eq=False)
+
+    @_stamp.default
+    def _make_stamp(self) -> dict[str, Any]:
+        stamp: dict[str, Any] = {
+            meta.PROTOCOL_VERSION: self.revision,
+            meta.CLIENT_INFO: self.client_info,
+            meta.CLIENT_CAPABILITIES: self.capabilities,
+        }
+        return stamp if self.log_level is None else {**stamp, meta.LOG_LEVEL: self.log_level}
+
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
+        return rules_of(self.revision)
+
+    def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
+        """The parameters as they go out; the argument is not changed."""
+        if not params:
+            return {"_meta": self._stamp}
+        given = params.get("_meta")
+        return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
+
+    def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it came in.
+
+        Raises:
+            RemoteProtocolError: The ``resultType`` is one that this client does not know.
+        """
+        # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
+        kind = result.get("resultType", "complete")
+        if not isinstance(kind, str) or kind not in self.result_types:
+            shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
+            raise RemoteProtocolError(f"the server answered with the unknown resultType {shown!r}")
+        return result
 
 
 @attrs.frozen

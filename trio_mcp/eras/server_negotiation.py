@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import attrs
 
 from trio_mcp.eras.capabilities import is_spec_method, requests_of_clients
-from trio_mcp.eras.era import LegacyEra, ModernServerEra, ServerEra
-from trio_mcp.eras.rules import Rules
+from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import meta
@@ -22,10 +21,71 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_N
 from trio_mcp.types.notices import LoggingLevel
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
-__all__ = ["ClientDeclaration", "ServerIdentity", "ServerNegotiation", "check_method", "read_client_fields"]
+__all__ = [
+    "ClientDeclaration",
+    "LegacyServerEra",
+    "ModernServerEra",
+    "ServerEra",
+    "ServerIdentity",
+    "ServerNegotiation",
+    "check_method",
+    "read_client_fields",
+]
 
 LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
 """The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
+
+
+@attrs.frozen
+class LegacyServerEra:
+    """Adds nothing to a result: the handshake has said it all.
+
+    Attributes:
+        revision: The revision that the handshake has settled.
+        rules: What differs by revision, of that one.
+    """
+
+    revision: str
+
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
+        return rules_of(self.revision)
+
+    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        return result
+
+
+@attrs.frozen
+class ModernServerEra:
+    """Says of every result what type it is and who made it.
+
+    Attributes:
+        revision: The revision that the request named.
+        server_info: The server's `Implementation`, as plain data.
+    """
+
+    revision: str
+    server_info: dict[str, Any]
+
+    rules: Rules = attrs.field(init=False, repr=False, eq=False)
+
+    @rules.default
+    def _rules(self) -> Rules:
+        return rules_of(self.revision)
+
+    def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result as it goes out; the argument is not changed."""
+        given = result.get("_meta")
+        stamp = {meta.SERVER_INFO: self.server_info}
+        finished = {"resultType": "complete", **result}
+        finished["_meta"] = {**stamp, **given} if given else stamp
+        return finished
+
+
+ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
+"""How a server's results go out."""
 
 
 @attrs.define
@@ -229,7 +289,7 @@ class ServerNegotiation:
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
         revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
-        self.session = ClientDeclaration(LegacyEra(revision), info, capabilities)
+        self.session = ClientDeclaration(LegacyServerEra(revision), info, capabilities)
         declared = self.identity.capabilities(revision)
         self.declared = declared if self.lasting else _without_promises(declared)
         result: dict[str, Any] = {

@@ -11,8 +11,8 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.answers.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.client import Client
+from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.input_sources import InputSources
+from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from trio_mcp.client.client import Client
-from trio_mcp.client.events import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
@@ -301,4 +301,4 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        self._inputs = HandedOn(upstream.answer, upstream.heard)
+        self._connection.inputs = HandedOn(upstream.answer, upstream.heard)

@@ -10,11 +10,13 @@ from trio_mcp.link import Link
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
+from trio_mcp.session.requests import CallLimits
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import BaseSession, SessionStatistics
 
 __all__ = [
     "BaseSession",
+    "CallLimits",
     "CallOptions",
     "ClientSession",
     "HandlerOptions",

@@ -11,13 +11,13 @@ import trio
 from trio_mcp._version import __version__
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.client_negotiation import (
+    ModernClientEra,
     ServerDeclaration,
     modern_choice,
     read_discover_result,
     read_initialize_result,
     supported_by,
 )
-from trio_mcp.eras.era import ClientEra, LegacyEra, ModernClientEra
 from trio_mcp.errors import (
     CapabilityError,
     HttpError,
@@ -66,7 +66,6 @@ class ClientSession(BaseSession):
         self._client_info = info.to_wire()
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
-        self._era: ClientEra | None = None
         self._server: ServerDeclaration | None = None
         self._allowed: set[str] = set()  # methods of the specification that have been found in order
 
@@ -98,7 +97,7 @@ class ClientSession(BaseSession):
         declared = self._capabilities_in(revision)
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
-        self._open(LegacyEra(server.revision), server)
+        self._open(None, server)
         await self.send_notification("notifications/initialized")
         return server
 
@@ -188,7 +187,7 @@ class ClientSession(BaseSession):
         if self._server is not None:
             raise LocalProtocolError(f"the session is open already, with revision {self._server.revision}")
 
-    def _open(self, era: ClientEra, server: ServerDeclaration) -> ServerDeclaration:
+    def _open(self, era: ModernClientEra | None, server: ServerDeclaration) -> ServerDeclaration:
         self._era, self._server = era, server
         self._peer.revision = server.revision
         return server
@@ -224,10 +223,3 @@ class ClientSession(BaseSession):
         if not spec.is_request and spec.client_capability and not declares(declared, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
         self._allowed.add(method)
-
-    def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
-        params = super()._stamp(params)
-        return params if self._era is None else self._era.request_params(params)
-
-    def _read_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        return result if self._era is None else self._era.read_result(result)

@@ -108,9 +108,11 @@ class SessionOptions:
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)
     on_alert: Callable[[RequestRecord], object] = log_slow_request
 
-    @property
-    def watched(self) -> bool:
-        """Whether anybody wants records."""
+    watched: bool = attrs.field(init=False, repr=False, eq=False)
+    """Whether anybody wants records."""
+
+    @watched.default
+    def _watched(self) -> bool:
         return self.on_request is not None or self.alert_threshold is not None
 
     def record(self, record: RequestRecord) -> None:

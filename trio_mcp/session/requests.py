@@ -95,9 +95,11 @@ class Limits:
         )
         return cls(limits.timeout, limits.total_timeout, limits.reset_on_progress, on_progress)
 
-    @property
-    def wants_progress(self) -> bool:
-        """Whether the peer is asked for progress."""
+    wants_progress: bool = attrs.field(init=False, repr=False, eq=False)
+    """Whether the peer is asked for progress."""
+
+    @wants_progress.default
+    def _wants_progress(self) -> bool:
         return self.on_progress is not None or self.reset_on_progress
 
     def deadline(self, started: float, now: float) -> float:

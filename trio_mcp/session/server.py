@@ -60,7 +60,7 @@ class ServerSession(BaseSession):
         return self._negotiation.lasting
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        negotiation, request = self._negotiation, context.request
+        negotiation, request = self._negotiation, context.incoming.request
         if request.method == "initialize":
             result = negotiation.initialize(request)
             assert negotiation.session is not None

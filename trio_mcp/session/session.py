@@ -13,12 +13,14 @@ from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.convert import another, as_object, as_result, brief
+from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Fault,
     IncomingRequest,
     NotificationReceived,
+    OutgoingRequest,
     ProgressReceived,
     Reply,
     RequestStarted,
@@ -108,6 +110,7 @@ class BaseSession(EnteredOnce):
         self._read = read
         self._on_error = on_error
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
+        self._era: ModernClientEra | None = None  # of a client, once it knows that the server is a modern one
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
@@ -239,30 +242,28 @@ class BaseSession(EnteredOnce):
         """The reader: it never waits for the writer or a handler, or the two sides could wait for each other."""
         receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
         lost: Exception | None = None
+        item: SessionMessage | None = None
+        left = 0
         try:
-            while lost is None:
-                lost = self._take(await read.receive())
-                if receive_nowait is None:
-                    continue
-                with contextlib.suppress(trio.WouldBlock):
-                    # What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves.
-                    for _ in range(READ_BURST):
-                        if lost is not None:
-                            break
-                        lost = self._take(receive_nowait())
+            while True:
+                if item is None:
+                    item, left = await read.receive(), READ_BURST
+                message = item.message
+                if type(message) is Failure and message.request_id is None:
+                    lost = message.error
+                    break
+                self.feed(message, item.metadata)
+                item = None
+                # What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves.
+                if left and receive_nowait is not None:
+                    left -= 1
+                    with contextlib.suppress(trio.WouldBlock):
+                        item = receive_nowait()
         except trio.EndOfChannel:
             pass
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
-
-    def _take(self, item: SessionMessage) -> Exception | None:
-        """Take what the link hands over; gives the reason if it is lost."""
-        message = item.message
-        if type(message) is Failure and message.request_id is None:
-            return message.error
-        self.feed(message, item.metadata)
-        return None
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
         """Act on what has arrived, without waiting.
@@ -438,9 +439,26 @@ class BaseSession(EnteredOnce):
         """
         merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
-        plain = self._stamp(None if params is None else as_object(params, "params"))
-        result = self._read_result(await self._requests.call(method, plain, merged, related=related_request_id))
+        plain = params if params is None or type(params) is dict else as_object(params, "params")
+        result = await self._call(method, plain, merged, related=related_request_id)
         return result if result_type is None else as_result(result, result_type, method)
+
+    async def _call(
+        self,
+        method: str,
+        params: dict[str, Any] | None,
+        limits: Limits,
+        *,
+        related: RequestId | None = None,
+        opened: Callable[[OutgoingRequest], None] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request with what every request carries: the trace that it belongs to, and what the era adds."""
+        trace, era = CURRENT_TRACE.get(), self._era
+        if trace is not None:
+            params = trace.added_to(params)
+        if era is None:
+            return await self._requests.call(method, params, limits, opened, related)
+        return era.read_result(await self._requests.call(method, era.request_params(params), limits, opened, related))
 
     async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
         """Send a notification.
@@ -464,12 +482,3 @@ class BaseSession(EnteredOnce):
         Raises:
             LocalProtocolError: The revision has no such method, or a capability is missing.
         """
-
-    def _stamp(self, params: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What every request of ours carries: the trace it belongs to, and what the rules of the era add."""
-        trace = CURRENT_TRACE.get()
-        return params if trace is None else trace.added_to(params)
-
-    def _read_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Check what every result carries, by the rules of the era."""
-        return result

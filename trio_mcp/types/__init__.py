@@ -44,9 +44,9 @@ _NAMES: Final = {
         "SamplingCapability ServerCapabilities ToolsCapability"
     ),
     "common": (
-        "Annotations BaseMetadata CacheScope CacheableResult Cursor EmbeddableRequestMessage EmptyResult Icon "
-        "IconTheme Icons Implementation InputResponseRequestParams JSONArray JSONObject JSONValue Notification "
-        "NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams PaginatedResult "
+        "Annotations BaseMetadata CacheScope CacheablePage CacheableResult Cursor Described EmbeddableRequestMessage "
+        "EmptyResult Icon IconTheme Icons Implementation InputResponseRequestParams JSONArray JSONObject JSONValue "
+        "Notification NotificationMessage NotificationParams PaginatedRequest PaginatedRequestParams PaginatedResult "
         "ProgressToken Request RequestId RequestMessage RequestParams Result ResultType Role"
     ),
     "completion": (

@@ -14,8 +14,10 @@ __all__ = [
     "Annotations",
     "BaseMetadata",
     "CacheScope",
+    "CacheablePage",
     "CacheableResult",
     "Cursor",
+    "Described",
     "EmbeddableRequestMessage",
     "EmptyResult",
     "Icon",
@@ -89,13 +91,25 @@ def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     return readable
 
 
+ReadableIcons = Annotated[list[Icon], WrapValidator(_readable_icons)]
+"""What is no icon is left out, as no decoration is worth a whole list."""
+
+
 class Icons(WireModel, since="2025-11-25"):
-    """Base of constructs that can have icons; what is no icon is left out, as no decoration is worth a whole list."""
+    """Icons of a construct."""
 
-    icons: Annotated[list[Icon], WrapValidator(_readable_icons)] | None = since("2025-11-25")
+    icons: ReadableIcons | None = since("2025-11-25")
 
 
-class Implementation(BaseMetadata, Icons):
+class Described(WireModel):
+    """Base of what has a name and icons: `BaseMetadata` and `Icons` in one."""
+
+    icons: ReadableIcons | None = since("2025-11-25")
+    name: str
+    title: str | None = since("2025-06-18")
+
+
+class Implementation(Described):
     """Name and version of the software at one end; reported by itself, so nothing to base a decision on."""
 
     version: str
@@ -126,13 +140,14 @@ class PaginatedRequestParams(RequestParams):
     cursor: Cursor | None = None
 
 
-class InputResponseRequestParams(RequestParams, since="2026-07-28"):
+class InputResponseRequestParams(WireModel, since="2026-07-28"):
     """Parameters of a request that the server may answer with questions, and that then is sent again with answers.
 
     The answers stay plain data here, because only the question tells which construct an answer is; see
     :mod:`trio_mcp.types.input_required`.
     """
 
+    meta: dict[str, Any] | None = always(required="2026-07-28")
     input_responses: dict[str, Any] | None = since("2026-07-28", models=True)
     request_state: str | None = since("2026-07-28")
 
@@ -150,24 +165,31 @@ class Request(WireModel):
     params: Any = always(models=True)
 
 
-class RequestMessage(Request):
+class RequestMessage(WireModel):
     """A request with its envelope."""
 
+    method: str
+    params: Any = always(models=True)
     jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
     id: RequestId | None = since("2025-11-25", required=True)
 
 
-class EmbeddableRequestMessage(Request):
+class EmbeddableRequestMessage(WireModel):
     """A request of the server: a message in the legacy era, an entry of InputRequiredResult in the modern."""
 
+    method: str
+    params: Any = always(models=True)
     jsonrpc: Literal["2.0"] | None = only("2025-11-25", required=True)
     id: RequestId | None = only("2025-11-25", required=True)
 
 
-class PaginatedRequest(RequestMessage):
+class PaginatedRequest(WireModel):
     """A request for one page of a list."""
 
+    method: str
     params: PaginatedRequestParams | None = always(required="2026-07-28")
+    jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
+    id: RequestId | None = since("2025-11-25", required=True)
 
 
 class Notification(WireModel):
@@ -177,9 +199,11 @@ class Notification(WireModel):
     params: Any = always(models=True)
 
 
-class NotificationMessage(Notification):
+class NotificationMessage(WireModel):
     """A notification with its envelope."""
 
+    method: str
+    params: Any = always(models=True)
     jsonrpc: Literal["2.0"] | None = since("2025-11-25", required=True)
 
 
@@ -194,14 +218,28 @@ class Result(WireModel):
 EmptyResult = Result
 
 
-class PaginatedResult(Result):
+class PaginatedResult(WireModel):
     """One page of a list; ``next_cursor`` is absent on the last."""
 
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
     next_cursor: Cursor | None = None
 
 
-class CacheableResult(Result, since="2026-07-28"):
+class CacheableResult(WireModel, since="2026-07-28"):
     """A result that says for how many milliseconds and by whom it may be kept (2026-07-28 server/utilities/caching)."""
 
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
     ttl_ms: int | None = since("2026-07-28", required=True)
     cache_scope: CacheScope | None = since("2026-07-28", required=True)
+
+
+class CacheablePage(WireModel):
+    """Base of the pages of a list that may be kept: `PaginatedResult` and `CacheableResult` in one."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
+    ttl_ms: int | None = since("2026-07-28", required=True)
+    cache_scope: CacheScope | None = since("2026-07-28", required=True)
+    next_cursor: Cursor | None = None

@@ -90,11 +90,15 @@ class JSONRPCNotification(WireModel):
     params: dict[str, Any] | None = None
 
 
-class JSONRPCResultResponse(WireModel):
-    """The answer to a request that succeeded."""
-
+class _ResultEnvelope(WireModel):
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
+    result: Any
+
+
+class JSONRPCResultResponse(_ResultEnvelope):
+    """The answer to a request that succeeded."""
+
     result: Result
 
 
@@ -230,61 +234,61 @@ def _kind(result: Any) -> str:
 _Asks = Annotated[InputRequiredResult, Tag("asks")]
 
 
-class CallToolResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class CallToolResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to tools/call."""
 
     result: Annotated[_Asks | Annotated[CallToolResult, Tag("answers")], Discriminator(_kind)]
 
 
-class CompleteResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class CompleteResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to completion/complete."""
 
     result: CompleteResult
 
 
-class DiscoverResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class DiscoverResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to server/discover."""
 
     result: DiscoverResult
 
 
-class GetPromptResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class GetPromptResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to prompts/get."""
 
     result: Annotated[_Asks | Annotated[GetPromptResult, Tag("answers")], Discriminator(_kind)]
 
 
-class ListPromptsResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class ListPromptsResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to prompts/list."""
 
     result: ListPromptsResult
 
 
-class ListResourceTemplatesResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class ListResourceTemplatesResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to resources/templates/list."""
 
     result: ListResourceTemplatesResult
 
 
-class ListResourcesResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class ListResourcesResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to resources/list."""
 
     result: ListResourcesResult
 
 
-class ListToolsResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class ListToolsResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to tools/list."""
 
     result: ListToolsResult
 
 
-class ReadResourceResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class ReadResourceResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to resources/read."""
 
     result: Annotated[_Asks | Annotated[ReadResourceResult, Tag("answers")], Discriminator(_kind)]
 
 
-class SubscriptionsListenResultResponse(JSONRPCResultResponse, since="2026-07-28"):
+class SubscriptionsListenResultResponse(_ResultEnvelope, since="2026-07-28"):
     """The response to subscriptions/listen."""
 
     result: SubscriptionsListenResult

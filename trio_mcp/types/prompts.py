@@ -5,13 +5,12 @@ from typing import Any, Literal
 from trio_mcp.types._base import WireModel, since
 from trio_mcp.types.common import (
     BaseMetadata,
-    CacheableResult,
-    Icons,
+    CacheablePage,
+    Described,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
-    PaginatedResult,
     RequestMessage,
     Result,
     Role,
@@ -38,7 +37,7 @@ class PromptArgument(BaseMetadata):
     required: bool | None = None
 
 
-class Prompt(BaseMetadata, Icons):
+class Prompt(Described):
     """A prompt and its blanks."""
 
     description: str | None = None
@@ -59,7 +58,7 @@ class ListPromptsRequest(PaginatedRequest):
     method: Literal["prompts/list"] = "prompts/list"
 
 
-class ListPromptsResult(PaginatedResult, CacheableResult):
+class ListPromptsResult(CacheablePage):
     """A page of the server's prompts."""
 
     prompts: list[Prompt]

@@ -2,19 +2,18 @@
 
 from typing import Any, Literal
 
-from trio_mcp.types._base import WireModel, since
+from trio_mcp.types._base import WireModel, always, since
 from trio_mcp.types.common import (
     Annotations,
-    BaseMetadata,
+    CacheablePage,
     CacheableResult,
-    Icons,
+    Described,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
-    PaginatedResult,
+    ReadableIcons,
     RequestMessage,
-    RequestParams,
 )
 
 __all__ = [
@@ -37,9 +36,12 @@ __all__ = [
 ]
 
 
-class Resource(BaseMetadata, Icons):
+class Resource(WireModel):
     """Something a server can read; ``size`` is that of the raw contents, in bytes."""
 
+    icons: ReadableIcons | None = since("2025-11-25")
+    name: str
+    title: str | None = since("2025-06-18")
     uri: str
     description: str | None = None
     mime_type: str | None = None
@@ -48,7 +50,7 @@ class Resource(BaseMetadata, Icons):
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
-class ResourceTemplate(BaseMetadata, Icons):
+class ResourceTemplate(Described):
     """A family of resources, named by a URI template (RFC 6570)."""
 
     uri_template: str
@@ -84,7 +86,7 @@ class ListResourcesRequest(PaginatedRequest):
     method: Literal["resources/list"] = "resources/list"
 
 
-class ListResourcesResult(PaginatedResult, CacheableResult):
+class ListResourcesResult(CacheablePage):
     """A page of the server's resources."""
 
     resources: list[Resource]
@@ -96,15 +98,16 @@ class ListResourceTemplatesRequest(PaginatedRequest):
     method: Literal["resources/templates/list"] = "resources/templates/list"
 
 
-class ListResourceTemplatesResult(PaginatedResult, CacheableResult):
+class ListResourceTemplatesResult(CacheablePage):
     """A page of the server's resource templates."""
 
     resource_templates: list[ResourceTemplate]
 
 
-class ResourceRequestParams(RequestParams):
+class ResourceRequestParams(WireModel):
     """Parameters of requests about one resource."""
 
+    meta: dict[str, Any] | None = always(required="2026-07-28")
     uri: str
 
 

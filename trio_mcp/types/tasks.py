@@ -1,16 +1,16 @@
 """Tasks: requests that outlive the wait for their answer. They exist in 2025-11-25 alone (basic/utilities/tasks)."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from trio_mcp.types._base import WireModel
+from trio_mcp.types._base import WireModel, since
 from trio_mcp.types.common import (
     NotificationMessage,
-    NotificationParams,
     PaginatedRequest,
     PaginatedResult,
     RequestMessage,
     RequestParams,
     Result,
+    ResultType,
 )
 from trio_mcp.types.task_support import TaskMetadata
 
@@ -88,8 +88,11 @@ class GetTaskRequest(RequestMessage, only="2025-11-25"):
     params: TaskRequestParams
 
 
-class GetTaskResult(Result, Task, only="2025-11-25"):
+class GetTaskResult(Task, only="2025-11-25"):
     """The state of a task."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
 
 
 class GetTaskPayloadRequest(RequestMessage, only="2025-11-25"):
@@ -110,8 +113,11 @@ class CancelTaskRequest(RequestMessage, only="2025-11-25"):
     params: TaskRequestParams
 
 
-class CancelTaskResult(Result, Task, only="2025-11-25"):
+class CancelTaskResult(Task, only="2025-11-25"):
     """The state of a task that was given up."""
+
+    meta: dict[str, Any] | None = None
+    result_type: ResultType | None = since("2026-07-28", required=True)
 
 
 class ListTasksRequest(PaginatedRequest, only="2025-11-25"):
@@ -126,8 +132,10 @@ class ListTasksResult(PaginatedResult, only="2025-11-25"):
     tasks: list[Task]
 
 
-class TaskStatusNotificationParams(NotificationParams, Task, only="2025-11-25"):
+class TaskStatusNotificationParams(Task, only="2025-11-25"):
     """The state of a task."""
+
+    meta: dict[str, Any] | None = None
 
 
 class TaskStatusNotification(NotificationMessage, only="2025-11-25"):

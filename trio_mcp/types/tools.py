@@ -4,14 +4,12 @@ from typing import Any, Literal
 
 from trio_mcp.types._base import WireModel, only, since
 from trio_mcp.types.common import (
-    BaseMetadata,
-    CacheableResult,
-    Icons,
+    CacheablePage,
+    Described,
     InputResponseRequestParams,
     NotificationMessage,
     NotificationParams,
     PaginatedRequest,
-    PaginatedResult,
     RequestMessage,
     Result,
 )
@@ -40,7 +38,7 @@ class ToolAnnotations(WireModel, since="2025-03-26"):
     open_world_hint: bool | None = None
 
 
-class Tool(BaseMetadata, Icons):
+class Tool(Described):
     """A tool: its name, and JSON Schemas of its arguments and of its structured result."""
 
     description: str | None = None
@@ -57,7 +55,7 @@ class ListToolsRequest(PaginatedRequest):
     method: Literal["tools/list"] = "tools/list"
 
 
-class ListToolsResult(PaginatedResult, CacheableResult):
+class ListToolsResult(CacheablePage):
     """A page of the server's tools."""
 
     tools: list[Tool]

@@ -8,10 +8,8 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from trio_mcp.client.answers.callbacks import call_back
-from trio_mcp.convert import as_object
+from trio_mcp.convert import as_json, as_object, call_back
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
@@ -86,7 +84,7 @@ class ElicitationSource:
             answer["_meta"] = given.meta
         if given.action != "accept":
             return answer
-        content = _plain(given.content or {})
+        content = as_json(dict(given.content or {}), "the answer")
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:
@@ -118,14 +116,6 @@ def _result(given: object) -> ElicitResult:
         "the elicitation callback must return an ElicitResult, the content as a mapping or a model, None to decline, "
         f"or one of {', '.join(ACTIONS)}; got {type(given).__name__}"
     )
-
-
-def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        plain: dict[str, Any] = to_jsonable_python(dict(content), by_alias=True)
-    except PydanticSerializationError as exc:
-        raise TypeError(f"the answer can't be turned into JSON: {exc}") from None
-    return plain
 
 
 def _check_url(url: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from trio_mcp.client.answers.callbacks import call_back
+from trio_mcp.convert import call_back
 from trio_mcp.types._base import field_span
 from trio_mcp.types.capabilities import RootsCapability
 from trio_mcp.types.roots import ListRootsRequestParams, ListRootsResult, Root

@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.callbacks import call_back
-from trio_mcp.convert import brief
+from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types._base import class_span, field_span
 from trio_mcp.types.capabilities import SamplingCapability

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Self, get_args
 
+from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.client import Client
-from trio_mcp.client.config.mcp_servers import ConfigSource, load_config
-from trio_mcp.client.group.listing import Listed
-from trio_mcp.client.group.resources import GroupResources
-from trio_mcp.client.results import ToolResult
+from trio_mcp.client.config import ConfigSource, load_config
+from trio_mcp.client.group.catalog import Catalog, Listed, about
+from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
+from trio_mcp.client.targets import Target
+from trio_mcp.client.tool_results import ToolResult
+from trio_mcp.joined_names import JoinedNames
+from trio_mcp.retrying import Backoff
 from trio_mcp.session.requests import USE_SESSION, Limit
+from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.prompts import GetPromptResult, Prompt
+from trio_mcp.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from trio_mcp.types.tools import Tool
 
 __all__ = ["ClientGroup"]
 
+RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
+"""When servers are tried again, unless the program says otherwise."""
 
-class ClientGroup(GroupResources):
+
+class ClientGroup(EnteredOnce):
     """Clients of many servers, used as one. Use it as an async context manager; it can be entered once.
 
     Each server has a task of its own that connects to it, and connects anew when it is lost. No server's failure is
@@ -34,7 +44,9 @@ class ClientGroup(GroupResources):
             to one of them has raised; with ``"any"`` it waits as well, but raises only if none could be connected to;
             ``"none"`` does not wait.
         max_wait: Seconds that a call waits for its server.
-        reconnect: When servers are tried again; ``Reconnect(attempts=0)`` for never.
+        reconnect: When servers are tried again; ``Backoff(attempts=0)`` for never. By default after half a second,
+            then longer each time, up to a minute, without end. A connection that lasts for the longest wait begins
+            the row anew.
         on_status: Called, synchronously, with a server's name and its new `ServerStatus`. It must not block.
         per_server: For some servers, by name, arguments of the `Client` which count more than ``client_options``.
         client_options: Arguments of the `Client` of each server.
@@ -45,6 +57,45 @@ class ClientGroup(GroupResources):
     Attributes:
         clients: The `Client` of each server that is connected now, by name.
     """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Target],
+        *,
+        require: Require = "all",
+        max_wait: float = 5.0,
+        reconnect: Backoff | None = None,
+        on_status: Callable[[str, ServerStatus], object] | None = None,
+        per_server: Mapping[str, Mapping[str, Any]] | None = None,
+        **client_options: Any,
+    ) -> None:
+        if not isinstance(servers, Mapping):
+            raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
+        if require not in get_args(Require):
+            raise ValueError(f"require must be one of {', '.join(get_args(Require))}; got {require!r}")
+        if isinstance(max_wait, bool) or not isinstance(max_wait, (int, float)) or not max_wait >= 0:
+            raise ValueError(f"max_wait must be a number of seconds, 0 or more; got {max_wait!r}")
+        if reconnect is not None and not isinstance(reconnect, Backoff):
+            raise TypeError(f"reconnect must be a Backoff, got {type(reconnect).__name__}")
+        if on_status is not None and not callable(on_status):
+            raise TypeError(f"on_status must be callable, got {type(on_status).__name__}")
+        per_server = per_server or {}
+        for name in per_server:
+            if name not in servers:
+                raise ValueError(f"per_server has options for {name!r}, but there is no such server")
+        names = JoinedNames()
+        self._client_options = client_options
+        self._members = Members(
+            require=require,
+            max_wait=max_wait,
+            reconnect=reconnect or RECONNECT,
+            on_status=on_status,
+            on_removed=names.forget,
+        )
+        self._catalog = Catalog(self._members, names)
+        self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
+        for name, target in servers.items():
+            self._members.new(name, target, {**client_options, **per_server.get(name, {})})
 
     @classmethod
     def from_config(cls, source: ConfigSource, *, environ: Mapping[str, str] | None = None, **arguments: Any) -> Self:
@@ -61,6 +112,73 @@ class ClientGroup(GroupResources):
         """
         return cls(load_config(source, environ=os.environ if environ is None else environ), **arguments)
 
+    # --- the servers -----------------------------------------------------------------------------------------------
+
+    def _lifetime(self) -> AbstractAsyncContextManager[None]:
+        return self._members.running()
+
+    async def aclose(self) -> None:
+        """End all connections, at once and in good order; from any task; again is a no-op.
+
+        Pending calls raise `SessionClosed`. It takes as long as the slowest of the clients. When cancelled, the
+        same happens without the waiting.
+        """
+        await self._members.aclose()
+
+    async def add(self, name: str, target: Target, **client_options: Any) -> None:
+        """Add a server while the group is in use.
+
+        With ``require="all"``, this raises what connecting raises, and the server is not added. Otherwise a server
+        that can't be connected to is added all the same, and tried again; ``"none"`` does not even wait.
+
+        Args:
+            name: Its name, new to the group.
+            target: As for a `Client`.
+            client_options: Arguments of the `Client`, which count more than those for all servers.
+
+        Raises:
+            TypeError, ValueError: An argument is not what it should be, or there is a server of that name.
+            LocalProtocolError: The group has not been entered, or is closed.
+
+        When cancelled, the server is not added.
+        """
+        await self._members.add(name, target, {**self._client_options, **client_options})
+
+    async def remove(self, name: str) -> None:
+        """Take a server out of the group and close its connection.
+
+        Calls that wait for it raise `SessionClosed`. The name is free at once. When cancelled, the connection is
+        closed without the waiting.
+
+        Raises:
+            LocalProtocolError: There is no such server.
+        """
+        await self._members.remove(name)
+
+    @property
+    def status(self) -> dict[str, ServerStatus]:
+        """How each server is now."""
+        return {name: member.status for name, member in self._members.by_name.items()}
+
+    # --- names -----------------------------------------------------------------------------------------------------
+
+    def join(self, server: str, name: str) -> str:
+        """The name that a server's tool or prompt has in the group: ``server__name``, or a shortened form of it.
+
+        It depends on the two names alone.
+        """
+        return self._catalog.join(server, name)
+
+    def split(self, name: str) -> tuple[str, str]:
+        """The server that a name of the group stands for, and what the tool or prompt is called there.
+
+        Raises:
+            LocalProtocolError: It is no name of the group, or a shortened one that has not been listed yet.
+        """
+        return self._catalog.split(name)
+
+    # --- tools and prompts -----------------------------------------------------------------------------------------
+
     async def list_tools(self, *, timeout: Limit = USE_SESSION) -> Listed[Tool]:
         """Every tool of every server, all pages of it, from all servers at once.
 
@@ -72,29 +190,11 @@ class ClientGroup(GroupResources):
 
         When cancelled, nothing runs any more.
         """
-
-        async def get(server: str, client: Client) -> list[Tool]:
-            tools: dict[str, Tool] = {}
-            async for tool in client.iter_tools(timeout=timeout):
-                name = self.join(server, tool.name)
-                tools.setdefault(name, tool.model_copy(update={"name": name}))
-            self._catalog(server).names["tool"] = list(tools)
-            return list(tools.values())
-
-        return await self._gather(get)
+        return await self._catalog.listed("tools", timeout)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
         """Every prompt of every server, with their names in the group. As `list_tools`."""
-
-        async def get(server: str, client: Client) -> list[Prompt]:
-            prompts: dict[str, Prompt] = {}
-            async for prompt in client.iter_prompts(timeout=timeout):
-                name = self.join(server, prompt.name)
-                prompts.setdefault(name, prompt.model_copy(update={"name": name}))
-            self._catalog(server).names["prompt"] = list(prompts)
-            return list(prompts.values())
-
-        return await self._gather(get)
+        return await self._catalog.listed("prompts", timeout)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> ToolResult:
         """Call a tool.
@@ -111,9 +211,9 @@ class ClientGroup(GroupResources):
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
-        server, tool = await self._split_or_list(name, "tool", self.list_tools)
-        with self._using(server, "tool", name):
-            return await (await self._client(server)).call_tool(tool, arguments, **options)
+        server, tool = await self._catalog.find(name, "tool")
+        with self._catalog.using(server, "tool", name):
+            return await (await self._members.client(server)).call_tool(tool, arguments, **options)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
@@ -127,6 +227,81 @@ class ClientGroup(GroupResources):
 
         Errors as in `call_tool`; further ones, which name the server, and cancellation as in `Client.get_prompt`.
         """
-        server, prompt = await self._split_or_list(name, "prompt", self.list_prompts)
-        with self._using(server, "prompt", name):
-            return await (await self._client(server)).get_prompt(prompt, arguments, **options)
+        server, prompt = await self._catalog.find(name, "prompt")
+        with self._catalog.using(server, "prompt", name):
+            return await (await self._members.client(server)).get_prompt(prompt, arguments, **options)
+
+    # --- resources, and completion of arguments ----------------------------------------------------------------------
+
+    async def list_resources(self, *, timeout: Limit = USE_SESSION) -> Listed[Resource]:
+        """Every resource of every server, all pages of it, from all servers at once.
+
+        Args:
+            timeout: Seconds to wait for each page.
+
+        Returns:
+            The resources by server, as their servers describe them, and the errors of servers that gave no list.
+
+        When cancelled, nothing runs any more.
+        """
+        return await self._catalog.listed("resources", timeout)
+
+    async def list_resource_templates(self, *, timeout: Limit = USE_SESSION) -> Listed[ResourceTemplate]:
+        """Every resource template of every server. As `list_resources`."""
+        return await self._catalog.listed("resource_templates", timeout)
+
+    async def read_resource(self, uri: str, *, server: str | None = None, **options: Any) -> ReadResourceResult:
+        """Read a resource.
+
+        Args:
+            uri: Its URI.
+            server: Whose resource it is. None asks the server that lists it; if none does, the one that has a template
+                which it matches. Servers that are not connected are not considered, unless they have listed it before.
+            options: Those of `Client.read_resource`.
+
+        Raises:
+            TypeError: The URI is no string.
+            LocalProtocolError: No server has it, or several do; the error names them.
+            TransportError: Its server is not connected, or is lost.
+
+        Further errors, which name the server, and cancellation as in `Client.read_resource`.
+        """
+        if not isinstance(uri, str):
+            raise TypeError(f"a URI must be a string, got {uri!r}")
+        if server is None:
+            server = await self._catalog.server_of(uri)
+        with about(server):
+            return await (await self._members.client(server)).read_resource(uri, **options)
+
+    async def complete(
+        self,
+        ref: PromptReference | ResourceTemplateReference,
+        argument: str,
+        value: str = "",
+        *,
+        server: str | None = None,
+        **options: Any,
+    ) -> CompleteResult:
+        """Ask what an argument of a prompt, or a variable of a resource template, could be.
+
+        Args:
+            ref: Which prompt, by its name in the group, or which template.
+            argument: The name of the argument.
+            value: What has been typed of it.
+            server: Whose template it is; None asks the server that lists it.
+            options: Those of `Client.complete`.
+
+        Raises:
+            LocalProtocolError: No server has it, or several do; the error names them.
+
+        Further errors, which name the server, and cancellation as in `Client.complete`.
+        """
+        if isinstance(ref, PromptReference):
+            server, name = self.split(ref.name)
+            ref = ref.model_copy(update={"name": name})
+        elif server is None and isinstance(ref, ResourceTemplateReference):
+            server = await self._catalog.server_of(ref.uri)
+        if server is None:
+            raise TypeError(f"ref must be a PromptReference or a ResourceTemplateReference, got {type(ref).__name__}")
+        with about(server):
+            return await (await self._members.client(server)).complete(ref, argument, value, **options)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp.eras.era import LegacyEra
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra
 from trio_mcp.errors import McpError
 from trio_mcp.http.rules.verdicts import Accept, refuse
 from trio_mcp.http.server.legacy.hosted import HostedConnection
@@ -104,7 +103,7 @@ class HttpSession(HostedConnection):
 
     def presume(self, revision: str) -> None:
         """Take the handshake for done, by a client that has said nothing of itself."""
-        self._negotiation.session = ClientDeclaration(LegacyEra(revision), None, {})
+        self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
 

@@ -7,7 +7,7 @@ it names a method and parameters, and gets the same answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -16,12 +16,10 @@ from trio_mcp.client.answers.roots import Roots, RootsSource
 from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, SamplingSource
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.session.client import ClientSession
+from trio_mcp.session.context import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
-
-if TYPE_CHECKING:
-    from trio_mcp.session.client import ClientSession
-    from trio_mcp.session.context import RequestContext
 
 __all__ = ["InputSources"]
 

@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 
 import trio
 
-from trio_mcp.client.connection import ClientConnection
-from trio_mcp.client.listing import validated
-from trio_mcp.convert import as_object
+from trio_mcp.client.connection import Connection
+from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
-from trio_mcp.session.requests import USE_SESSION, Limit, ProgressCallback
+from trio_mcp.session.requests import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
 
-__all__ = ["INPUT_REQUIRED", "InputRounds"]
+__all__ = ["INPUT_REQUIRED", "InputRounds", "read_input_required"]
 
 MAX_INPUT_REQUESTS = 32
 """What a server may ask for in one round; all of it is asked at once."""
@@ -32,20 +31,20 @@ ModelT = TypeVar("ModelT", bound=WireModel)
 GetAnswer = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class InputRounds(ClientConnection):
-    """A connection that goes through rounds of input."""
+class InputRounds:
+    """The rounds of input of a client's calls.
 
-    async def _finish_rounds(
-        self,
-        method: str,
-        params: dict[str, Any],
-        result: dict[str, Any],
-        started: float,
-        *,
-        timeout: Limit,
-        total_timeout: Limit,
-        reset_on_progress: bool | None = None,
-        on_progress: ProgressCallback | None = None,
+    Args:
+        connection: The client's.
+        max_rounds: How many times in one call the server may ask.
+    """
+
+    def __init__(self, connection: Connection, max_rounds: int) -> None:
+        self._connection = connection
+        self._max_rounds = max_rounds
+
+    async def finish(
+        self, method: str, params: dict[str, Any], result: dict[str, Any], started: float, limits: CallLimits
     ) -> dict[str, Any]:
         """Answer until there is a result that asks for nothing more.
 
@@ -54,23 +53,23 @@ class InputRounds(ClientConnection):
             params: Its parameters as they went out first.
             result: What the server answered to that.
             started: The clock time at which it went out.
-            timeout: Holds for each request; what the user takes does not count.
-            total_timeout: Holds for all of it.
-            reset_on_progress: As in `BaseSession.send_request`, for each request.
-            on_progress: Likewise.
+            limits: ``total_timeout`` holds for all of it, the others for each request; what the user takes does not
+                count for ``timeout``.
 
         Raises:
             InputError: A callback gave no answer.
             RemoteProtocolError: The server asks for what it may not, or for too much.
             RequestTimeout: A time limit ran out.
         """
-        session = self.session
+        session = self._connection.session
         if not session.modern:
             return result  # a field that means nothing there
-        total = session.options.calls.total_timeout if total_timeout is USE_SESSION else total_timeout
+        total = limits.get("total_timeout", USE_SESSION)
+        total = session.options.calls.total_timeout if total is USE_SESSION else total
+        of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
-            for _ in range(self._max_input_rounds):
+            for _ in range(self._max_rounds):
                 requests, state = read_input_required(method, result)
                 answers = None
                 if requests is not None:
@@ -78,30 +77,24 @@ class InputRounds(ClientConnection):
                 if not requests:
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
-                result = await self.request(
-                    method,
-                    _retry(params, answers, state),
-                    timeout=timeout,
-                    total_timeout=None,
-                    reset_on_progress=reset_on_progress,
-                    on_progress=on_progress,
-                )
+                result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
                 if result.get("resultType") != INPUT_REQUIRED:
                     return result
-            limit = f"max_input_rounds={self._max_input_rounds}"
+            limit = f"max_input_rounds={self._max_rounds}"
             raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
 
     async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
         """Check every question before any is put to a callback; then put them all at once."""
+        revision = self._connection.session.server.revision
         ready: dict[str, tuple[str, GetAnswer]] = {}
         for key, request in requests.items():
             asked = request.get("method") if isinstance(request, dict) else None
             if not isinstance(asked, str):
                 raise RemoteProtocolError(f"the input {key[:100]!r} that {method!r} asks for is no request")
             try:
-                ready[key] = asked, self._inputs.prepare(self.protocol_version, asked, request.get("params"))
+                ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
             except RemoteProtocolError as exc:
                 raise RemoteProtocolError(f"the input {key[:100]!r} of {method!r}: {exc}", exc.code) from None
         if len(ready) == 1:
@@ -109,29 +102,29 @@ class InputRounds(ClientConnection):
             return {key: await _get(key, asked, get_answer)}
         return await _get_all(ready)
 
-    async def _once(
+    async def once(
         self,
         method: str,
         model: type[ModelT],
         params: dict[str, Any],
         input_responses: Mapping[str, Any] | None,
         request_state: str | None,
-        **limits: Any,
+        limits: CallLimits,
     ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
         """One round, by hand: the result as it came, and as a model."""
-        session = self.session
+        session = self._connection.session
         if input_responses is not None or request_state is not None:
             if not session.modern:
-                revision = self.protocol_version
                 raise LocalProtocolError(
-                    f"input_responses and request_state belong to rounds of input, which {revision} has not"
+                    "input_responses and request_state belong to rounds of input, which "
+                    f"{session.server.revision} has not"
                 )
             params = _retry(params, _responses(input_responses), request_state)
-        result = await self.request(method, params, **limits)
+        result = await self._connection.request(method, params, limits)
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             read_input_required(method, result)
-            return result, validated(InputRequiredResult, method, result)
-        return result, validated(model, method, result)
+            return result, as_result(result, InputRequiredResult, method)
+        return result, as_result(result, model, method)
 
 
 async def _get(key: str, method: str, get_answer: GetAnswer) -> dict[str, Any]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trio_mcp.client.config.json_places import Places, locate
-from trio_mcp.client.config.variables import expand
+import attrs
+
 from trio_mcp.errors import ConfigError
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters
 
-__all__ = ["ConfigSource", "load_config"]
+__all__ = ["ConfigSource", "expand", "load_config", "locate"]
 
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -234,3 +235,114 @@ def _kind(value: object) -> str:
 
 def _kind_of(url: str) -> HttpKind:
     return "ws" if url.lower().startswith(("ws://", "wss://")) else "http"
+
+
+# --- variables: ${NAME}, ${NAME:-default}, ${env:NAME} -------------------------------------------------------------
+
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Fill in variables, once: what is filled in is taken as it is.
+
+    A default counts where the variable is not set or empty, as in a shell.
+
+    Args:
+        text: The text.
+        variables: The variables that are set.
+
+    Returns:
+        The text, and what is wrong with it.
+    """
+    problems: list[str] = []
+
+    def value(reference: re.Match[str]) -> str:
+        name, has_default, default = reference[1].partition(":-")
+        name = name.removeprefix("env:")
+        if not _NAME.fullmatch(name):
+            problems.append(
+                f"{reference[0]} can't be filled in; there are ${{NAME}}, ${{NAME:-default}} and ${{env:NAME}}"
+            )
+            return reference[0]
+        if has_default:
+            return variables.get(name) or default
+        if name not in variables:
+            problems.append(f"the variable {name} is not set; set it, or give a default: ${{{name}:-default}}")
+        return variables.get(name, reference[0])
+
+    return _REFERENCE.sub(value, text), problems
+
+
+# --- where the keys of a JSON text stand, which the parsers don't tell ------------------------------------------------
+
+Place: TypeAlias = tuple[str | int, ...]
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+@attrs.frozen
+class Places:
+    """The lines of a text, counted from 1, by the path of what stands there.
+
+    Attributes:
+        lines: Of each key and each item of an array.
+        repeated: The path and line of each key that its object has already.
+    """
+
+    lines: dict[Place, int] = attrs.field(factory=dict)
+    repeated: list[tuple[Place, int]] = attrs.field(factory=list)
+
+    def line(self, path: Place) -> int | None:
+        """The line of something, or of the nearest thing around it that has one."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+@attrs.define
+class _Container:
+    path: Place
+    is_object: bool
+    key: str | int = 0
+    expects_key: bool = True
+    keys: set[str] = attrs.field(factory=set)
+
+
+def locate(text: str) -> Places:
+    """Find every key and every item.
+
+    Args:
+        text: Valid JSON: a parser has accepted it.
+    """
+    places = Places()
+    containers: list[_Container] = []
+    line, counted = 1, 0
+    for token in _TOKEN.finditer(text):
+        line += text.count("\n", counted, token.start())
+        counted = token.start()
+        inner = containers[-1] if containers else None
+        mark = token[0]
+        if mark in "}]":
+            containers.pop()
+        elif mark == ",":
+            assert inner is not None
+            inner.expects_key = True
+            if isinstance(inner.key, int):
+                inner.key += 1
+        elif mark == ":":
+            pass
+        elif inner is not None and inner.is_object and inner.expects_key:
+            key = json.loads(mark)
+            inner.key, inner.expects_key = key, False
+            path = (*inner.path, key)
+            if key in inner.keys:
+                places.repeated.append((path, line))
+            inner.keys.add(key)
+            places.lines[path] = line  # of the last one, as that is what a parser keeps
+        else:
+            path = () if inner is None else (*inner.path, inner.key)
+            places.lines.setdefault(path, line)
+            if mark in "{[":
+                containers.append(_Container(path, mark == "{"))
+    return places

@@ -1,0 +1,110 @@
+"""What a tool gave back: its value at hand, and checked against the output schema that its server lists."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import attrs
+import trio
+
+from trio_mcp.errors import CapabilityError, McpError, RemoteProtocolError
+from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.types.content import TextContent
+from trio_mcp.types.tools import CallToolResult, Tool
+
+__all__ = ["OutputSchemas", "ToolResult"]
+
+
+class ToolResult(CallToolResult):
+    """The result of `Client.call_tool`: ``content``, ``structured_content``, ``is_error``, and two short cuts."""
+
+    @property
+    def data(self) -> Any:
+        """The structured content, unwrapped; None if there is none.
+
+        A tool that returns no object has its value wrapped as ``{"result": value}``; an object with that one key is
+        taken as such a wrapper.
+        """
+        content = self.structured_content
+        if isinstance(content, dict) and len(content) == 1 and "result" in content:
+            return content["result"]
+        return content
+
+    @property
+    def text(self) -> str:
+        """Every text block, one after the other, with a newline between them."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+
+@attrs.define(eq=False)
+class _Known:
+    schema: dict[str, Any] | None
+    validator: SchemaValidator | None = None
+
+
+class OutputSchemas:
+    """The output schema of each tool that has been listed, compiled on first use.
+
+    Args:
+        list_tools: Walks through the server's list of tools, which makes each page of it known by `learn`.
+    """
+
+    def __init__(self, list_tools: Callable[[], AsyncIterator[Tool]]) -> None:
+        self._list_tools = list_tools
+        self._schemas: dict[str, _Known] = {}
+        self._all_known = False  # every tool has been listed, so a name that is not here is no tool's
+        self._learning = trio.Lock()  # held by whoever lists the tools, so that it is done once
+
+    def __len__(self) -> int:
+        return len(self._schemas)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is nothing to learn about a tool."""
+        return name in self._schemas or self._all_known
+
+    def learn(self, tools: Iterable[Tool]) -> None:
+        """Take the schemas from definitions of tools."""
+        for tool in tools:
+            known = self._schemas.get(tool.name)
+            if known is None or known.schema != tool.output_schema:
+                self._schemas[tool.name] = _Known(tool.output_schema)
+
+    def changed(self, kind: str, uri: str | None) -> None:
+        """The server says that a list is another now: what is known of the tools is forgotten if it is theirs."""
+        if kind == "tools":
+            self._schemas.clear()
+            self._all_known = False
+
+    async def check(self, name: str, value: Any) -> None:
+        """Check structured content against the tool's schema, where it is known to have one or the server lists one.
+
+        Raises:
+            RemoteProtocolError: It breaks the schema, or the schema can't be used.
+        """
+        known = self._schemas.get(name)
+        if known is None and not self._all_known:
+            await self._learn_all(name)
+            known = self._schemas.get(name)
+        if known is None or known.schema is None:
+            return
+        try:
+            if known.validator is None:
+                known.validator = SchemaValidator(known.schema)
+            problem = known.validator.problem(value)
+        except SchemaError as exc:
+            text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
+            raise RemoteProtocolError(text) from None
+        if problem is not None:
+            raise RemoteProtocolError(f"the result of the tool {name!r} breaks its own output schema: {problem}")
+
+    async def _learn_all(self, name: str) -> None:
+        async with self._learning:
+            if self.knows(name):
+                return
+            try:
+                async for _ in self._list_tools():
+                    pass
+            except (McpError, CapabilityError):
+                pass  # a server that calls tools without listing them: there is nothing to check against
+            self._all_known = True
