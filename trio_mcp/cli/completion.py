@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trio_mcp.cli.exits import OK
 from trio_mcp.cli.parser import COMMANDS, Argument
@@ -18,24 +18,19 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
+def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
     """Name, help, choices and whether it takes a value, of each long option."""
     yield "--help", "show this help message and exit", (), False
     for each in _arguments(command):
         if each.name.startswith("--"):
-            settings = each.settings
-            takes = settings.get("action", "store") in ("store", "append")
-            yield each.name, settings["help"].replace("'", ""), settings.get("choices", ()), takes
+            takes = each.settings.get("action", "store") in ("store", "append")
+            yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
 
 
-def _values(command: str) -> tuple[str, ...]:
+def _values(command: str) -> Sequence[str]:
     """The choices of a positional argument."""
-    return tuple(
-        choice
-        for each in _arguments(command)
-        if not each.name.startswith("--")
-        for choice in each.settings.get("choices", ())
-    )
+    named = (each.settings.get("choices", ()) for each in _arguments(command) if not each.name.startswith("--"))
+    return [choice for choices in named for choice in choices]
 
 
 def _arguments(command: str) -> Iterator[Argument]:
@@ -43,13 +38,10 @@ def _arguments(command: str) -> Iterator[Argument]:
 
 
 def _bash() -> str:
-    lines = []
-    for command in COMMANDS:
-        names = " ".join([*(name for name, *_ in _options(command)), *_values(command)])
-        lines.append(f'        {command}) words="{names}" ;;')
+    names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
+    cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
     values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
-    cases = "\n".join(lines)
     return f"""\
 _trio_mcp() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
@@ -78,7 +70,7 @@ def _zsh() -> str:
         values = _values(command)
         rows.append(f"'*:value:({' '.join(values)})'" if values else "'*:file:_files'")
         cases.append(f"        {command}) _arguments {' '.join(rows)} ;;")
-    nl = "\n"
+    listed = "\n".join(cases)
     return f"""\
 #compdef trio-mcp
 _trio_mcp() {{
@@ -94,7 +86,7 @@ _trio_mcp() {{
     shift words
     (( CURRENT-- ))
     case $command in
-{nl.join(cases)}
+{listed}
     esac
 }}
 compdef _trio_mcp trio-mcp

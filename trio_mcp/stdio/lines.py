@@ -33,8 +33,11 @@ async def read_lines(
     """
     while chunk := await stream.receive_some():
         for message in decoder.feed(chunk):
-            if not await hand_on(inbound, message):
-                return
+            try:
+                inbound.send_nowait(SessionMessage(message))  # by far the most frequent: there is room
+            except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+                if not await hand_on(inbound, message):
+                    return
     if (last := decoder.finish()) is not None:
         await hand_on(inbound, last)
 
@@ -60,16 +63,15 @@ async def write_lines(
         lines = bytearray()
         waiting: SessionMessage | None = item
         while waiting is not None:
-            problem: str | None = None
             try:
                 data: bytes | None = encode(waiting.message)  # type: ignore[arg-type]
             except ValueError:
                 data, problem = encode_or_replace(waiting.message)  # type: ignore[arg-type]
+                if problem is not None:
+                    await report_unsent(waiting, problem, inbound)
             if data is not None:
                 lines += data
                 lines += b"\n"
-            if problem is not None:
-                await report_unsent(waiting, problem, inbound)
             waiting = None
             if len(lines) < CHUNK:
                 try:
