@@ -129,7 +129,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
         return
     import sqlite3
 
-    from trio_mcp.http.server.legacy.stores.sqlite_events import SqliteEventStore
+    from trio_mcp import SqliteEventStore
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
