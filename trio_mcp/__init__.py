@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from trio_mcp.http.client.legacy.sse_client import sse_client
     from trio_mcp.http.client.parameters import HttpServerParameters
     from trio_mcp.http.client.streamable import streamable_http_client
-    from trio_mcp.http.server.legacy.stores import EventStore, MemoryEventStore, SqliteEventStore
+    from trio_mcp.http.server.event_store import EventStore
+    from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
     from trio_mcp.http.server.options import HttpOptions
     from trio_mcp.jsonrpc.messages import SessionMessage
     from trio_mcp.link import Link
@@ -130,7 +131,8 @@ _HOMES = {
         "UrlElicitationRequired",
     ),
     "trio_mcp.http.server.options": ("HttpOptions",),
-    "trio_mcp.http.server.legacy.stores": ("EventStore", "MemoryEventStore", "SqliteEventStore"),
+    "trio_mcp.http.server.event_store": ("EventStore",),
+    "trio_mcp.http.server.legacy.stores": ("MemoryEventStore", "SqliteEventStore"),
     "trio_mcp.session": (
         "BaseSession",
         "ClientSession",

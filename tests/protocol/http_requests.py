@@ -6,13 +6,14 @@ from typing import Any
 
 import attrs
 
+from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.rules.ladder import HttpSettings, judge_head, judge_message
 from trio_mcp.jsonrpc.messages import Batch, Notification, Request, Response
 from trio_mcp.types import meta
-from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
@@ -61,13 +62,23 @@ LIST = Request(7, "tools/list")
 NOTE = Notification("notifications/roots/list_changed")
 
 PARAMETERS = {"sql": (ParameterHeader("Mcp-Param-Region", ("region",)),)}
+
+
+def serving(*revisions: str) -> ServerIdentity:
+    """What a server of some revisions says of itself."""
+    return ServerIdentity({"name": "server", "version": "1"}, lambda revision: {}, revisions=revisions)
+
+
 BOTH_ERAS = HttpSettings(
-    guard=HostGuard(LOOPBACK_HOSTS), max_message_size=1000, tool_headers=lambda name: PARAMETERS.get(name, ())
+    serving(*REVISIONS),
+    guard=HostGuard(LOOPBACK_HOSTS),
+    max_message_size=1000,
+    tool_headers=lambda name: PARAMETERS.get(name, ()),
 )
 STATELESS = attrs.evolve(BOTH_ERAS, stateless=True)
-MODERN_ONLY = attrs.evolve(BOTH_ERAS, revisions=MODERN_REVISIONS)
-LEGACY_ONLY = attrs.evolve(BOTH_ERAS, revisions=LEGACY_REVISIONS)
-NEW_LEGACY_ONLY = attrs.evolve(BOTH_ERAS, revisions=("2025-06-18", "2025-11-25"), stateless=True)
+MODERN_ONLY = attrs.evolve(BOTH_ERAS, identity=serving(*MODERN_REVISIONS))
+LEGACY_ONLY = attrs.evolve(BOTH_ERAS, identity=serving(*LEGACY_REVISIONS))
+NEW_LEGACY_ONLY = attrs.evolve(BOTH_ERAS, identity=serving("2025-06-18", "2025-11-25"), stateless=True)
 JSON_ONLY = attrs.evolve(BOTH_ERAS, json_only=True)
 
 

@@ -15,6 +15,7 @@ from tests.protocol.http_requests import (
     STATELESS,
     fields,
     head,
+    serving,
 )
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.ladder import HEAD_RULES, HttpSettings, Opening, Refusal
@@ -116,7 +117,7 @@ HEAD_REFUSED: dict[str, tuple[str, Headers, HttpSettings, str, int, str]] = {
     "GET, revision not served": (
         "GET",
         fields(get, {"MCP-Protocol-Version": "2024-11-05"}),
-        attrs.evolve(BOTH_ERAS, revisions=(LEGACY, MODERN)),
+        attrs.evolve(BOTH_ERAS, identity=serving(LEGACY, MODERN)),
         "session-there",
         400,
         "'2024-11-05'",

@@ -311,7 +311,7 @@ def test_a_message_is_refused(row: str) -> None:
         known = message.id
     assert verdict.error.id == known
     if code == -32022:
-        assert verdict.error.error.data["supported"] == settings.supported
+        assert verdict.error.error.data["supported"] == settings.identity.supported
         assert verdict.error.error.data["requested"] == headers.get("MCP-Protocol-Version")
     if settings is LEGACY_ONLY:
         # A modern code would keep the client from falling back to initialize (S, Backward Compatibility).

@@ -37,6 +37,7 @@ from tests.protocol.http_requests import (
     modern,
     modern_fields,
     post,
+    serving,
 )
 from tests.strategies import batches, messages
 from trio_mcp.http.headers import Headers
@@ -197,10 +198,10 @@ def test_any_message_gets_a_verdict(message: Any, headers: Headers, settings: Ht
         assert isinstance(answer, ErrorResponse)
         assert "id" not in json.loads(verdict.body) or answer.id == message.id
         if verdict.error.error.code in (-32020, -32021, -32022):
-            assert settings.modern
+            assert settings.identity.modern
         return
     if verdict.era is Era.MODERN:
-        assert verdict.revision in settings.modern
+        assert verdict.revision in settings.identity.modern
         assert headers.get("MCP-Protocol-Version") == verdict.revision
         assert verdict.session is None
         if isinstance(message, Request):
@@ -208,7 +209,7 @@ def test_any_message_gets_a_verdict(message: Any, headers: Headers, settings: Ht
             assert message.params["_meta"][meta.PROTOCOL_VERSION] == verdict.revision
             assert headers.get("Mcp-Method") == message.method
     elif verdict.kind != "initialize":
-        assert verdict.revision in settings.legacy
+        assert verdict.revision in settings.identity.legacy
         assert verdict.session is None if not settings.has_sessions else SESSIONS[verdict.session or ""]
 
 
@@ -247,11 +248,9 @@ def test_a_body_that_turns_out_to_be_too_large() -> None:
     assert (refusal.status, refusal.error.error.message) == (413, "the body is longer than max_message_size=1000 bytes")
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [({"revisions": ("v9",)}, "revisions must name one of"), ({"max_message_size": 0}, "at least 1 byte")],
-)
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], fault: str) -> None:
+def test_settings_that_make_no_sense_are_refused() -> None:
     """When the server is set up, not when the first request comes."""
-    with pytest.raises(ValueError, match=fault):
-        HttpSettings(**changes)
+    with pytest.raises(ValueError, match="revisions must name one of"):
+        serving("v9")
+    with pytest.raises(ValueError, match="at least 1 byte"):
+        HttpSettings(serving(MODERN), max_message_size=0)

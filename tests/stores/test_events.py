@@ -13,7 +13,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.http.server.legacy.stores import EventsLost, EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
+from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 
 
 def events(stream: int, *numbers: int) -> list[StoredEvent]:

@@ -9,7 +9,7 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.http.runner.connection import HttpConnection
+from trio_mcp.http.runner.hypercorn import HttpConnection
 
 
 class Told:

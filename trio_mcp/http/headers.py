@@ -26,11 +26,11 @@ __all__ = [
     "PROTOCOL_VERSION",
     "SESSION_ID",
     "Headers",
-    "accepts",
     "check_standard_headers",
     "decode_value",
     "encode_value",
     "mismatch",
+    "not_accepted",
     "shown",
     "standard_headers",
 ]
@@ -162,11 +162,15 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
     if spec is None or spec.name_header is None:
         return None
     source = f"params.{spec.name_header}"
-    name, given = _name(request, revision), headers.get(NAME)
+    name, given = (request.params or {}).get(spec.name_header), headers.get(NAME)
+    if type(name) is not str:
+        name = None
     if given is None:
         return None if name is None else mismatch(f"the header {NAME} is missing; {source} is {shown(name)}")
     if headers.count(NAME) > 1:
         return mismatch(f"the header {NAME} is there more than once")
+    if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
+        return None
     try:
         decoded = decode_value(given)
     except ValueError as exc:
@@ -177,19 +181,23 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
     return None
 
 
-def accepts(headers: Headers, kind: str) -> bool:
-    """Whether a client takes a media type; without a header it takes any (RFC 9110, section 12.5.1)."""
+def not_accepted(headers: Headers, *kinds: str) -> list[str]:
+    """Say which media types a client does not take; without a header it takes any (RFC 9110, section 12.5.1)."""
     accept = headers.get("Accept")
     if accept is None:
-        return True
-    # The most specific range that covers the type decides.
-    ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
-    found: dict[str, bool] = {}
+        return []
+    taken: dict[str, bool] = {}
     for part in accept.lower().split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        if name in ranges:
-            found[name] = not any(_is_zero(parameter) for parameter in parameters)
-    return next((found[name] for name in ranges if name in found), False)
+        name, *parameters = part.split(";")
+        taken[name.strip()] = not any(map(_is_zero, parameters))
+    missing = []
+    for kind in kinds:
+        for wider in (kind, kind.partition("/")[0] + "/*", "*/*"):  # the most specific range decides
+            if wider in taken:
+                break
+        if not taken.get(wider, False):
+            missing.append(kind)
+    return missing
 
 
 def _is_zero(parameter: str) -> bool:

@@ -325,7 +325,7 @@ class BaseServer:
 
         When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
         """
-        from trio_mcp.server.http_serving import serve_http
+        from trio_mcp.http.serve import serve_http
 
         await serve_http(self, host, port, options, config, shutdown, task_status)
 
@@ -366,7 +366,7 @@ class BaseServer:
         Args:
             options: What the endpoint is like. Its ``path`` is below where the application is mounted.
         """
-        from trio_mcp.server.http_serving import asgi_app
+        from trio_mcp.http.serve import asgi_app
 
         async with asgi_app(self, options) as app:
             yield app
@@ -426,7 +426,7 @@ class BaseServer:
             sys.exit(128 + signal.SIGTERM)
 
     def _run_http(self, serve_there: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        from trio_mcp.server.http_serving import serve_until_signalled
+        from trio_mcp.http.serve import serve_until_signalled
 
         if trio.run(serve_until_signalled, self.info.name, serve_there, arguments) == signal.SIGINT:
             sys.exit(130)

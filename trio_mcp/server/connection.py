@@ -66,6 +66,9 @@ class SharedByClients(Protocol):
     @property
     def input(self) -> InputRun: ...
 
+    @property
+    def connections(self) -> set[Any]: ...
+
 
 class Connection(ServerSession):
     """A session with a client of a server.
@@ -73,6 +76,7 @@ class Connection(ServerSession):
     Args:
         run: The run of the server.
         link: Where messages come from and go; or None and a sink.
+        lasting: Whether the client can still be told things when its request is answered.
 
     Attributes:
         states: What the lifespans yielded, by the settings of their servers.
@@ -81,10 +85,11 @@ class Connection(ServerSession):
         audience: What its client hears of.
     """
 
-    def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink]) -> None:
-        served = run.served
-        read, write = link
-        super().__init__(read, write, served.identity, options=served.options, on_error=served.on_error)
+    def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
+        served, (read, write) = run.served, link
+        given: Any = {"options": served.options, "on_error": served.on_error, "lasting": lasting}
+        super().__init__(read, write, served.identity, **given)
+        self._connections = run.connections
         self.states = run.states
         self.input = run.input
         self.trio_token = trio.lowlevel.current_trio_token()
@@ -117,9 +122,14 @@ class Connection(ServerSession):
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
-    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
-        """See `Context.close_stream`. A link without streams has none to close."""
-        return False
+    def begin(self, nursery: trio.Nursery) -> None:
+        super().begin(nursery)
+        self._connections.add(self)
+
+    def finish(self) -> None:
+        super().finish()
+        self.audience.forget_everything()
+        self._connections.discard(self)
 
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 

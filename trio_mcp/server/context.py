@@ -210,7 +210,7 @@ class Context(RequestContext, Generic[StateT]):
             Whether there is such a response; where not, nothing happens. What was sent before goes out on it first,
             what is sent from now on is for the client that has come back.
         """
-        return self.connection.close_stream(self.request_id, retry)
+        return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
         """As `close_stream`, for the response to the GET of this session: what belongs to no request goes there.
@@ -221,7 +221,7 @@ class Context(RequestContext, Generic[StateT]):
         Returns:
             Whether the client has one open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
         """
-        return self.connection.close_stream(None, retry)
+        return self._sink.close_stream(None, retry)
 
     # --- asking the client; the long way of each is in docs/asking ------------------------------------------------
 

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.jsonrpc.messages import ErrorData, RequestId
+from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.audience import Audience
 from trio_mcp.server.connection import SharedByClients
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.handlers import error_for
 from trio_mcp.session.session import SessionStatistics
-from trio_mcp.session.sink import Sink
 
-__all__ = ["Exchange", "ExchangeSink"]
-
-
-class ExchangeSink(Sink, Protocol):
-    """Where everything goes that belongs to one request."""
-
-    @property
-    def waiting(self) -> int:
-        """How many messages have not been sent."""
-        ...
-
-    async def flush(self) -> None:
-        """Wait until the request is over, and its answer has been sent."""
-        ...
+__all__ = ["Exchange"]
 
 
 class Exchange:
@@ -85,10 +72,6 @@ class Exchange:
             self._audience = Audience(self._changes)
         return self._audience
 
-    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
-        """See `Context.close_stream`. The modern era has no stream that a client comes back to."""
-        return False
-
     # --- what the run asks ---------------------------------------------------------------------------------------
 
     @property
@@ -109,7 +92,7 @@ class Exchange:
             control_waiting=0,
             flushed=not self._sink.waiting,
             notices_waiting=0,
-            closed=False,
+            closed=peer.closed,
         )
 
     @property

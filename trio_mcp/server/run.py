@@ -11,13 +11,15 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.server_negotiation import ClientDeclaration
+from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Served
-from trio_mcp.server.exchange import Exchange, ExchangeSink
+from trio_mcp.server.exchange import Exchange
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.statistics import HttpStatistics
+from trio_mcp.session.sink import SessionSink
 
 __all__ = ["Run"]
 
@@ -45,7 +47,7 @@ class Run:
     changes: Changes
     input: InputRun
     connections: set[Connection] = attrs.field(factory=set, init=False)
-    exchanges: set[Exchange] = attrs.field(factory=set, init=False)
+    exchanges: set[Any] = attrs.field(factory=set, init=False)
     endpoints: list[Callable[[], HttpStatistics]] = attrs.field(factory=list, init=False)
 
     @property
@@ -54,14 +56,14 @@ class Run:
         return [*self.connections, *self.exchanges]
 
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
-        """Give what answers one request of the modern era, until `leave`."""
+        """Give what answers one request of the modern era; whoever asks takes it out of the exchanges at its end."""
         exchange = Exchange(self, sink, peer, client)
         self.exchanges.add(exchange)
         return exchange
 
-    def leave(self, exchange: Exchange) -> None:
-        """The request is over."""
-        self.exchanges.discard(exchange)
+    def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
+        """Make a connection that is fed; it belongs to the run from `begin` to `finish`."""
+        return Connection(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.

@@ -28,7 +28,6 @@ class RequestHooks(Protocol):
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         """Make what the handler of a request is given."""
-        ...
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
         """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
@@ -36,15 +35,12 @@ class RequestHooks(Protocol):
         Raises:
             McpError: To refuse it.
         """
-        ...
 
     async def received_request(self, context: RequestContext) -> Any:
         """Handle a request, and return its result; an exception becomes the error answer."""
-        ...
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
         """Give the error answer for an exception that a handler raised."""
-        ...
 
 
 class Handlers:

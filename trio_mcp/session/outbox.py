@@ -109,6 +109,9 @@ class Outbox:
     def release(self, request_id: RequestId) -> None:
         """One link carries everything: there is nothing to release."""
 
+    def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        return False
+
     def _start_writer(self) -> None:
         if not self._has_writer:
             self._has_writer = True

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 
 from trio_mcp.eras.capabilities import declares, is_spec_method
-from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, ServerNegotiation
-from trio_mcp.errors import CapabilityError, LocalProtocolError, RemoteProtocolError
-from trio_mcp.jsonrpc.messages import Notification, SessionMessage
+from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra, ServerIdentity, ServerNegotiation
+from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.jsonrpc.events import RequestStarted
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
 from trio_mcp.session.context import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.session import BaseSession
@@ -29,6 +30,7 @@ class ServerSession(BaseSession):
         identity: What the server says of itself.
         options: Limits, timeouts and hooks.
         on_error: As in `BaseSession`.
+        lasting: Whether the client can still be told things when its request is answered.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class ServerSession(BaseSession):
         *,
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
+        lasting: bool = True,
     ) -> None:
         super().__init__(read, write, options=options, on_error=on_error)
         self.identity = identity
         self._negotiation = ServerNegotiation(identity)
+        self._negotiation.lasting = lasting
 
     @property
     def client(self) -> ClientDeclaration | None:
@@ -58,6 +62,28 @@ class ServerSession(BaseSession):
     def lasting(self) -> bool:
         """Whether the client can still be told things when a request is answered; not over HTTP without sessions."""
         return self._negotiation.lasting
+
+    def presume(self, revision: str) -> None:
+        """Take the handshake for done, by a client that has said nothing of itself."""
+        self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
+        self._negotiation.initialized = True
+        self._peer.revision = revision
+
+    def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
+        """Answer ``initialize``, the first request of a session that is fed, to the caller instead of the sink."""
+        (started,) = self._peer.receive(request, metadata)
+        assert isinstance(started, RequestStarted)
+        incoming = started.incoming
+        outcome: dict[str, Any] | ErrorData | None
+        try:
+            outcome = self.intercept(self.make_context(incoming))
+        except McpError as exc:
+            outcome = ErrorData(exc.code, exc.message, exc.data)
+        assert outcome is not None
+        answer = self._peer.answer(incoming, outcome)
+        self._peer.finished(incoming)
+        assert isinstance(answer, (Response, ErrorResponse))
+        return answer
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
         negotiation, request = self._negotiation, context.incoming.request

@@ -192,6 +192,46 @@ class BaseSession(EnteredOnce):
                 if self._nursery is not None:
                     self._nursery.cancel_scope.cancel("the session is closed")
 
+    # --- the lifetime of a session that is fed --------------------------------------------------------------------
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Run what belongs to the session in a nursery of somebody else's, from now until `end`.
+
+        Instead of entering the session: for one that is given its messages by `feed`.
+        """
+        self._nursery = nursery
+
+    def end(self, why: str) -> None:
+        """End such a session: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
+        self._closing = True
+        self._settle_everything(SessionClosed(why))
+        self._sink.give_up()
+        self._nursery = None
+
+    def finish(self) -> None:
+        """Nothing that belonged to the session runs any more."""
+        self._notices.clear()
+        self._finished.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request of the peer's is under way."""
+        return self._peer.incoming_count > 0 or self._peer.running_count > 0
+
+    def serves(self, request_id: RequestId) -> bool:
+        """Whether a request of the peer's is running or queued, unanswered and not cancelled."""
+        return self._peer.serves(request_id)
+
+    async def wait_idle(self) -> None:
+        """Wait until no handler runs, those of requests that last aside."""
+        await self._handlers.wait_idle()
+
+    async def wait_settled(self) -> None:
+        """Wait until no request of the peer's is under way."""
+        await self._handlers.wait_for(lambda: not self.busy)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
     async def wait_closed(self) -> None:
         """Wait until the session has ended: by `aclose`, or because the link was closed or lost."""
         await self._finished.wait()

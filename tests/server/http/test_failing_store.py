@@ -12,7 +12,7 @@ import trio
 from tests.http_peer import Raw
 from tests.server.http.harness import served
 from trio_mcp import HttpOptions, MemoryEventStore
-from trio_mcp.http.server.legacy.stores import StoredEvent
+from trio_mcp.http.server.event_store import StoredEvent
 
 
 class Failing(MemoryEventStore):

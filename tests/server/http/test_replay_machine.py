@@ -19,7 +19,8 @@ from trio.testing import MockClock
 from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
-from trio_mcp.http.server.legacy.stores import EventStore, MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.event_store import EventStore, StoredEvent
+from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
 

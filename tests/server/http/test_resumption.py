@@ -13,7 +13,8 @@ import trio
 from tests.http_peer import Events, Raw
 from tests.server.http.harness import Made, served, session
 from trio_mcp import Context
-from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore, StoredEvent
+from trio_mcp.http.server.event_store import StoredEvent
+from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
 

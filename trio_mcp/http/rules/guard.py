@@ -18,6 +18,9 @@ __all__ = ["LOOPBACK_HOSTS", "HostGuard"]
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 """What a server takes that listens on this machine alone."""
 
+MAX_SEEN = 100
+"""Spellings of a host that are kept at hand."""
+
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
 
@@ -39,13 +42,14 @@ class HostGuard:
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list, got the string {given!r}")
+        self._seen: set[str] = set()  # what the header of requests said that were taken
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}
 
     def check(self, headers: Headers) -> str | None:
         """Say what is wrong with a request, and what to do about it; None where it may pass."""
         host = headers.get("Host")
-        if self._hosts is not None and (host is None or not self._takes(host)):
+        if self._hosts is not None and (host is None or not (host in self._seen or self._takes(host))):
             seen = "without a Host" if host is None else f"for the host {shown(host)}"
             return f"a request {seen} is not taken; if that is the name of this server, add it to allowed_hosts"
         origin = headers.get("Origin")
@@ -58,7 +62,10 @@ class HostGuard:
     def _takes(self, host: str) -> bool:
         assert self._hosts is not None
         match = _HOST.fullmatch(host.lower())
-        return match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
+        taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
+        if taken and len(self._seen) < MAX_SEEN:
+            self._seen.add(host)
+        return taken
 
     def _takes_origin(self, origin: str, host: str | None) -> bool:
         if self._origins is not None:

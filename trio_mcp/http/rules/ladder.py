@@ -7,24 +7,45 @@ S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transport
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
+import attrs
+
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, check_method
+from trio_mcp.errors import McpError
 from trio_mcp.http.headers import (
     EVENTS,
     JSON,
     LAST_EVENT_ID,
+    METHOD,
     PROTOCOL_VERSION,
     SESSION_ID,
     Headers,
-    accepts,
+    check_standard_headers,
+    mismatch,
+    not_accepted,
     shown,
 )
-from trio_mcp.http.rules.message_rules import MESSAGE_RULES, era_of_message, kind_of, session_of
-from trio_mcp.http.rules.verdicts import Accept, Exchange, HttpSettings, Ladder, Opening, Refusal, Rule, refuse
-from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Request, Response
+from trio_mcp.http.param_headers import ParameterHeader, check_parameter_headers
+from trio_mcp.http.rules.guard import HostGuard
+from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, encode
+from trio_mcp.jsonrpc.messages import (
+    Batch,
+    ErrorData,
+    ErrorResponse,
+    Incoming,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+)
+from trio_mcp.jsonrpc.peer import BATCH_REVISION
+from trio_mcp.types import meta
 from trio_mcp.types.error_codes import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -32,7 +53,7 @@ from trio_mcp.types.error_codes import (
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from trio_mcp.types.methods import facts_of
-from trio_mcp.types.versions import LEGACY_REVISIONS, Era
+from trio_mcp.types.versions import LEGACY_REVISIONS, REVISIONS, Era
 
 __all__ = [
     "HEAD_RULES",
@@ -43,9 +64,234 @@ __all__ = [
     "Refusal",
     "judge_head",
     "judge_message",
+    "refuse",
     "status_of",
     "too_large",
 ]
+
+ASSUMED_REVISION: Final = "2025-03-26"
+"""What a client speaks that does not say (L, Protocol Version Header)."""
+
+Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
+"""What a body was decoded to."""
+
+OTHER: Final = "other"
+"""What the rules for a head take a method for that no revision has."""
+
+LASTING: Final = "lasting"
+"""What the rules for a message take a request for that is answered with a stream."""
+
+_KINDS: Final[Mapping[type, Kind]] = {
+    Request: "request",
+    Notification: "notification",
+    Response: "answer",
+    ErrorResponse: "answer",
+    Batch: "batch",
+}
+
+
+# --- what is judged, and the verdicts ---------------------------------------------------------------------------
+
+
+@attrs.frozen
+class HttpSettings:
+    """What a server has decided about its endpoint.
+
+    Attributes:
+        identity: What it says of itself: the revisions it serves.
+        guard: Whose requests it takes.
+        stateless: It keeps no sessions in the legacy era either: no GET, no DELETE, every POST stands alone.
+        json_only: It answers with one JSON text, never with a stream.
+        max_message_size: The longest body that is taken, in bytes.
+        tool_headers: Gives the `ParameterHeader` list of a tool by name; empty for a tool that is not known.
+    """
+
+    identity: ServerIdentity
+    guard: HostGuard = attrs.Factory(lambda: HostGuard(None))
+    stateless: bool = False
+    json_only: bool = False
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    tool_headers: Callable[[str], tuple[ParameterHeader, ...]] = lambda name: ()
+
+    has_sessions: bool = attrs.field(init=False)
+
+    @has_sessions.default
+    def _has_sessions(self) -> bool:
+        return bool(self.identity.legacy) and not self.stateless
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_message_size < 1:
+            raise ValueError(f"max_message_size must be at least 1 byte, got {self.max_message_size}")
+
+
+@attrs.define
+class Exchange:
+    """One HTTP request on its way through the rules.
+
+    Attributes:
+        settings: What the server has decided.
+        session_revision: Gives the revision of a session by its id; None for an id that is not known.
+        method: The HTTP method.
+        headers: The fields.
+        version: The revision that they name.
+        message: What the body was decoded to; None before it has been read.
+        kind: What the message is.
+        meta: Its ``_meta``.
+        era: Whose rules apply.
+        session: The id of the session that is named, where sessions exist.
+        revision: The revision spoken, as soon as a rule has found out.
+        client: What a modern request declares, likewise.
+    """
+
+    settings: HttpSettings
+    session_revision: Callable[[str], str | None]
+    method: str
+    headers: Headers
+    version: str | None
+    message: Incoming | None = None
+    kind: Kind = "garbage"
+    meta: dict[str, Any] = attrs.Factory(dict)
+    era: Era = Era.LEGACY
+    session: str | None = None
+    revision: str | None = None
+    client: ClientDeclaration | None = None
+
+    @property
+    def id(self) -> RequestId | None:
+        """The id of the request, for its refusal."""
+        return self.message.id if type(self.message) is Request else None
+
+
+@attrs.frozen
+class Opening:
+    """The head of a request is in order.
+
+    Attributes:
+        kind: ``"message"``: read the body, decode it and go on with `judge_message`. ``"stream"``: open the session's
+            own stream. ``"end"``: end the session.
+        session: The session's id, where it is known already (``"stream"``, ``"end"``).
+        revision: The session's revision, likewise.
+        last_event_id: Where a stream resumes (``"stream"``).
+    """
+
+    kind: Literal["message", "stream", "end"]
+    session: str | None = None
+    revision: str | None = None
+    last_event_id: str | None = None
+
+
+@attrs.frozen
+class Accept:
+    """A message is in order.
+
+    Attributes:
+        kind: What the message is.
+        message: What to hand on.
+        era: Whose rules it follows.
+        revision: The revision it speaks; None for ``"initialize"``, which is yet to find out.
+        session: The id of the session it belongs to; None in the modern era, for ``"initialize"`` and without sessions.
+        client: What a request of the modern era declares.
+        may_stream: The answer may be an event stream; else it must be one JSON text.
+        owes_answer: The body of the HTTP answer is the message's own answer; else status 202 is answered, without a
+            body, as soon as the message has been handed on.
+    """
+
+    kind: Kind
+    message: Incoming
+    era: Era
+    revision: str | None
+    session: str | None = None
+    client: ClientDeclaration | None = None
+    may_stream: bool = True
+    owes_answer: bool = True
+
+
+@attrs.frozen
+class Refusal:
+    """A request is refused.
+
+    Attributes:
+        status: The HTTP status.
+        error: What the body says, as JSON-RPC has it; without an id where the request has none.
+        headers: The fields of the answer.
+        rule: The name of the rule that refused it.
+    """
+
+    status: int
+    error: ErrorResponse
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+    rule: str = attrs.field(default="", eq=False)
+
+    @property
+    def body(self) -> bytes:
+        """The body of the answer."""
+        return encode(self.error)
+
+
+def refuse(
+    status: int,
+    error: ErrorData | str,
+    id: RequestId | None = None,
+    *,
+    data: Any = None,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Refusal:
+    """Make a refusal; a text alone is an invalid request."""
+    if isinstance(error, str):
+        error = ErrorData(INVALID_REQUEST, error, data)
+    return Refusal(status, ErrorResponse(id, error), (("Content-Type", "application/json"), *headers))
+
+
+# --- the machinery ----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Rule:
+    """One rung of a ladder.
+
+    Attributes:
+        name: What the rule is called in logs and tests.
+        section: Where it comes from.
+        check: Refuses the request, or lets it pass with None. It may note the revision.
+        era: Whose messages it looks at; None for both.
+        only: What it looks at: HTTP methods of a head, kinds of a message; None for everything.
+    """
+
+    name: str
+    section: str
+    check: Callable[[Exchange], Refusal | None]
+    era: Era | None = None
+    only: frozenset[str] | None = None
+
+
+class Ladder:
+    """Rules in the order in which they are asked; the first that refuses decides.
+
+    Args:
+        rules: The rules.
+    """
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules
+        self._applying: dict[tuple[Era, str], list[Rule]] = {}
+
+    def climb(self, exchange: Exchange, what: str) -> Refusal | None:
+        """Hold a request against one rule after the other that applies to it.
+
+        Args:
+            exchange: The request.
+            what: What `Rule.only` is compared to.
+        """
+        applying = self._applying.get((exchange.era, what))
+        if applying is None:
+            applying = [
+                rule for rule in self.rules if rule.era in (None, exchange.era) and (not rule.only or what in rule.only)
+            ]
+            self._applying[exchange.era, what] = applying
+        for rule in applying:
+            if (refusal := rule.check(exchange)) is not None:
+                return attrs.evolve(refusal, rule=rule.name)
+        return None
 
 
 def judge_head(
@@ -59,8 +305,8 @@ def judge_head(
         settings: What the server has decided about its endpoint.
         session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
     """
-    exchange = Exchange(settings, session_revision, method, headers)
-    refusal = HEAD_RULES.climb(exchange)
+    exchange = Exchange(settings, session_revision, method, headers, headers.get(PROTOCOL_VERSION))
+    refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
     if refusal is not None:
         return refusal
     if method == "POST":
@@ -85,14 +331,47 @@ def judge_message(
         settings: What the server has decided about its endpoint.
         session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
     """
-    exchange = Exchange(settings, session_revision, "POST", headers, message, kind_of(message))
-    exchange.era = era_of_message(exchange)
-    refusal = MESSAGE_RULES.climb(exchange)
+    version, kind = headers.get(PROTOCOL_VERSION), _KINDS.get(type(message), "garbage")
+    if kind == "request" and message.method == "initialize":  # type: ignore[union-attr]
+        kind = "initialize"
+    exchange = Exchange(settings, session_revision, "POST", headers, version, message, kind, _meta(message))
+    # A server without a modern revision does as legacy servers do, which know neither the header nor `_meta`
+    # (S, Backward Compatibility). A revision that nobody here knows is a later one.
+    if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
+        exchange.era = Era.MODERN
+    elif settings.has_sessions:
+        exchange.session = headers.get(SESSION_ID)
+    lasting = kind == "request" and facts_of(message.method).lasting  # type: ignore[union-attr]
+    refusal = MESSAGE_RULES.climb(exchange, LASTING if lasting else kind)
     if refusal is not None:
         return refusal
-    streamed = type(message) is Request and facts_of(message.method).lasting
-    may_stream = streamed or not settings.json_only
-    return Accept(exchange.kind, message, exchange.era, exchange.revision, session_of(exchange), may_stream)
+    return Accept(
+        kind,
+        message,
+        exchange.era,
+        exchange.revision,
+        exchange.session,
+        exchange.client,
+        may_stream=lasting or not settings.json_only,
+        owes_answer=type(message) is Request or (type(message) is Batch and any(map(_owes_answer, message.items))),
+    )
+
+
+def _meta(message: Incoming) -> dict[str, Any]:
+    params = message.params if type(message) is Request or type(message) is Notification else None
+    given = params.get("_meta") if params else None
+    return given if type(given) is dict else {}
+
+
+def _claims(exchange: Exchange) -> bool:
+    """Whether a message claims to follow the modern rules."""
+    if type(exchange.message) is Batch:
+        return any(meta.PROTOCOL_VERSION in _meta(item) for item in exchange.message.items)
+    return meta.PROTOCOL_VERSION in exchange.meta
+
+
+def _owes_answer(item: Incoming) -> bool:
+    return type(item) is Request or (type(item) is Malformed and item.expects_answer)
 
 
 def too_large(settings: HttpSettings) -> Refusal:
@@ -133,7 +412,7 @@ def _host_is_allowed(exchange: Exchange) -> Refusal | None:
 
 def _method_is_allowed(exchange: Exchange) -> Refusal | None:
     sessions = exchange.settings.has_sessions
-    version = exchange.headers.get(PROTOCOL_VERSION)
+    version = exchange.version
     # The modern era has POST alone, whatever else the endpoint serves.
     allowed = ("GET", "POST", "DELETE") if sessions and (version is None or version in LEGACY_REVISIONS) else ("POST",)
     if exchange.method in allowed:
@@ -144,8 +423,6 @@ def _method_is_allowed(exchange: Exchange) -> Refusal | None:
 
 
 def _is_json(exchange: Exchange) -> Refusal | None:
-    if exchange.method != "POST":
-        return None
     given = exchange.headers.get("Content-Type") or ""
     if given.partition(";")[0].strip().lower() != JSON:
         return refuse(415, f"the body must be {JSON}, got the Content-Type {shown(given)}")
@@ -156,10 +433,10 @@ def _is_json(exchange: Exchange) -> Refusal | None:
 
 
 def _answer_is_acceptable(exchange: Exchange) -> Refusal | None:
-    wanted = {"POST": [JSON, EVENTS], "GET": [EVENTS]}.get(exchange.method, [])
-    if exchange.method == "POST" and exchange.settings.json_only:
-        wanted = [JSON]
-    missing = [kind for kind in wanted if not accepts(exchange.headers, kind)]
+    wanted = [EVENTS]
+    if exchange.method == "POST":
+        wanted = [JSON] if exchange.settings.json_only else [JSON, EVENTS]
+    missing = not_accepted(exchange.headers, *wanted)
     return refuse(406, f"the client must accept {' and '.join(missing)}") if missing else None
 
 
@@ -173,10 +450,9 @@ def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
 
 
 def _session_is_there(exchange: Exchange) -> Refusal | None:
-    if exchange.method == "POST":
-        return None  # decided by the message: initialize has none, and modern requests ignore it
-    version, session = exchange.headers.get(PROTOCOL_VERSION), exchange.headers.get(SESSION_ID)
-    if version is not None and version not in exchange.settings.legacy:
+    # Of a POST the message decides: initialize has none, and modern requests ignore it.
+    version, session = exchange.version, exchange.headers.get(SESSION_ID)
+    if version is not None and version not in exchange.settings.identity.legacy:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
     if session is None:
         return refuse(400, f"the header {SESSION_ID} is missing: send initialize first")
@@ -186,12 +462,227 @@ def _session_is_there(exchange: Exchange) -> Refusal | None:
     return refuse(404, "the session is not known or has ended: send initialize, without a session id")
 
 
+_METHODS: Final = frozenset({"GET", "POST", "DELETE"})
+
 HEAD_RULES: Final = Ladder(
     Rule("host-allowed", "S, Security & Endpoint, 1", _host_is_allowed),
-    Rule("method-allowed", "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6", _method_is_allowed),
-    Rule("is-json", "RFC 9110, 15.5.16", _is_json),
-    Rule("answer-acceptable", "S, Sending Messages, 2; L, Listening for Messages, 2", _answer_is_acceptable),
+    Rule(
+        "method-allowed",
+        "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6",
+        _method_is_allowed,
+        only=frozenset({"GET", "DELETE", OTHER}),  # POST is in every revision
+    ),
+    Rule("is-json", "RFC 9110, 15.5.16", _is_json, only=frozenset({"POST"})),
+    Rule(
+        "answer-acceptable",
+        "S, Sending Messages, 2; L, Listening for Messages, 2",
+        _answer_is_acceptable,
+        only=frozenset({"GET", "POST"}),
+    ),
     Rule("body-size", "RFC 9110, 15.5.14", _body_is_not_too_large),
-    Rule("session-there", "L, Session Management, 2 and 3", _session_is_there),
+    Rule("session-there", "L, Session Management, 2 and 3", _session_is_there, only=frozenset({"GET", "DELETE"})),
 )
 """What a head has to pass, in this order."""
+
+
+def _unsupported(exchange: Exchange, requested: str) -> Refusal:
+    settings = exchange.settings
+    if not settings.identity.modern:
+        # The modern code would keep a client from falling back to initialize.
+        text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.identity.supported)}"
+        return refuse(400, text, exchange.id)
+    data = {"supported": settings.identity.supported, "requested": requested}
+    error = ErrorData(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+    return refuse(400, error, exchange.id)
+
+
+# --- the rules for a message of either era ----------------------------------------------------------------------
+
+
+def _is_message(exchange: Exchange) -> Refusal | None:
+    message = exchange.message
+    if type(message) is not Malformed:
+        return None
+    # The id of a broken answer is of a request of ours: it must not come back as if it were theirs.
+    answered = message.id if message.expects_answer else None
+    return refuse(400, ErrorData(message.code, message.reason), answered)
+
+
+# --- the modern era ---------------------------------------------------------------------------------------------
+
+
+def _one_message(exchange: Exchange) -> Refusal | None:
+    what = {"batch": "a batch", "answer": "an answer"}[exchange.kind]
+    return refuse(400, f"the body must be a single request or notification, not {what}")
+
+
+def _revision_is_named(exchange: Exchange) -> Refusal | None:
+    header = exchange.version
+    named = exchange.meta.get(meta.PROTOCOL_VERSION)
+    if type(named) is str:
+        return None
+    if header is not None and header not in REVISIONS and named is None:
+        return _unsupported(exchange, header)  # what such a revision puts into _meta is not known here
+    text = f"params._meta[{meta.PROTOCOL_VERSION!r}] is required and must be a string"
+    return refuse(
+        400, ErrorData(INVALID_PARAMS, text, {"supported": exchange.settings.identity.supported}), exchange.id
+    )
+
+
+def _version_agrees(exchange: Exchange) -> Refusal | None:
+    header = exchange.version
+    named = exchange.meta.get(meta.PROTOCOL_VERSION)
+    if header is None:
+        return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} is missing"), exchange.id)
+    if exchange.headers.count(PROTOCOL_VERSION) > 1:
+        return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} is there more than once"), exchange.id)
+    if named != header and not (named is None and exchange.kind == "notification"):
+        body = shown(named) if type(named) is str else "no string"
+        text = f"the header {PROTOCOL_VERSION} says {shown(header)}, params._meta {body}"
+        return refuse(400, mismatch(text), exchange.id)
+    return None
+
+
+def _revision_is_served(exchange: Exchange) -> Refusal | None:
+    header = exchange.version
+    assert header is not None
+    if header not in exchange.settings.identity.modern:
+        return _unsupported(exchange, header)
+    exchange.revision = header
+    return None
+
+
+def _client_is_described(exchange: Exchange) -> Refusal | None:
+    try:
+        exchange.client = exchange.settings.identity.modern_client(exchange.meta)
+    except McpError as exc:
+        return refuse(400, ErrorData(exc.code, exc.message, exc.data), exchange.id)
+    return None
+
+
+def _headers_agree(exchange: Exchange) -> Refusal | None:
+    request, revision = exchange.message, exchange.revision
+    assert isinstance(request, Request)
+    assert revision is not None
+    error = check_standard_headers(exchange.headers, request, revision)
+    if error is None and request.method == "tools/call" and request.params:
+        name = request.params.get("name")
+        if type(name) is str and (parameters := exchange.settings.tool_headers(name)):
+            error = check_parameter_headers(exchange.headers, request.params.get("arguments"), parameters)
+    return None if error is None else refuse(400, error, request.id)
+
+
+def _method_agrees(exchange: Exchange) -> Refusal | None:
+    message, method = exchange.message, exchange.headers.get(METHOD)
+    assert isinstance(message, Notification)
+    # The revision asks for no such header here; but one that is there must not say something else.
+    if method is None or method == message.method:
+        return None
+    return refuse(400, mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(message.method)}"))
+
+
+def _method_exists(exchange: Exchange) -> Refusal | None:
+    assert isinstance(exchange.message, Request)
+    assert exchange.client is not None
+    try:
+        check_method(exchange.client, exchange.message.method)
+    except McpError as exc:
+        return refuse(404, ErrorData(exc.code, exc.message, exc.data), exchange.id)
+    return None
+
+
+def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
+    request = exchange.message
+    assert isinstance(request, Request)
+    if not not_accepted(exchange.headers, EVENTS):
+        return None
+    return refuse(406, f"the client must accept {EVENTS}: {request.method!r} is answered with a stream", request.id)
+
+
+# --- the legacy era ---------------------------------------------------------------------------------------------
+
+
+def _handshake_is_served(exchange: Exchange) -> Refusal | None:
+    settings, header = exchange.settings, exchange.version
+    if settings.identity.legacy:
+        return None
+    if header is not None:
+        return _unsupported(exchange, header)
+    # Naming the versions may be the only diagnosis that a legacy client can show (`basic/versioning`).
+    served = ", ".join(settings.identity.modern)
+    error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server has no handshake, it serves {served}")
+    return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
+
+
+def _version_is_valid(exchange: Exchange) -> Refusal | None:
+    header = exchange.version
+    if header is None or header in exchange.settings.identity.legacy:
+        return None
+    return _unsupported(exchange, header)
+
+
+def _initialize_opens(exchange: Exchange) -> Refusal | None:
+    if exchange.session is not None:
+        return refuse(400, f"initialize opens a new session and must not carry {SESSION_ID}", exchange.id)
+    return None
+
+
+def _session_is_given(exchange: Exchange) -> Refusal | None:
+    if not exchange.settings.has_sessions or exchange.session is not None:
+        return None
+    modern = exchange.settings.identity.modern
+    hint = f", or speak {[*modern][-1]} with {PROTOCOL_VERSION} and params._meta" if modern else ""
+    return refuse(400, f"the header {SESSION_ID} is missing: send initialize first{hint}", exchange.id)
+
+
+def _session_is_known(exchange: Exchange) -> Refusal | None:
+    if exchange.session is None:
+        return None
+    exchange.revision = exchange.session_revision(exchange.session)
+    if exchange.revision is not None:
+        return None
+    return refuse(404, "the session is not known or has ended: send initialize, without a session id", exchange.id)
+
+
+def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
+    if exchange.revision is not None:
+        return None  # the session's
+    exchange.revision = exchange.version or ASSUMED_REVISION
+    if exchange.revision in exchange.settings.identity.legacy:
+        return None
+    text = f"the header {PROTOCOL_VERSION} is missing, and {ASSUMED_REVISION} is not served"
+    return refuse(400, text, exchange.id, data={"supported": exchange.settings.identity.supported})
+
+
+def _batch_is_known(exchange: Exchange) -> Refusal | None:
+    if exchange.revision == BATCH_REVISION:
+        return None
+    return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
+
+
+_ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
+_VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
+_IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})
+
+MESSAGE_RULES: Final = Ladder(
+    Rule("is-message", "JSON-RPC 2.0, 5.1", _is_message, only=frozenset({"garbage"})),
+    # The modern era
+    Rule("one-message", "S, Sending Messages, 4", _one_message, Era.MODERN, frozenset({"batch", "answer"})),
+    Rule("revision-named", "2026-07-28 basic, _meta", _revision_is_named, Era.MODERN, _ANY_REQUEST),
+    Rule("version-agrees", "S, Protocol Version Header", _version_agrees, Era.MODERN, _VERSIONED),
+    Rule("revision-served", "S, Protocol Version Header", _revision_is_served, Era.MODERN, _VERSIONED),
+    Rule("client-described", "2026-07-28 basic, _meta", _client_is_described, Era.MODERN, _ANY_REQUEST),
+    Rule("headers-agree", "S, Server Validation", _headers_agree, Era.MODERN, _ANY_REQUEST),
+    Rule("method-agrees", "S, Server Validation", _method_agrees, Era.MODERN, frozenset({"notification"})),
+    Rule("method-exists", "S, Protocol Version Header", _method_exists, Era.MODERN, _ANY_REQUEST),
+    Rule("stream-acceptable", "S, Receiving Messages", _stream_is_acceptable, Era.MODERN, frozenset({LASTING})),
+    # The legacy era
+    Rule("handshake-served", "2026-07-28 basic/versioning", _handshake_is_served, Era.LEGACY),
+    Rule("version-valid", "L, Protocol Version Header", _version_is_valid, Era.LEGACY),
+    Rule("initialize-opens", "L, Session Management, 4", _initialize_opens, Era.LEGACY, frozenset({"initialize"})),
+    Rule("session-given", "L, Session Management, 2", _session_is_given, Era.LEGACY, _IN_SESSION),
+    Rule("session-known", "L, Session Management, 3", _session_is_known, Era.LEGACY, _IN_SESSION),
+    Rule("revision-assumed", "L, Protocol Version Header", _revision_is_assumed, Era.LEGACY, _IN_SESSION),
+    Rule("batch-known", "2025-03-26 basic", _batch_is_known, Era.LEGACY, frozenset({"batch"})),
+)
+"""What a message has to pass, in this order."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import NoReturn
 
+import attrs
 import trio
 
-from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
+from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.ladder import judge_head, judge_message, too_large
-from trio_mcp.http.rules.verdicts import Accept, HttpSettings, Refusal, refuse
+from trio_mcp.http.rules.ladder import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
@@ -21,52 +22,53 @@ from trio_mcp.http.server.asgi import (
     SendCallable,
 )
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
+from trio_mcp.http.server.door import legacy_endpoint
 from trio_mcp.http.server.exchange import HttpExchange
-from trio_mcp.http.server.legacy.hosted import HostedConnection
-from trio_mcp.http.server.legacy.session import HttpSession
-from trio_mcp.http.server.legacy.sessions import Sessions
-from trio_mcp.http.server.legacy.sse import SseSessions
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request
-from trio_mcp.server.statistics import HttpStatistics
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
-
-if TYPE_CHECKING:
-    from trio_mcp.server.run import Run
 
 __all__ = ["HttpApp"]
 
 logger = logging.getLogger("trio_mcp")
+
+MAX_TOOL_HEADERS = 10_000
+"""Tools whose headers are kept at hand."""
 
 
 class HttpApp:
     """Serves one run of a server.
 
     Args:
-        serving: The run.
+        run: The run.
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Run, options: HttpOptions) -> None:
-        self._serving = serving
+    def __init__(self, run: Run, options: HttpOptions) -> None:
+        self._run = run
+        self._served = run.served
         self.options = options
-        self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._token = trio.lowlevel.current_trio_token()
-        self._sessions = Sessions(serving, options)
-        self._sse = None if options.sse_path is None else SseSessions(serving, options)
+        self._legacy = legacy_endpoint(run, options)
+        self._settings = {local: self._judged_by(local) for local in (True, False)}
+        self._exchanges: set[HttpExchange] = set()
         self._requests = 0
         self._bodies = 0  # that are being read
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
-        serving.endpoints.append(self.statistics)
+        run.endpoints.append(self.statistics)
 
     def _judged_by(self, local: bool) -> HttpSettings:
-        options = self.options
+        options, identity = self.options, self._served.identity
+        if not self._legacy.served:
+            identity = attrs.evolve(identity, revisions=tuple(identity.modern))
         return HttpSettings(
-            revisions=self._serving.served.identity.revisions,
+            identity=identity,
             guard=options.guard(local=local),
             stateless=options.stateless,
             json_only=options.json_only,
@@ -75,13 +77,15 @@ class HttpApp:
         )
 
     def _headers_of_tool(self, name: str) -> tuple[ParameterHeader, ...]:
-        schema = self._serving.served.input_schema(name)
+        schema = self._served.input_schema(name)
         if schema is None:
             self._tool_headers.pop(name, None)
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not schema:
             headers = parameter_headers(schema)
+            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # some of tools that have been removed
+                self._tool_headers.clear()
             self._tool_headers[name] = schema, headers
         return headers
 
@@ -91,10 +95,34 @@ class HttpApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(_other_scope(scope["type"]))
-        self._check_run()
-        await self.serve(HttpRequest(scope, receive), HttpAnswer(send))
+        try:
+            here = trio.lowlevel.current_trio_token() is self._token and not self._closed
+        except RuntimeError:
+            here = False
+        if not here:
+            self._explain()
+        request, answer = HttpRequest(scope, receive), HttpAnswer(send)
+        if self.options.cors and await self._is_preflight(request, answer):
+            return
+        if request.path != self.options.path:
+            await self._elsewhere(request, answer)
+            return
+        settings = self._settings[request.is_local]
+        verdict = judge_head(request.method, request.headers, settings, self._legacy.revision)
+        if isinstance(verdict, Refusal):
+            if not await self._legacy.replay(verdict, request, answer):
+                await self._refuse(verdict, request, answer)
+        elif verdict.kind == "message":
+            await self._post(request, answer, settings)
+        elif verdict.kind == "end":
+            await self._legacy.delete(verdict, answer)
+        elif self._ending and verdict.last_event_id is None:
+            await self._refuse(self._no_room(), request, answer)
+        else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
+            await self._legacy.get(verdict, request, answer)
 
-    def _check_run(self) -> None:
+    def _explain(self) -> NoReturn:
+        """Say why nothing can be served here and now."""
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
@@ -104,72 +132,34 @@ class HttpApp:
             ) from None
         if token is not self._token:
             raise RuntimeError("this application belongs to another run of Trio: open `server.asgi_app()` in this one")
-        if self._closed:
-            raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
-
-    async def serve(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve one exchange."""
-        if self.options.cors and await self._is_preflight(request, answer):
-            return
-        if request.path != self.options.path:
-            await self._elsewhere(request, answer)
-            return
-        settings = self._settings[request.is_local]
-        verdict = judge_head(request.method, request.headers, settings, self._sessions.revision)
-        if isinstance(verdict, Refusal):
-            await self._refused(verdict, request, answer)
-        elif verdict.kind == "message":
-            await self._post(request, answer, settings)
-        elif verdict.kind == "end":
-            await self._sessions.delete(verdict, answer)
-        elif self._ending and verdict.last_event_id is None:
-            await self._refuse(self._no_room(), request, answer)
-        else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
-            await self._sessions.get(verdict, request, answer)
+        raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
 
     def statistics(self) -> HttpStatistics:
         """What the endpoint is doing now.
 
         It looks at every session once: cheap enough for each second, not for each request.
         """
-        sessions = [each for each in self._serving.connections if isinstance(each, HttpSession)]
-        return HttpStatistics(
-            sessions=len(self._sessions),
-            idle_sessions=self._sessions.idle_count,
-            sse_sessions=0 if self._sse is None else len(self._sse),
-            requests=self._requests,
-            bodies=self._bodies,
-            exchanges=sum(each.exchanges for each in sessions),
-            listening=sum(each.router.rest.writer is not None for each in sessions),
-            streams=sum(len(each.router.streams) - 1 for each in sessions),
-            unanswered=sum(each.router.unanswered for each in sessions),
-            unstored=sum(each.router.unstored for each in sessions),
-            watching=self._sessions.watching,
-            ending=self._ending,
-        )
+        legacy = self._legacy.statistics()
+        return attrs.evolve(legacy, requests=self._requests, bodies=self._bodies, ending=self._ending)
 
     async def end(self) -> None:
         """Take no more work, and end every stream that would never end by itself."""
         self._ending = True
-        self._sessions.end_streams()
-        if self._sse is not None:
-            self._sse.end_when_idle()
-        await self._serving.end_listening()
+        self._legacy.end()
+        await self._run.end_listening()
 
     def cut(self) -> None:
         """Cancel what is still under way, and end its streams."""
-        for connection in tuple(self._serving.connections):
-            if isinstance(connection, (HttpExchange, HostedConnection)):
-                connection.end("the server has ended")
+        for exchange in tuple(self._exchanges):
+            exchange.end("the server has ended")
+        self._legacy.cut("the server has ended")
 
     async def idle(self) -> None:
         """Wait until no handler of a session runs any more.
 
         Its client may have left, and come back for the answer; or has been asked something, and answers in a POST.
         """
-        for connection in tuple(self._serving.connections):
-            if isinstance(connection, HostedConnection):
-                await connection.idle()
+        await self._legacy.idle()
 
     def close(self) -> None:
         """Serve nothing any more: the run is over."""
@@ -211,84 +201,62 @@ class HttpApp:
         if body is None:
             return
         message = decode(body)
-        verdict = judge_message(message, request.headers, settings, self._sessions.revision)
+        verdict = judge_message(message, request.headers, settings, self._legacy.revision)
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
-                self._sessions.feed_broken_answer(message, request.headers.get(SESSION_ID))
+                self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
             await self._refuse(verdict, request, answer)
-        elif not verdict.owes_answer:  # it may be what a handler under way waits for, so there is always room for it
-            await self._accepted(verdict, request, answer)
-        elif self._ending or self._requests >= self.options.max_requests:
+        elif verdict.owes_answer and (self._ending or self._requests >= self.options.max_requests):
+            # Of the rest there may be what a handler under way waits for, so there is always room for it.
             await self._refuse(self._no_room(), request, answer)
         else:
-            self._requests += 1
+            self._requests += verdict.owes_answer
             try:
-                await self._accepted(verdict, request, answer)
+                if verdict.era is Era.LEGACY:
+                    await self._legacy.post(verdict, request, answer)
+                elif not verdict.owes_answer:
+                    await answer.whole(202)
+                else:
+                    exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.keep_alive)
+                    self._exchanges.add(exchange)
+                    try:
+                        await exchange.serve(verdict, request)
+                    finally:
+                        self._exchanges.discard(exchange)
             finally:
-                self._requests -= 1
-
-    async def _accepted(self, verdict: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        if verdict.era is Era.MODERN:
-            await self._modern(verdict, request, answer)
-        else:
-            await self._sessions.post(verdict, request, answer)
-
-    async def _modern(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        if not isinstance(accepted.message, Request):
-            await answer.whole(202)
-            return
-        exchange = HttpExchange(
-            self._serving, answer, may_stream=accepted.may_stream, keep_alive=self.options.keep_alive
-        )
-        self._serving.connections.add(exchange)
-        try:
-            await exchange.serve(accepted.message, request, {"headers": request.headers})
-        finally:
-            self._serving.connections.discard(exchange)
+                self._requests -= verdict.owes_answer
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options
         if request.path == options.health_path and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
-        elif self._sse is not None and (request.path, request.method) == (options.sse_path, "GET"):
-            await self._open_sse(self._sse, request, answer)
-        elif self._sse is not None and (request.path, request.method) == (options.message_path, "POST"):
-            await self._post_sse(self._sse, request, answer)
-        elif self._sse is not None and request.path in (options.sse_path, options.message_path):
-            # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
-            allowed = "GET" if request.path == options.sse_path else "POST"
-            refusal = refuse(405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),))
-            await self._refuse(refusal, request, answer)
+        elif (allowed := self._legacy.method_at(request.path)) is not None:
+            await self._legacy_path(allowed, request, answer)
         else:
             text = f"there is nothing here; the endpoint is {request.root}{options.path or options.sse_path}"
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
-    async def _open_sse(self, sse: SseSessions, request: HttpRequest, answer: HttpAnswer) -> None:
-        refusal = self._foreign(request) or (self._no_room() if self._ending else await sse.get(request, answer))
-        if refusal is not None:
-            await self._refuse(refusal, request, answer)
-
-    async def _post_sse(self, sse: SseSessions, request: HttpRequest, answer: HttpAnswer) -> None:
-        refusal = self._foreign(request) or sse.refuse_post(request)
-        if refusal is None:
-            body = await self._body(request, answer, self._settings[request.is_local])
-            refusal = None if body is None else await sse.post(body, request, answer)
+    async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a path that the handshake era has besides the endpoint."""
+        if request.method != allowed:
+            # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
+            refusal: Refusal | None = refuse(
+                405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
+            )
+        elif (refusal := self._foreign(request)) is None:
+            if self._ending and allowed == "GET":
+                refusal = self._no_room()
+            else:
+                body = partial(self._body, request, answer, self._settings[request.is_local])
+                refusal = await self._legacy.serve_at(request, answer, body)
         if refusal is not None:
             await self._refuse(refusal, request, answer)
 
     def _foreign(self, request: HttpRequest) -> Refusal | None:
         fault = self._settings[request.is_local].guard.check(request.headers)
         return None if fault is None else refuse(403, fault)
-
-    async def _refused(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Refuse by the head; but what a store still has of a session that is gone is given."""
-        session, last = request.headers.get(SESSION_ID), request.headers.get(LAST_EVENT_ID)
-        gone = request.method == "GET" and refusal.status == 404 and session is not None and last is not None
-        if gone and session and last and await self._sessions.replay_of_another_run(session, last, answer):
-            return
-        await self._refuse(refusal, request, answer)
 
     async def _refuse(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> None:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)

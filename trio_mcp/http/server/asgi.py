@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -41,11 +40,8 @@ GONE = "trio_mcp.gone"
 class Gone:
     """Tells whoever wants to know, without a task that waits for it."""
 
-    __slots__ = ("_callback", "_happened")
-
-    def __init__(self) -> None:
-        self._callback: Callable[[], object] | None = None
-        self._happened = False
+    _callback: Callable[[], object] | None = None
+    _happened = False
 
     def happened(self) -> None:
         """The client has left, or the exchange is over."""
@@ -77,6 +73,8 @@ class HttpRequest:
         root: Where the application is mounted; empty at the top.
         path: Below that, without a slash at its end.
         headers: Its fields.
+        is_local: It came in on an address that only this machine can reach, a loopback one or a Unix socket's.
+        extension: What tells that the client has left, where the ASGI server is ours.
     """
 
     def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
@@ -88,17 +86,13 @@ class HttpRequest:
         below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
         self.path = below.rstrip("/") or "/"
         self.headers = Headers(scope["headers"])
+        server = scope.get("server")
+        # IPv4 on a socket that takes both has a prefix (RFC 4291, section 2.5.5.2).
+        host = str(server[0]).removeprefix("::ffff:") if server and server[1] is not None else "::1"
+        self.is_local = host == "::1" or host.startswith("127.")
+        self.extension: Gone | None = scope.get("extensions", {}).get(GONE)
         self._receive = receive
         self._complete = False
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it came in on an address that only this machine can reach, a loopback one or a Unix socket's."""
-        server = self.scope.get("server")
-        if not server or server[1] is None:
-            return True
-        host = str(server[0]).removeprefix("::ffff:")  # IPv4 on a socket that takes both (RFC 4291, section 2.5.5.2)
-        return host == "::1" or host.startswith("127.")
 
     async def body(self, limit: int) -> bytes:
         """Read the body.
@@ -135,12 +129,6 @@ class HttpRequest:
         body: bytes = event.get("body", b"")
         return body
 
-    @property
-    def extension(self) -> Gone | None:
-        """What tells that the client has left, where the ASGI server is ours."""
-        found: Gone | None = self.scope.get("extensions", {}).get(GONE)
-        return found
-
     async def gone(self) -> None:
         """Wait until the client has left. For one task, after the body."""
         while (await self._receive())["type"] != "http.disconnect":
@@ -163,8 +151,6 @@ class HttpAnswer:
     def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
         self._send = send
         self.fields = list(fields)
-        self._sending = trio.Lock()
-        self._last_sent = -math.inf
         self.started = False
         self.finished = False
 
@@ -174,8 +160,12 @@ class HttpAnswer:
         given = [*self.fields, *fields]
         if status != 204:  # RFC 9110, section 8.6
             given.append(("content-length", str(len(body))))
-        if body and not any(name.lower() == "content-type" for name, _ in given):
-            given.append(("content-type", JSON))
+        for name, _ in given:
+            if name.lower() == "content-type":
+                break
+        else:
+            if body:
+                given.append(("content-type", JSON))
         await self._start(status, given)
         await self._send({"type": "http.response.body", "body": body})
 
@@ -187,26 +177,18 @@ class HttpAnswer:
         await self._start(200, [*self.fields, *fields, *stream])
 
     async def _start(self, status: int, fields: Fields) -> None:
-        encoded = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields]
+        encoded: list[tuple[bytes, bytes]] = []
+        for name, value in fields:
+            encoded.append((name.lower().encode("ascii"), value.encode("latin-1")))
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def send(self, data: bytes) -> None:
         """Send a piece of the stream; after its end nothing is sent any more."""
-        async with self._sending:
-            if not self.finished:
-                self._last_sent = trio.current_time()
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if not self.finished:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
         """End the stream; again is a no-op."""
-        async with self._sending:
-            if self.started and not self.finished:
-                self.finished = True
-                await self._send({"type": "http.response.body", "body": b""})
-
-    async def keep_alive(self, interval: float, comment: bytes) -> None:
-        """Send a comment whenever nothing else was sent for ``interval`` seconds, until cancelled."""
-        while not self.finished:
-            await trio.sleep_until(max(self._last_sent, trio.current_time() - interval) + interval)
-            if trio.current_time() >= self._last_sent + interval:
-                await self.send(comment)
+        if self.started and not self.finished:
+            self.finished = True
+            await self._send({"type": "http.response.body", "body": b""})

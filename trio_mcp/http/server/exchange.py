@@ -3,102 +3,104 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trio_mcp.errors import SessionClosed
-from trio_mcp.http.rules.ladder import status_of
-from trio_mcp.http.rules.verdicts import refuse
-from trio_mcp.http.server.asgi import Gone, HttpAnswer, HttpRequest
+from trio_mcp.http.rules.ladder import Accept, refuse, status_of
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.sse import encode_comment, encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import RequestStarted
-from trio_mcp.jsonrpc.messages import (
-    ErrorData,
-    ErrorResponse,
-    Notification,
-    Request,
-    RequestId,
-    Response,
-    SessionMessage,
-)
-from trio_mcp.server.connection import Connection
+from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, RequestId, Response, SessionMessage
+from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.session.handlers import Handlers
 from trio_mcp.session.sink import Owner
 from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
-
-if TYPE_CHECKING:
-    from trio_mcp.server.run import Run
 
 __all__ = ["HttpExchange"]
 
 COMMENT = encode_comment()
 
-
 MAX_WAITING = 128
-"""Messages of one exchange that wait to be written before those who send wait."""
+"""Notifications that wait to be written before those who send wait."""
 
 
-class HttpExchange(Connection):
-    """A connection for a single request, which has been read: nothing else will come.
+class HttpExchange:
+    """A request and its answer: one JSON text, or a stream if notifications come before it.
+
+    The request is answered in the task that `serve` is called in, by `Handlers` of which this is the `Sink`. A task of
+    its own has only a stream: it writes notifications, and a comment now and then.
 
     Args:
-        serving: The run of the server.
-        answer: Where the answer goes: one JSON text, unless a notification comes before it or it is bound to stream.
+        run: The run of the server; the home of that task.
+        answer: Where the answer goes.
         may_stream: Whether notifications are sent at all.
         keep_alive: Seconds of silence after which a stream gets a comment.
     """
 
-    def __init__(self, serving: Run, answer: HttpAnswer, *, may_stream: bool, keep_alive: float) -> None:
-        self._way = _Way(self._write_soon, self.send)
-        super().__init__(serving, (None, self._way))
+    def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
+        self._run = run
+        self._peer = Peer()
         self._answer = answer
-        self.may_stream = may_stream
+        self._may_stream = may_stream
         self._keep_alive = keep_alive
-        self._extension: Gone | None = None
+        self._last: Response | ErrorResponse | None = None
+        self._cut: str | None = None  # why nothing is answered any more
         self._gone = False
+        self._over = trio.Event()
+        # The stream: there is none before the first notification.
+        self._waiting: deque[bytes] = deque()
+        self._changed = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
+        self._complete = False  # nothing more will be put on it
+        self._written: trio.Event | None = None
+        self._writing = trio.CancelScope()
+        self._failure: Exception | None = None
 
-    async def serve(self, message: Request, request: HttpRequest, metadata: dict[str, Any]) -> None:
+    async def serve(self, accepted: Accept, request: HttpRequest) -> None:
         """Run the handler in this task, and answer. When cancelled, so is the handler."""
-        (event,) = self._peer.receive(message, metadata)
-        assert isinstance(event, RequestStarted)
-        context = self._handlers.begin(event.incoming)
-        if context is None:
-            await self._way.write()
-            return
-        self._extension = request.extension
+        assert accepted.client is not None
+        hooks = self._run.exchange(self, self._peer, accepted.client)
+        gone = request.extension
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                if self._extension is None:
+            handlers = Handlers(self._peer, self, hooks, self._run.served.options, _start_nothing, self.put)
+            (started,) = self._peer.receive(accepted.message, {"headers": request.headers})
+            assert isinstance(started, RequestStarted)
+            context = handlers.begin(started.incoming)
+            if context is not None and gone is not None:
+                gone.call(self._client_left)
+                await handlers.serve(context)
+                if self._written is not None:
+                    await self._finish_stream(self._written)
+                gone.call(None)  # the end of the exchange is not the client's leaving
+            elif context is not None:
+                async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, request)
-                else:
-                    self._extension.call(self._client_left)
-                await self._handlers.serve(context)
-                await self._way.write()
-                self._nursery = None
-                nursery.cancel_scope.cancel("the request is answered")
-            if not self._answer.finished and not self._gone:
-                await self._end_unanswered()
+                    await handlers.serve(context)
+                    if self._written is not None:
+                        await self._finish_stream(self._written)
+                    nursery.cancel_scope.cancel("the request is answered")
+            await self._finish()
         finally:
-            self._watch_no_more()
-            self._way.give_up()
+            if gone is not None:
+                gone.call(None)
+            self._run.exchanges.discard(hooks)
+            self._writing.cancel("the request is over")
+            self._over.set()
 
-    def _write_soon(self) -> None:
-        self._spawn(self._way.write)
-
-    def _watch_no_more(self) -> None:
-        if self._extension is not None:
-            self._extension.call(None)
-
-    async def _end_unanswered(self) -> None:
-        if self._answer.started:
-            await self._answer.finish()
-        else:
-            refusal = refuse(503, ErrorData(OVERLOADED, f"the request was not answered: {self.close_cause}"))
-            await self._answer.whole(503, refusal.body)
+    def end(self, why: str) -> None:
+        """Cancel the handler; nothing is answered any more. Again is a no-op."""
+        if self._cut is None:
+            self._cut = why
+            self._complete = True
+            # Nobody reads it, so nobody needs to wait for room.
+            self._waiting.clear()
+            self._taken.unpark_all()
+            self._changed.unpark_all()
+            for incoming in self._peer.close()[1]:
+                incoming.scope.cancel(why)
 
     async def _watch(self, request: HttpRequest) -> None:
         await request.gone()
@@ -108,90 +110,97 @@ class HttpExchange(Connection):
         self._gone = True
         self.end("the client closed the response stream")
 
-    def end(self, why: str) -> None:
-        """Cancel the handler; nothing is answered any more."""
-        self._settle_everything(SessionClosed(why))
-        # Nobody reads it, so nobody needs to wait for room.
-        self._way.give_up()
-
-    async def send(self, message: Response | ErrorResponse | Notification) -> None:
-        """Write a message: what comes before the answer begins a stream."""
+    async def _finish(self) -> None:
+        """Send what comes last."""
         answer = self._answer
-        last = not isinstance(message, Notification)
-        data, _ = encode_or_replace(message)
-        if data is None or answer.finished:
+        data = None if self._last is None else encode_or_replace(self._last)[0]
+        if self._failure is not None:
+            raise self._failure
+        if self._gone:
             return
-        if last:  # the end of the exchange is not the client's leaving
-            self._watch_no_more()
-        if not answer.started and isinstance(message, (Response, ErrorResponse)):
-            await answer.whole(status_of(message, Era.MODERN), data)
-            return
-        if not self.may_stream and not answer.started:
-            return
-        if not answer.started:
-            await answer.start_events()
-            if self._nursery is not None:
-                self._nursery.start_soon(answer.keep_alive, self._keep_alive, COMMENT)
-        await answer.send(encode_event(data, event="message"))
-        if last:
+        if self._last is None or data is None:
+            if answer.started:
+                await answer.finish()
+            else:
+                refusal = refuse(503, ErrorData(OVERLOADED, f"the request was not answered: {self._cut}"))
+                await answer.whole(503, refusal.body)
+        elif answer.started:
+            await answer.send(encode_event(data, event="message"))
             await answer.finish()
+        else:
+            await answer.whole(200 if type(self._last) is Response else status_of(self._last, Era.MODERN), data)
 
-
-class _Way:
-    """The sink of an exchange: the answer is written by the exchange itself, what comes before it by a task."""
-
-    def __init__(self, write_soon: Callable[[], None], send: Callable[[Any], Awaitable[None]]) -> None:
-        self._write_soon = write_soon
-        self._send = send
-        self._waiting: deque[Any] = deque()
-        self._taken = trio.lowlevel.ParkingLot()
-        self._writing = trio.Lock()
-        self._over = False
+    # --- the sink ------------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
-        return self._over or len(self._waiting) < MAX_WAITING
+        return self._complete or len(self._waiting) < MAX_WAITING
 
     async def room(self, related: RequestId | None = None) -> None:
         while not self.has_room:
             await self._taken.park()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        if not self._over:
-            self._waiting.append(message.message)
-            if isinstance(message.message, Notification):
-                self._write_soon()
+        given = message.message
+        if isinstance(given, (Response, ErrorResponse)):
+            self._last = given
+        elif isinstance(given, Notification) and self._may_stream and not self._complete:
+            data, _ = encode_or_replace(given)
+            if data is not None:
+                self._waiting.append(data)
+                if self._written is None:
+                    self._written = trio.Event()
+                    self._run.nursery.start_soon(self._write_stream, self._written)
+                self._changed.unpark()
 
     def put_control(self, message: SessionMessage) -> bool:
         self.put(message)
         return True
 
     def release(self, request_id: RequestId) -> None:
-        pass
+        """The request will get no answer: its end says so."""
 
-    async def write(self) -> None:
-        """Write what is waiting."""
-        async with self._writing:
-            while self._waiting:
-                message = self._waiting.popleft()
-                self._taken.unpark()
-                await self._send(message)
+    def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        return False  # the stream is the request
 
     @property
-    def waiting(self) -> tuple[int, int]:
-        return len(self._waiting), 0
-
-    @property
-    def idle(self) -> bool:
-        return not self._waiting and not self._writing.locked()
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     async def flush(self) -> None:
-        await self.write()
+        await self._over.wait()
 
-    def give_up(self) -> None:
-        self._over = True
-        self._waiting.clear()
-        self._taken.unpark_all()
+    # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def aclose(self) -> None:
-        self.give_up()
+    async def _write_stream(self, written: trio.Event) -> None:
+        """Write what there is until no more comes. What goes wrong is raised where the request is served."""
+        answer = self._answer
+        try:
+            with self._writing:
+                await answer.start_events()
+                while True:
+                    while self._waiting:
+                        data = self._waiting.popleft()
+                        self._taken.unpark()
+                        await answer.send(encode_event(data, event="message"))
+                    if self._complete:
+                        return
+                    with trio.move_on_after(self._keep_alive) as silence:
+                        await self._changed.park()
+                    if silence.cancelled_caught:
+                        await answer.send(COMMENT)
+        except Exception as exc:
+            self._failure = exc
+            self.end(f"the stream failed: {exc}")
+        finally:
+            written.set()
+
+    async def _finish_stream(self, written: trio.Event) -> None:
+        """Let the stream be written to its end."""
+        self._complete = True
+        self._changed.unpark_all()
+        await written.wait()
+
+
+def _start_nothing(serve: object, context: object) -> None:
+    """There is one request alone: none waits for its place."""

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.http.server.legacy.stores.events import EventStore
+from trio_mcp.http.server.event_store import EventStore
 
 __all__ = ["HttpOptions"]
 

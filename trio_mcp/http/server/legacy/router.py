@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 import trio
 
 from trio_mcp.errors import TransportError
-from trio_mcp.http.server.legacy.stores.events import EventStore, StoredEvent
+from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.http.server.legacy.streams import ROOM, Stream
 from trio_mcp.jsonrpc.codec import encode_or_replace
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -22,6 +22,7 @@ from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorResponse,
     Failure,
+    Incoming,
     Message,
     Notification,
     Request,
@@ -30,9 +31,6 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.session.sink import Owner
-
-if TYPE_CHECKING:
-    from trio_mcp.http.server.legacy.session import HttpSession
 
 __all__ = ["Router"]
 
@@ -45,22 +43,40 @@ MAX_CONTROL = 2048
 """Answers given on the spot and cancellations that wait for it besides; further ones are dropped."""
 
 
+class RouterOwner(Protocol):
+    """What a router needs of its session."""
+
+    @property
+    def primes(self) -> bool: ...
+
+    def feed(self, message: Incoming) -> None: ...
+
+    def start_soon(self, function: Callable[[], Awaitable[None]]) -> None: ...
+
+    def end(self, why: str) -> None: ...
+
+
 class Router:
     """The way out of a session: its `SessionSink`.
 
     Args:
+        owner: Whose way out it is.
         store: Where messages are kept; None for nowhere.
         key: What the session is called in there.
+        retry: Seconds after which a client comes back whose stream was closed, unless it is said then.
+        one_stream: Everything goes on the stream of what belongs to no request.
 
     Attributes:
-        session: Whose way out it is.
         streams: The streams that are open, by number.
         rest: The one for what belongs to no request.
     """
 
-    session: HttpSession
-
-    def __init__(self, store: EventStore | None, key: str) -> None:
+    def __init__(
+        self, owner: RouterOwner, store: EventStore | None, key: str, *, retry: float | None, one_stream: bool = False
+    ) -> None:
+        self._owner = owner
+        self._retry = retry
+        self._one_stream = one_stream
         self.store = store
         self.key = key
         self.rest = Stream(0, set(), stored=store is not None)
@@ -96,6 +112,8 @@ class Router:
 
     def of_request(self, request_id: RequestId | None) -> Stream | None:
         """The stream of a request that has not been answered."""
+        if self._one_stream:
+            return self.rest
         return None if request_id is None else self._by_request.get(request_id)
 
     def release(self, request_id: RequestId) -> None:
@@ -103,8 +121,16 @@ class Router:
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
-            if not stream.owed:
-                self._close(stream)
+            self.tidy(stream)
+
+    def tidy(self, stream: Stream) -> None:
+        """End a stream that owes nothing any more, and forget it when nobody needs it."""
+        if stream is self.rest:
+            return
+        if not stream.owed and (stream.lost or stream.ready == stream.last):
+            stream.end()
+        if stream.ended and (stream.stored or stream.writer is None):
+            self.streams.pop(stream.number, None)
 
     def lose(self, stream: Stream, why: str) -> None:
         """Nobody will ever read a stream: what was asked on it fails."""
@@ -114,33 +140,14 @@ class Router:
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
 
-    def detached(self, stream: Stream) -> None:
-        """A writer has left a stream; one that has ended is not needed any more."""
-        if stream.ended and stream.writer is None and stream is not self.rest:
-            self.streams.pop(stream.number, None)
-
     def answered(self, request_id: RequestId | None) -> None:
         """The client has answered what it was asked."""
         if request_id is not None:
             self._asked.pop(request_id, None)
 
-    def end(self) -> None:
-        """End every stream."""
-        for stream in self.streams.values():
-            stream.end()
-
-    def _close(self, stream: Stream) -> None:
-        if not stream.stored or stream.ready == stream.last:
-            self._over(stream)
-
-    def _over(self, stream: Stream) -> None:
-        stream.end()
-        if stream.stored or stream.writer is None:
-            self.streams.pop(stream.number, None)
-
     def _fail(self, request_id: RequestId, why: str) -> None:
         self._asked.pop(request_id, None)
-        self.session.feed(Failure(TransportError(why), request_id))
+        self._owner.feed(Failure(TransportError(why), request_id))
 
     # --- the sink of the session -----------------------------------------------------------------------------------
 
@@ -183,8 +190,23 @@ class Router:
     async def flush(self) -> None:
         pass
 
+    def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        """Close the HTTP answer that carries a stream, so that the client comes back for the rest."""
+        stream = self.rest if related is None else self.of_request(related)
+        if stream is None or not stream.stored or not stream.may_stream or stream.writer is None:
+            return False
+        if not self._owner.primes and not stream.taken:
+            return False  # the client could not say where to go on
+        if stream.writer.until is None:
+            stream.writer.retry = self._retry if retry is None else retry
+            stream.writer.until = stream.last
+            stream.wake()
+        return True
+
     def give_up(self) -> None:
         self._ended = True
+        for stream in self.streams.values():
+            stream.end()
         if self._room is not None:
             self._room.unpark_all()
 
@@ -207,6 +229,8 @@ class Router:
             self._put(stream, message, data)  # type: ignore[arg-type]
 
     def _stream_of(self, message: Message, related: RequestId | None) -> Stream | None:
+        if self._one_stream:
+            return self.rest
         match message:
             case Response() | ErrorResponse():
                 return self._settle([message.id])
@@ -238,7 +262,6 @@ class Router:
         return stream
 
     def _put(self, stream: Stream, message: Message, data: bytes) -> None:
-        last = stream is not self.rest and not stream.owed
         if stream.lost:
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has left the request")
@@ -249,13 +272,12 @@ class Router:
             self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
             if not self._storing:
                 self._storing = True
-                self.session.start_soon(self._store_all)
+                self._owner.start_soon(self._store_all)
         else:
             stream.put(data)
             if stream.overrun:
                 self._overrun(stream, message)
-        if last and (self.store is None or stream.lost):
-            self._over(stream)
+        self.tidy(stream)
 
     def _overrun(self, stream: Stream, message: Message) -> None:
         if stream.writer is None:
@@ -269,7 +291,9 @@ class Router:
         stream.detach(stream.writer)
         self.lose(stream, "the client does not read the stream that the request was sent on")
         for request_id in tuple(stream.owed):
-            self.session.give_up(request_id, "the client does not read the answer")
+            # As if the client had cancelled it.
+            params = {"requestId": request_id, "reason": "the client does not read the answer"}
+            self._owner.feed(Notification("notifications/cancelled", params))
 
     # --- the store -----------------------------------------------------------------------------------------------
 
@@ -278,7 +302,7 @@ class Router:
             await self.store_rest()
         except Exception:
             logger.exception("the event store failed; the session that it failed for is ended")
-            self.session.end("the event store failed")
+            self._owner.end("the event store failed")
         finally:
             self._storing = False
 
@@ -291,8 +315,7 @@ class Router:
             for stream, event in some:
                 self._unstored.popleft()
                 stream.advance(event.number)
-                if stream is not self.rest and not stream.owed and event.number == stream.last:
-                    self._over(stream)
+                self.tidy(stream)
             if self._room is not None:
                 self._room.unpark_all()
         self._unstored = None

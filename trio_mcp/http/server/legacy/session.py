@@ -6,21 +6,20 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra
-from trio_mcp.errors import McpError
-from trio_mcp.http.rules.verdicts import Accept, refuse
-from trio_mcp.http.server.legacy.hosted import HostedConnection
+from trio_mcp.http.rules.ladder import Accept, refuse
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.event_store import EventsLost, StoredEvent
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.router import Router
-from trio_mcp.http.server.legacy.stores.events import EventsLost, EventStore, StoredEvent
 from trio_mcp.http.server.legacy.streams import Stream, Writer, watching
+from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
-from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -33,11 +32,6 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
-
-if TYPE_CHECKING:
-    from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-    from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.run import Run
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
@@ -65,52 +59,78 @@ def read_event_id(text: str) -> tuple[int, int] | None:
     return int(stream), int(number)
 
 
-class HttpSession(HostedConnection):
-    """A session.
+class HttpSession:
+    """A session: a connection that is fed by POSTs, and whose messages go to a router.
 
     Args:
-        serving: The run of the server.
+        run: The run of the server.
         options: What the endpoint is like.
+        live: Where it is as long as it runs.
         stateless: It is for one POST alone.
+        one_stream: Everything goes on the stream of what belongs to no request: HTTP+SSE.
 
     Attributes:
         id: What the client names it by.
+        connection: The client.
         router: Where its messages go.
+        greeting: What a client gets first on a stream; None for the id to come back with.
         exchanges: How many HTTP requests it is serving.
         forgotten: Its client is done with it: what is stored of it goes with it.
         over: Nothing is done for it any more.
     """
 
-    def __init__(self, serving: Run, options: HttpOptions, *, stateless: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        options: HttpOptions,
+        live: set[HttpSession],
+        *,
+        stateless: bool = False,
+        one_stream: bool = False,
+    ) -> None:
         self.id = "" if stateless else secrets.token_urlsafe(32)
-        self.router = self._make_router(None if stateless else options.event_store)
-        super().__init__(serving, self.router)
-        self.router.session = self
+        store = None if stateless or one_stream else options.event_store
+        self.router = Router(self, store, key_of(self.id), retry=options.retry, one_stream=one_stream)
+        self.connection = run.connect(self.router, lasting=not stateless)
+        self.greeting: bytes | None = None
         self.exchanges = 0
         self.forgotten = False
         self.over = trio.Event()
+        self._close_grace = run.served.options.close_grace
         self._options = options
+        self._live = live
         self._stateless = stateless
-        self._negotiation.lasting = not stateless
-
-    def _make_router(self, store: EventStore | None) -> Router:
-        return Router(store, key_of(self.id))
+        self._nursery: trio.Nursery | None = None
 
     @property
     def revision(self) -> str | None:
         """The revision that it speaks; None before the handshake."""
-        return None if self.client is None else self.client.revision
+        client = self.connection.client
+        return None if client is None else client.revision
 
-    def presume(self, revision: str) -> None:
-        """Take the handshake for done, by a client that has said nothing of itself."""
-        self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
-        self._negotiation.initialized = True
-        self._peer.revision = revision
+    async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run what belongs to the session until `end`. A fault of its own costs nobody else anything."""
+        self._live.add(self)
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self.connection.begin(nursery)
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:  # before the nursery is closed, which takes a turn of the event loop
+                    self.end("the server has ended")
+        except Exception:
+            logger.exception("an HTTP session failed")
+        finally:
+            self.connection.finish()
+            self._live.discard(self)
+            await self._last_words()
 
     async def _last_words(self) -> None:
         # What was answered before the end can still be fetched, if the store outlives this run.
         try:
-            with trio.move_on_after(self.options.close_grace, shield=True):
+            with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
                     await self.router.store.forget(self.router.key)
                 else:
@@ -121,32 +141,19 @@ class HttpSession(HostedConnection):
             self.over.set()
 
     def end(self, why: str) -> None:
-        super().end(why)
-        self.router.end()
-
-    def open(self, message: Incoming, metadata: dict[str, Any]) -> Response | ErrorResponse:
-        """Answer ``initialize``."""
-        (event,) = self._peer.receive(message, metadata)
-        assert isinstance(event, RequestStarted)
-        incoming = event.incoming
-        answer: dict[str, Any] | ErrorData | None
-        try:
-            answer = self.intercept(self.make_context(incoming))
-        except McpError as exc:
-            answer = ErrorData(exc.code, exc.message, exc.data)
-        assert answer is not None
-        given = self._peer.answer(incoming, answer)
-        self._peer.finished(incoming)
-        assert isinstance(given, (Response, ErrorResponse))
-        return given
+        """End the session: handlers are cancelled, streams end. Again is a no-op."""
+        self.connection.end(why)
+        nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.cancel_scope.cancel(why)
 
     # --- what the client posts ------------------------------------------------------------------------------------
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, {"headers": request.headers}
-        if self.closed:  # by the end of the server, as it was opened for this
-            await _refuse(answer, 503, f"the request was not answered: {self.close_cause}")
+        if self.connection.closed:  # by the end of the server, as it was opened for this
+            await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
             return
         if not accepted.owes_answer:
             self.feed(message, metadata)
@@ -202,54 +209,38 @@ class HttpSession(HostedConnection):
         await self._carry(stream, request, answer, cursor, at_once=True)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
-        if type(message) is Response or type(message) is ErrorResponse or type(message) is Malformed:
-            self.router.answered(message.id)
-        elif type(message) is Batch:
-            for item in message.items:
-                if type(item) is Response or type(item) is ErrorResponse:
-                    self.router.answered(item.id)
-        super().feed(message, metadata)
-        for notification in message.items if type(message) is Batch else (message,):
-            if type(notification) is Notification and notification.method == "notifications/cancelled":
-                self._after_cancellation((notification.params or {}).get("requestId"))
-
-    def _after_cancellation(self, request_id: Any) -> None:
-        # What is cancelled gets no answer, so its stream ends.
-        if type(request_id) in (int, str) and not self._peer.serves(request_id):
-            self.router.release(request_id)
+        """Take what the client has sent."""
+        items: Sequence[Any] = message.items if type(message) is Batch else (message,)
+        for item in items:
+            if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
+                self.router.answered(item.id)
+        self.connection.feed(message, metadata)
+        for item in items:
+            if type(item) is Notification and item.method == "notifications/cancelled":
+                request_id: Any = (item.params or {}).get("requestId")
+                # What is cancelled gets no answer, so its stream ends.
+                if type(request_id) in (int, str) and not self.connection.serves(request_id):
+                    self.router.release(request_id)
 
     def start_soon(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run something in a task of the session's, unless it has ended."""
-        self._spawn(function)
-
-    def give_up(self, request_id: RequestId, why: str) -> None:
-        """Cancel a request of the client's, as if it had done so."""
-        self.feed(Notification("notifications/cancelled", {"requestId": request_id, "reason": why}))
+        if self._nursery is not None:
+            self._nursery.start_soon(function)
 
     # --- what the client reads ------------------------------------------------------------------------------------
 
-    def close_stream(self, request_id: RequestId | None, retry: float | None) -> bool:
-        """Close the HTTP answer that carries a stream, so that the client comes back for the rest."""
-        stream = self.router.rest if request_id is None else self.router.of_request(request_id)
-        if stream is None or not stream.stored or not stream.may_stream or stream.writer is None:
-            return False
-        if not self._primes and not stream.taken:
-            return False  # the client could not say where to go on
-        if stream.writer.until is None:
-            stream.writer.retry = self._options.retry if retry is None else retry
-            stream.writer.until = stream.last
-            stream.wake()
-        return True
-
     @property
-    def _primes(self) -> bool:
+    def primes(self) -> bool:
+        """Whether a stream begins with an event to come back to."""
         revision = self.revision
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
         """What a client gets at once: the id to come back with (Sending Messages, 6), or nothing of meaning."""
+        if self.greeting is not None:
+            return self.greeting
         # Something, since the head of an answer leaves with the first piece of its body.
-        return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self._primes else COMMENT
+        return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self.primes else COMMENT
 
     async def _carry(
         self, stream: Stream, request: HttpRequest, answer: HttpAnswer, cursor: int, *, at_once: bool
@@ -266,14 +257,14 @@ class HttpSession(HostedConnection):
         try:
             with writer.scope:
                 async with watching(request, left):
-                    if at_once or (self._primes and stream.may_stream and not stream.ended):
+                    if at_once or (self.primes and stream.may_stream and not stream.ended):
                         await answer.start_events()
                         await answer.send(self._first_event(stream, cursor))
                     await self._write(stream, writer, answer, cursor)
         finally:
             self.exchanges -= 1
             stream.detach(writer)
-            self.router.detached(stream)
+            self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
         if not writer.gone:
@@ -282,11 +273,11 @@ class HttpSession(HostedConnection):
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
         if answer.started:
             await answer.finish()
-        elif stream.ended and not self.closed:
+        elif stream.ended and not self.connection.closed:
             await answer.whole(202)  # its client has cancelled it
         else:
-            why = self.close_cause or "the event store keeps too little"
-            await _refuse(answer, 503 if self.closed else 500, f"the request was not answered: {why}")
+            why = self.connection.close_cause or "the event store keeps too little"
+            await _refuse(answer, 503 if self.connection.closed else 500, f"the request was not answered: {why}")
 
     def _left(self, stream: Stream) -> None:
         """The client has left. That is no cancellation (2025-11-25 `basic/transports`, Sending Messages, 6)."""
@@ -324,11 +315,9 @@ class HttpSession(HostedConnection):
             elif stream.ended:
                 return
             else:
-                timed_out = True
-                with trio.move_on_after(self._options.keep_alive):
+                with trio.move_on_after(self._options.keep_alive) as silence:
                     await stream.change()
-                    timed_out = False
-                if timed_out and answer.started:
+                if silence.cancelled_caught and answer.started:
                     await answer.send(COMMENT)
 
     async def _next(self, stream: Stream, cursor: int) -> Sequence[StoredEvent] | None:

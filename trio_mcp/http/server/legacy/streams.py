@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from trio_mcp.http.server.legacy.stores.events import StoredEvent
+from trio_mcp.http.server.event_store import StoredEvent
 from trio_mcp.jsonrpc.messages import RequestId
 
 if TYPE_CHECKING:

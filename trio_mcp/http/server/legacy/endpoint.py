@@ -1,67 +1,57 @@
-"""The sessions of an endpoint: opened by ``initialize``, found by id, ended by client, silence or server."""
+"""The handshake era at an endpoint: its sessions, opened by ``initialize``, found by id, ended by client, silence or
+server; and HTTP+SSE at paths of its own."""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 import trio
 
-from trio_mcp.http.headers import SESSION_ID
-from trio_mcp.http.rules.verdicts import Accept, Opening, refuse
+from trio_mcp.http.headers import LAST_EVENT_ID, SESSION_ID
+from trio_mcp.http.rules.ladder import Accept, Opening, Refusal, refuse
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
+from trio_mcp.http.server.event_store import EventsLost
+from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
-from trio_mcp.http.server.legacy.stores.events import EventsLost
+from trio_mcp.http.server.legacy.sse import SseSessions
+from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import encode_or_replace
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Response
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed, Request, Response
 from trio_mcp.types.error_codes import OVERLOADED
 
-if TYPE_CHECKING:
-    from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-    from trio_mcp.http.server.options import HttpOptions
-    from trio_mcp.server.run import Run
-
-__all__ = ["Sessions"]
+__all__ = ["Endpoint"]
 
 logger = logging.getLogger("trio_mcp")
 
 
-class Sessions:
-    """Every session of one endpoint.
+class Endpoint(LegacyEndpoint):
+    """What serves the handshake era.
 
     Args:
-        serving: The run of the server; it is the home of their tasks.
+        run: The run of the server; it is the home of the sessions' tasks.
         options: What the endpoint is like.
     """
 
-    def __init__(self, serving: Run, options: HttpOptions) -> None:
-        self._serving = serving
+    served = True
+
+    def __init__(self, run: Run, options: HttpOptions) -> None:
+        self._run = run
         self._options = options
+        self._live: set[HttpSession] = set()  # also those that stand alone, and those that are ending
+        self._sse = None if options.sse_path is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
         self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
         self._watching = False
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    @property
-    def idle_count(self) -> int:
-        """How many sessions serve no HTTP request, and expire after a time."""
-        return len(self._idle)
-
-    @property
-    def watching(self) -> bool:
-        """Whether there is the task that ends sessions which nobody uses."""
-        return self._watching
-
     def revision(self, session_id: str) -> str | None:
-        """The revision of a session; None for one that is not there."""
         session = self._sessions.get(session_id)
-        return None if session is None or session.closed else session.revision
+        return None if session is None or session.connection.closed else session.revision
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a POST of the handshake era."""
         if self._options.stateless:
             await self._post_alone(accepted, request, answer)
         elif accepted.kind == "initialize":
@@ -76,9 +66,9 @@ class Sessions:
                 self._rest(session)
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        session = HttpSession(self._serving, self._options, stateless=True)
+        session = HttpSession(self._run, self._options, self._live, stateless=True)
         if accepted.revision is not None:
-            session.presume(accepted.revision)
+            session.connection.presume(accepted.revision)
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
@@ -91,11 +81,12 @@ class Sessions:
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
-        session = HttpSession(self._serving, self._options)
+        assert isinstance(accepted.message, Request)
+        session = HttpSession(self._run, self._options, self._live)
         self._sessions[session.id] = session
         try:
-            await self._serving.nursery.start(session.host)
-            result = session.open(accepted.message, {"headers": request.headers})
+            await self._run.nursery.start(session.host)
+            result = session.connection.initialize(accepted.message, {"headers": request.headers})
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
                 raise ValueError(f"what the server says of itself is no JSON: {problem}")
@@ -111,13 +102,12 @@ class Sessions:
     def _made_room(self) -> bool:
         """End the oldest session whose client has said ``initialize`` and nothing since, as some that only look do."""
         for session in map(self._sessions.__getitem__, self._idle):
-            if not session.initialized:
+            if not session.connection.initialized:
                 self._remove(session, "its client has not finished the handshake, and there are too many sessions")
                 return True
         return False
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET."""
         assert opening.session is not None
         session = self._sessions[opening.session]
         self._idle.pop(session.id, None)
@@ -130,21 +120,16 @@ class Sessions:
             self._rest(session)
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
-        """Serve a DELETE: the session ends, and what was stored of it goes."""
         assert opening.session is not None
         session = self._sessions[opening.session]
         self._remove(session, "the client has ended the session", forget=True)
         await session.over.wait()
         await answer.whole(204)
 
-    async def replay_of_another_run(self, session_id: str, last_event_id: str, answer: HttpAnswer) -> bool:
-        """Give what a store that has outlived its session still has of a stream.
-
-        Returns:
-            Whether there was anything: else the client is to be told that the session is not known.
-        """
-        found, store = read_event_id(last_event_id), self._options.event_store
-        if found is None or store is None:
+    async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
+        session_id, store = request.headers.get(SESSION_ID), self._options.event_store
+        found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
+        if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
             return False
         stream, cursor = found
         started = False
@@ -168,16 +153,52 @@ class Sessions:
             await answer.finish()
         return started
 
-    def feed_broken_answer(self, message: Malformed, session_id: str | None) -> None:
-        """Let an answer that is none fail the call that it was for."""
+    def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
         session = None if session_id is None else self._sessions.get(session_id)
         if session is not None and not message.expects_answer and message.id is not None:
             session.feed(message)
 
-    def end_streams(self) -> None:
-        """End what would never end by itself."""
+    # --- HTTP+SSE ------------------------------------------------------------------------------------------------
+
+    def method_at(self, path: str) -> str | None:
+        if self._sse is None:
+            return None
+        return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
+
+    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+        assert self._sse is not None
+        if request.method == "GET":
+            return await self._sse.get(request, answer)
+        return await self._sse.post(request, answer, body)
+
+    # --- the end of the server -----------------------------------------------------------------------------------
+
+    def end(self) -> None:
         for session in self._sessions.values():
             session.router.rest.end()
+        if self._sse is not None:
+            self._sse.end_when_idle()
+
+    async def idle(self) -> None:
+        for session in tuple(self._live):
+            await session.connection.wait_idle()
+
+    def cut(self, why: str) -> None:
+        for session in tuple(self._live):
+            session.end(why)
+
+    def statistics(self) -> HttpStatistics:
+        return HttpStatistics(
+            sessions=len(self._sessions),
+            idle_sessions=len(self._idle),
+            sse_sessions=0 if self._sse is None else len(self._sse),
+            exchanges=sum(each.exchanges for each in self._live),
+            listening=sum(each.router.rest.writer is not None for each in self._live),
+            streams=sum(len(each.router.streams) - 1 for each in self._live),
+            unanswered=sum(each.router.unanswered for each in self._live),
+            unstored=sum(each.router.unstored for each in self._live),
+            watching=self._watching,
+        )
 
     # --- the end of a session ------------------------------------------------------------------------------------
 
@@ -191,13 +212,13 @@ class Sessions:
         """Let it expire from now on, unless another HTTP request of it is being served."""
         if session.id not in self._sessions or session.exchanges:
             return
-        if session.closed:
+        if session.connection.closed:
             self._remove(session, "the session has ended")
             return
         self._idle[session.id] = trio.current_time()
         if not self._watching:
             self._watching = True
-            self._serving.nursery.start_soon(self._watch)
+            self._run.nursery.start_soon(self._watch)
 
     async def _watch(self) -> None:
         """End sessions that nobody uses, as long as there are sessions."""
@@ -211,7 +232,7 @@ class Sessions:
                     await trio.sleep_until((now if first is None else first[1]) + timeout)
                     continue
                 session = self._sessions[first[0]]
-                if session.busy:
+                if session.connection.busy:
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:

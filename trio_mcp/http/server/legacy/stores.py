@@ -1,21 +1,24 @@
-"""Events in a file, which outlive the process."""
+"""The event stores that come with the library: in memory, and in a file, which outlives the process."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import trio
 
-from trio_mcp.http.server.legacy.stores._checks import check_limit
-from trio_mcp.http.server.legacy.stores.events import PAGE, EventsLost, EventStore, StoredEvent
+from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
 
-__all__ = ["SqliteEventStore"]
+__all__ = ["MemoryEventStore", "SqliteEventStore"]
 
 T = TypeVar("T")
+
+PAGE = 100
+"""How many events are given at once."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -29,6 +32,82 @@ CREATE TABLE IF NOT EXISTS events (
 );
 CREATE INDEX IF NOT EXISTS by_time ON events (time);
 """
+
+
+class MemoryEventStore(EventStore):
+    """Keeps events in memory. Beyond a limit the oldest go, whosever they are.
+
+    Args:
+        max_events: How many are kept.
+        max_bytes: How many bytes of messages.
+        max_age: Seconds that one is kept.
+        clock: Gives the time in seconds, for tests.
+
+    Raises:
+        TypeError, ValueError: A limit is no number above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 10_000,
+        max_bytes: int = 64 * 1024 * 1024,
+        max_age: float = 600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        _check_limit("max_events", max_events, whole=True)
+        _check_limit("max_bytes", max_bytes, whole=True)
+        _check_limit("max_age", max_age, whole=False)
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._clock = clock
+        self._bytes = 0
+        self._streams: dict[str, dict[int, deque[StoredEvent]]] = {}
+        # Every event in the order of arrival, with its time.
+        self._order: OrderedDict[tuple[str, int, int], float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        now = self._clock()
+        for event in events:
+            kept = self._streams.setdefault(session, {}).setdefault(event.stream, deque())
+            if kept and event.number <= kept[-1].number:
+                continue
+            kept.append(event)
+            self._order[session, event.stream, event.number] = now
+            self._bytes += len(event.data)
+        self._drop(now)
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        self._drop(self._clock())
+        kept = self._streams.get(session, {}).get(stream)
+        if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
+            raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
+        start = number + 1 - kept[0].number
+        return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
+
+    async def forget(self, session: str) -> None:
+        for stream, kept in self._streams.pop(session, {}).items():
+            for event in kept:
+                del self._order[session, stream, event.number]
+                self._bytes -= len(event.data)
+
+    def _drop(self, now: float) -> None:
+        while self._order:
+            (session, stream, _), since = next(iter(self._order.items()))
+            if len(self._order) <= self._max_events and self._bytes <= self._max_bytes and since + self._max_age >= now:
+                return
+            self._order.popitem(last=False)
+            streams = self._streams[session]
+            kept = streams[stream]  # its first is the oldest: they came in order
+            self._bytes -= len(kept.popleft().data)
+            if not kept:
+                del streams[stream]
+                if not streams:
+                    del self._streams[session]
 
 
 class SqliteEventStore(EventStore, trio.abc.AsyncResource):
@@ -50,8 +129,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
-        check_limit("max_events", max_events, whole=True)
-        check_limit("max_age", max_age, whole=False)
+        _check_limit("max_events", max_events, whole=True)
+        _check_limit("max_age", max_age, whole=False)
         self._path = os.fspath(path)
         self._max_events = max_events
         self._max_age = max_age
@@ -131,3 +210,15 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             raise
         opened: sqlite3.Connection = connection
         return opened
+
+
+def _check_limit(name: str, value: object, *, whole: bool) -> None:
+    """Refuse a limit that is no number above 0.
+
+    Raises:
+        TypeError, ValueError: It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        raise TypeError(f"{name} must be {'an integer' if whole else 'a number'}, got {value!r}")
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value!r}")

@@ -1,0 +1,95 @@
+"""The door to the handshake era over HTTP: the only module that knows of `trio_mcp.http.server.legacy`.
+
+Without that folder the modern revisions are served, and requests of the handshake era are refused as a server refuses
+them that serves modern revisions alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
+from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.statistics import HttpStatistics
+from trio_mcp.jsonrpc.messages import Malformed
+
+__all__ = ["LegacyEndpoint", "ReadBody", "legacy_endpoint"]
+
+LEGACY = "trio_mcp.http.server.legacy"
+
+ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
+"""Gives the body of a request; None if that was refused, or the client has left."""
+
+
+class LegacyEndpoint:
+    """What serves the handshake era at an endpoint. This one serves nothing of it, in the place of a missing folder."""
+
+    served = False
+    """Whether there is anything of that era."""
+
+    def revision(self, session_id: str) -> str | None:
+        """The revision of a session; None for one that is not there."""
+        return None
+
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a POST."""
+
+    async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a GET, for a stream."""
+
+    async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
+        """Serve a DELETE: the session ends."""
+
+    async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
+        """Answer what the rules have refused with what a store still has of a session that is gone.
+
+        Returns:
+            Whether there was anything: else the refusal is the answer.
+        """
+        return False
+
+    def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
+        """Let an answer that is none fail the call that it was for."""
+
+    def method_at(self, path: str) -> str | None:
+        """The HTTP method that a path besides the endpoint takes; None where nothing is."""
+        return None
+
+    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+        """Serve a request to such a path, unless it has to be refused."""
+        return None
+
+    def end(self) -> None:
+        """Take no more work, and end every stream that would never end by itself."""
+
+    async def idle(self) -> None:
+        """Wait until no handler of a session runs."""
+
+    def cut(self, why: str) -> None:
+        """End every session."""
+
+    def statistics(self) -> HttpStatistics:
+        """What it is doing, which is a part of what the endpoint does."""
+        return HttpStatistics()
+
+
+def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
+    """Give what serves the handshake era.
+
+    Raises:
+        RuntimeError: The folder is missing, and the options ask for what is in it.
+    """
+    try:
+        legacy = importlib.import_module(f"{LEGACY}.endpoint")
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not exc.name.startswith(LEGACY):
+            raise
+        if options.sse_path is not None:
+            raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
+        return LegacyEndpoint()
+    endpoint: LegacyEndpoint = legacy.Endpoint(run, options)
+    return endpoint
