@@ -28,7 +28,7 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 
 def run(options: argparse.Namespace) -> int:
-    """Connect, do what the command says, and give the exit status."""
+    """Connect, and do what the command says."""
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
         # Before anything is started: what is wrong with it is wrong without a server, too.
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def main() -> int:
         async with connected(options, options.bar.clear) as client:
-            return await COMMANDS[options.command](client, options)
+            return await COMMANDS[options.command](client, options) or OK
 
     return trio.run(main)
 
@@ -52,16 +52,15 @@ KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[An
 }
 
 
-async def _list(client: Client, options: argparse.Namespace) -> int:
+async def _list(client: Client, options: argparse.Namespace) -> None:
     found = await _offered(client, options.kinds)
     if options.json:
         print(dumps(_as_json(found)))
     else:
         print("\n\n".join(_outline(kind, items) for kind, items in found.items()) or "the server offers nothing")
-    return OK
 
 
-async def _inspect(client: Client, options: argparse.Namespace) -> int:
+async def _inspect(client: Client, options: argparse.Namespace) -> None:
     found = await _offered(client)
     capabilities = client.capabilities.to_wire()
     info = client.server_info
@@ -73,7 +72,7 @@ async def _inspect(client: Client, options: argparse.Namespace) -> int:
             "instructions": client.instructions,
         }
         print(dumps(about | _as_json(found)))
-        return OK
+        return
     if info is None:
         print("a server that does not say its name")
     else:
@@ -86,7 +85,6 @@ async def _inspect(client: Client, options: argparse.Namespace) -> int:
         print(f"  instructions\n{paragraph(client.instructions, '    ')}")
     for kind, items in found.items():
         print(_outline(kind, items, "  "))
-    return OK
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
@@ -216,11 +214,11 @@ def _text(result: ToolResult) -> str:
 # --- a resource: its text to standard output, or its bytes to a file --------------------------------------------------
 
 
-async def _read(client: Client, options: argparse.Namespace) -> int:
+async def _read(client: Client, options: argparse.Namespace) -> None:
     result = await client.read_resource(options.uri)
     if options.json:
         print(dumps(result.to_wire()))
-        return OK
+        return
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:
@@ -237,7 +235,6 @@ async def _read(client: Client, options: argparse.Namespace) -> int:
             if isinstance(each, BlobResourceContents):
                 raise Exit("it is binary: say where to write it with --output FILE, or redirect the output")
             print(clean(each.text))
-    return OK
 
 
 def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
@@ -252,20 +249,20 @@ def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
 # --- a prompt ---------------------------------------------------------------------------------------------------------
 
 
-async def _prompt(client: Client, options: argparse.Namespace) -> int:
+async def _prompt(client: Client, options: argparse.Namespace) -> None:
     filled = await client.get_prompt(options.prompt, dict(options.arguments))
     if options.json:
         print(dumps(filled.to_wire()))
-        return OK
+        return
     for message in filled.messages:
         print(f"{message.role}: {clean(block_text(message.content))}")
-    return OK
 
 
-COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int]]] = {
+COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]]] = {
     "list": _list,
     "inspect": _inspect,
     "call": _call,
     "read": _read,
     "prompt": _prompt,
 }
+"""What each command does; it gives the exit status if that is not `OK`."""

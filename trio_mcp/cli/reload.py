@@ -96,13 +96,24 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
     return received
 
 
-async def reload_process(command: list[str], folder: Path) -> None:
-    """Run a command, anew whenever a file in the folder changes, until cancelled."""
+async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
+    """Serve, anew whenever a file in the folder changes, until cancelled."""
     while True:
         before = source_files(folder)
+        async with trio.open_nursery() as generation:
+            generation.start_soon(serve)
+            path = await _changed(folder, before)
+            generation.cancel_scope.cancel("the source has changed")
+        _say(f"{path} has changed: starting anew")
+
+
+async def reload_process(command: list[str], folder: Path) -> None:
+    """Run a command, anew whenever a file in the folder changes, until cancelled."""
+
+    async def serve() -> None:
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
-            path = await _changed(folder, before)
+            await trio.sleep_forever()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + GRACE):
                 if process.returncode is None:
@@ -110,25 +121,16 @@ async def reload_process(command: list[str], folder: Path) -> None:
                 await process.wait()
             if process.returncode is None:
                 process.kill()
-        _say(f"{path} has changed: starting anew")
+
+    await _anew_on_changes(folder, serve)
 
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
     """Serve this process's standard streams with a command, anew whenever a file changes, until the client leaves."""
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
-        relay = _Relay(write)
-
-        async def generations() -> None:
-            while True:
-                before = source_files(folder)
-                async with trio.open_nursery() as generation:
-                    generation.start_soon(relay.serve, parameters)
-                    path = await _changed(folder, before)
-                    generation.cancel_scope.cancel("the source has changed")
-                _say(f"{path} has changed: starting anew")
-
-        nursery.start_soon(generations)
+        relay = _Relay(write, parameters)
+        nursery.start_soon(_anew_on_changes, folder, relay.serve)
         async for item in read:
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
@@ -137,8 +139,9 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
 class _Relay:
     """Between one client and the server processes that follow each other."""
 
-    def __init__(self, client: trio.abc.SendChannel[SessionMessage]) -> None:
+    def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
+        self._parameters = parameters
         self._server: trio.abc.SendChannel[SessionMessage] | None = None
         self._ready = trio.Event()  # a server takes messages, or has failed
         self._handshake: Request | None = None
@@ -147,11 +150,11 @@ class _Relay:
         self._asked: set[RequestId] = set()  # by the client
         self._asking: set[RequestId] = set()  # by the server
 
-    async def serve(self, parameters: StdioServerParameters) -> None:
+    async def serve(self) -> None:
         """One server process, until it ends or this is cancelled."""
         self._not_ready()
         try:
-            async with stdio_client(parameters) as (read, write):
+            async with stdio_client(self._parameters) as (read, write):
                 self._server = write
                 if self._handshake is None:
                     self._ready.set()
