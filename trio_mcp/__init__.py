@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         SessionOptions,
     )
     from trio_mcp.stdio.client import stdio_client
-    from trio_mcp.stdio.process import StdioServerParameters
+    from trio_mcp.stdio.parameters import StdioServerParameters
     from trio_mcp.stdio.server import stdio_server
     from trio_mcp.trace_context import TraceContext
 
@@ -145,7 +145,7 @@ _HOMES = {
     ),
     "trio_mcp.http.client.parameters": ("HttpServerParameters",),
     "trio_mcp.memory": ("memory_link_pair",),
-    "trio_mcp.stdio.process": ("StdioServerParameters",),
+    "trio_mcp.stdio.parameters": ("StdioServerParameters",),
     "trio_mcp.http.client.legacy.sse_client": ("sse_client",),
     "trio_mcp.stdio.client": ("stdio_client",),
     "trio_mcp.stdio.server": ("stdio_server",),

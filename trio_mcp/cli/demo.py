@@ -17,7 +17,7 @@ from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["demo", "run"]

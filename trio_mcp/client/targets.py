@@ -15,7 +15,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
 from trio_mcp.memory import memory_link_pair
 from trio_mcp.stdio.client import stdio_client
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 
 SERVER_GRACE = 2.0
 """Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
