@@ -16,7 +16,7 @@ from trio_mcp.server.audience import Audience
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink

@@ -14,8 +14,7 @@ from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.server.audience import Audience
 from trio_mcp.server.connection import SharedByClients
-from trio_mcp.session.context import RequestContext
-from trio_mcp.session.handlers import error_for
+from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.session import SessionStatistics
 
 __all__ = ["Exchange"]
