@@ -18,7 +18,7 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.completion import CompleteResult
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS

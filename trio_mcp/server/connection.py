@@ -17,8 +17,7 @@ from trio_mcp.link import Link
 from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
-from trio_mcp.session.context import RequestContext
-from trio_mcp.session.handlers import error_for
+from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics

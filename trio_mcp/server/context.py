@@ -26,7 +26,7 @@ from trio_mcp.server.input.questions import (
 )
 from trio_mcp.server.input.rounds import Rounds
 from trio_mcp.server.log_messages import send_log
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trio_mcp.link import Link
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
 from trio_mcp.session.requests import CallLimits
 from trio_mcp.session.server import ServerSession

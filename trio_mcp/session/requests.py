@@ -95,6 +95,13 @@ class Limits:
         )
         return cls(limits.timeout, limits.total_timeout, limits.reset_on_progress, on_progress)
 
+    patience: float = attrs.field(init=False, repr=False, eq=False)
+    """Seconds until the call is over, if nothing is heard."""
+
+    @patience.default
+    def _patience(self) -> float:
+        return min(inf if limit is None else limit for limit in (self.timeout, self.total_timeout))
+
     wants_progress: bool = attrs.field(init=False, repr=False, eq=False)
     """Whether the peer is asked for progress."""
 
@@ -288,9 +295,8 @@ class Requests:
         reason: str | None = None
         try:
             if self._sink.has_room and not limits.wants_progress:
-                deadline = limits.deadline(started, started)
-                if deadline != inf:
-                    self._deadlines.add(deadline, outgoing)
+                if limits.patience != inf:
+                    self._deadlines.add(started + limits.patience, outgoing)
                 self._sink.put(SessionMessage(outgoing.request, related), outgoing)
                 await waiting.wait()
             else:
