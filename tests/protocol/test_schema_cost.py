@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
-from trio_mcp.schema import validator as cost as schema_cost
+from trio_mcp.schema import validator as schema_cost
 from trio_mcp.schema.validator import (
     MAX_DEPTH,
     MAX_SUBSCHEMAS,
