@@ -17,8 +17,7 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.proxy.questions import handed_on
-from trio_mcp.proxy.results import RESULTS, in_words_of
+from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic

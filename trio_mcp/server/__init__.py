@@ -11,8 +11,8 @@ from trio_mcp.server.features.tools import ToolDetails
 from trio_mcp.server.functions.dependencies import Depends
 from trio_mcp.server.input.questions import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.log_messages import McpLogHandler
+from trio_mcp.server.run import HttpStatistics, ServerStatistics
 from trio_mcp.server.server import Server
-from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 
 __all__ = [
     "CacheHint",

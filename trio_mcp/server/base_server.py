@@ -28,8 +28,7 @@ from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.sync_threads import SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputRun, InputSettings
-from trio_mcp.server.run import Run
-from trio_mcp.server.statistics import ServerStatistics
+from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons

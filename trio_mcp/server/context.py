@@ -14,8 +14,7 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.server.connection import Connection
-from trio_mcp.server.exchange import Exchange
+from trio_mcp.server.connection import Connection, Exchange
 from trio_mcp.server.input.questions import (
     Elicited,
     InputRequest,

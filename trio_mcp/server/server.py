@@ -14,7 +14,7 @@ from trio_mcp.server.features.custom import CustomFeature
 from trio_mcp.server.features.feature import Feature, Member, check_details
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
-from trio_mcp.server.features.mounts import Mountable, Mounts
+from trio_mcp.server.features.mounts import Mounts
 from trio_mcp.server.features.prompts import PromptDetails, PromptFeature
 from trio_mcp.server.features.resources import ResourceDetails, ResourceFeature
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
@@ -73,20 +73,11 @@ class Server(BaseServer):
         self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
         self._custom = CustomFeature(self.settings)
         self._custom.registry.follow(self.dispatch)
-        self._mounts = Mounts(
-            Mountable(
-                self.settings,
-                self.lifespan,
-                self.dispatch,
-                self._tools,
-                self._resources,
-                self._prompts,
-                self._completion,
-                self._custom,
-            )
-        )
-        own = (self._tools, self._custom, self._resources, self._prompts, self._completion)
-        return (*own, LoggingFeature(), ListeningFeature(self.capabilities))
+        own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
+        self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
+        # In the order in which capabilities are declared.
+        ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
+        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         own = self._custom.notifications.get(notification.method)
