@@ -30,7 +30,7 @@ from trio_mcp import (
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.hypercorn import configured
-from trio_mcp.http.server.legacy import router, streams
+from trio_mcp.http.server.legacy import router
 from trio_mcp.session.outbox import Outbox
 
 
@@ -88,10 +88,10 @@ STATED = {
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
     "HttpOptions(grace=…)": HttpOptions().grace,
-    "messages on one stream of a HTTP session, before its handler waits": streams.ROOM,
-    "messages on one stream of a HTTP session, in all": streams.MAX_WAITING,
-    "bytes on one stream of a HTTP session": streams.MAX_WAITING_BYTES,
-    "messages on one stream that no client has open, without an event store": streams.MAX_DETACHED,
+    "messages on one stream of a HTTP session, before its handler waits": router.ROOM,
+    "messages on one stream of a HTTP session, in all": router.MAX_WAITING,
+    "bytes on one stream of a HTTP session": router.MAX_WAITING_BYTES,
+    "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
     "HTTP connections that are open at once": HttpOptions().max_connections,
     "a server of HTTP+SSE that is to say where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),

@@ -30,14 +30,9 @@ MAX_ELICITATIONS = 1000
 class Served(Protocol):
     """What is known of the server that runs: see `BaseServer`."""
 
-    @property
-    def identity(self) -> ServerIdentity: ...
-
-    @property
-    def options(self) -> SessionOptions: ...
-
-    @property
-    def on_error(self) -> Callable[[RemoteProtocolError], object] | None: ...
+    identity: ServerIdentity
+    options: SessionOptions
+    on_error: Callable[[RemoteProtocolError], object] | None
 
     @property
     def settings(self) -> Any: ...
@@ -54,17 +49,10 @@ class Served(Protocol):
 class SharedByClients(Protocol):
     """What is known of the run: see `Run`."""
 
-    @property
-    def served(self) -> Served: ...
-
-    @property
-    def states(self) -> Mapping[Any, Any]: ...
-
-    @property
-    def changes(self) -> Changes: ...
-
-    @property
-    def input(self) -> InputRun: ...
+    served: Served
+    states: Mapping[Any, Any]
+    changes: Changes
+    input: InputRun
 
     @property
     def connections(self) -> set[Any]: ...

@@ -142,12 +142,16 @@ class Call:
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
         """Leave the outcome."""
         self.outcome = outcome
-        self._wake()
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     def add_progress(self, params: dict[str, Any]) -> None:
         """Leave the parameters of one progress notification."""
         self._progress.append(params)
-        self._wake()
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     def take_progress(self) -> dict[str, Any] | None:
         """The oldest progress not yet taken, or None."""
@@ -163,11 +167,6 @@ class Call:
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake(self) -> None:
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
 
 
 MIN_CAPACITY = 64

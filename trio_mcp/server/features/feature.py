@@ -35,11 +35,9 @@ class Feature(Protocol):
     @property
     def methods(self) -> Mapping[str, Handler]:
         """Its handlers, by method."""
-        ...
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared of it to a client of a revision."""
-        ...
 
 
 class Member(Protocol):
@@ -48,12 +46,10 @@ class Member(Protocol):
     @property
     def settings(self) -> Settings:
         """Its settings."""
-        ...
 
     @property
     def lifespan(self) -> Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None:
         """Gives the context manager that surrounds each run; None if there is none."""
-        ...
 
 
 class Mounted(Protocol):
@@ -62,15 +58,12 @@ class Mounted(Protocol):
     @property
     def name(self) -> str:
         """Its name there."""
-        ...
 
     async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
         """Let the other server answer a request, with some parameters changed."""
-        ...
 
     def can_complete(self) -> bool:
         """Whether the other server has completions."""
-        ...
 
 
 @attrs.define(eq=False)
@@ -141,7 +134,6 @@ class Listed(Named, Protocol):
 
     def for_revision(self, revision: str) -> dict[str, Any]:
         """The definition on the wire, with the fields that a revision knows."""
-        ...
 
 
 ListedT = TypeVar("ListedT", bound=Listed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -128,7 +127,7 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _frames() -> Iterator[Any]:
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None:
         yield frame
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
