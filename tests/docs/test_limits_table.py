@@ -21,7 +21,7 @@ from trio_mcp import (
     Server,
     SessionOptions,
     StdioServerParameters,
-    memory,
+    link,
     sse_client,
     stdio_client,
     stdio_server,
@@ -32,7 +32,6 @@ from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.legacy import router
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.stdio import lines
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -73,9 +72,9 @@ STATED = {
     "notifications of the peer, until they are handled": OPTIONS.handlers.max_pending_notifications,
     "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
-    "messages in a memory link, each way": memory.BUFFER,
-    "messages in a stdio link, each way": lines.BUFFER,
-    "messages in an HTTP link, each way": lines.BUFFER,
+    "messages in a memory link, each way": link.BUFFER,
+    "messages in a stdio link, each way": link.BUFFER,
+    "messages in an HTTP link, each way": link.BUFFER,
     "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
     "requests of an HTTP link on their way, or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and answers of an HTTP link on their way": http_link.MAX_POSTS,

@@ -561,7 +561,7 @@ def _client_is_described(exchange: Exchange) -> Refusal | None:
 
 def _headers_agree(exchange: Exchange) -> Refusal | None:
     request = exchange.message
-    error = check_standard_headers(exchange.headers, request, exchange.revision or "")
+    error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
         name = request.params.get("name")
         if type(name) is str and (parameters := exchange.settings.tool_headers(name)):
