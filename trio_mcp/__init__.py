@@ -211,7 +211,15 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
+    try:
+        home = importlib.import_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not exc.name.endswith(".legacy"):
+            raise
+        raise ImportError(
+            f"there is no {name}: this installation does not speak the handshake era over HTTP", name=__name__
+        ) from None
+    value = globals()[name] = getattr(home, name)
     return value
 
 
