@@ -1,4 +1,4 @@
-"""A copy of the checkout without the folders of the handshake era over HTTP, and without the tests of what is in them."""
+"""A copy of the project whose package lacks the handshake era over HTTP, and the tests that hold in it all the same.
 
 from __future__ import annotations
 
