@@ -1,4 +1,4 @@
-"""A copy of the project whose package lacks the handshake era over HTTP, and the tests that hold in it all the same.
+"""A copy of the project whose package lacks the handshake era over HTTP, without the tests of what is gone."""
 
 from __future__ import annotations
 
