@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -25,6 +26,15 @@ SMALL = {
     "_version.py": "read by the build",
 }
 """Files that may be shorter, and why."""
+
+BY_STRING = {
+    "__init__.py": "the table of public names",
+    "types/__init__.py": "its second half: the public names of `trio_mcp.types`",
+    "http/client/door.py": "the door to the handshake era of clients",
+    "http/server/door.py": "the door to the handshake era of servers",
+    "cli/loading.py": "loads what the user names on the command line",
+}
+"""Files that import by a string, which import-linter does not see, and why."""
 
 
 def modules() -> Iterator[str]:
@@ -65,3 +75,45 @@ def test_no_file_is_a_crumb() -> None:
         if (count := len(file.read_text().splitlines())) < FEWEST_LINES and file.name not in SMALL
     }
     assert crumbs == {}
+
+
+def test_imports_can_be_seen() -> None:
+    """What import-linter holds would mean nothing if anybody could import by a string."""
+    found = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if imports_by_string(file.read_text())}
+    assert found == set(BY_STRING)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import importlib",
+        "import importlib.util as x",
+        "def f():\n    from importlib import import_module",
+        "from pkgutil import resolve_name",
+        "import runpy",
+        "__import__('x')",
+        "import builtins\nbuiltins.__import__('x')",
+        "exec('import x')",
+    ],
+)
+def test_an_import_by_string_is_found(source: str) -> None:
+    assert imports_by_string(source)
+
+
+def imports_by_string(source: str) -> bool:
+    """Whether a file has the means to."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom():
+                names = [node.module or ""]
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                names = [name]
+            case _:
+                continue
+        if {name.partition(".")[0] for name in names} & {"importlib", "pkgutil", "runpy", "__import__"}:
+            return True
+        if isinstance(node, ast.Name) and node.id in ("exec", "eval"):
+            return True
+    return False

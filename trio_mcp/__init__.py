@@ -1,16 +1,6 @@
-"""The Model Context Protocol for Trio.
+"""The Model Context Protocol for Trio: clients and servers for every protocol revision.
 
-The house has one folder per floor, and imports go down only:
-
-6  cli         the command line            otel        OpenTelemetry (optional)
-   compose     ProxyServer: a client on one side, a server on the other
-5  client      Client, ClientGroup         server      Server, Context, tools
-4  transports  links: memory, stdio, HTTP  stores     events of HTTP sessions
-3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
-2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
-1  types       wire types, the revisions, the method table
-
-`errors` and `link` stand beside them. Public names are imported on first use, so a client loads no server.
+Public names are imported on first use, so a client loads no server. docs/design has a map of the package.
 """
 
 from __future__ import annotations
@@ -221,7 +211,15 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
+    try:
+        home = importlib.import_module(module)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not exc.name.endswith(".legacy"):
+            raise
+        raise ImportError(
+            f"there is no {name}: this installation does not speak the handshake era over HTTP", name=__name__
+        ) from None
+    value = globals()[name] = getattr(home, name)
     return value
 
 

@@ -35,8 +35,6 @@ from trio_mcp.http.client.heads import (
     modern_revision_of,
     read_failure,
 )
-from trio_mcp.http.client.legacy.session_keeper import LegacySession
-from trio_mcp.http.client.legacy.sse_client import endpoint_url
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
@@ -53,7 +51,9 @@ def headers_of(request: Request) -> dict[str, str]:
     return headers.of(request, MODERN)
 
 
-def session(revision: str = LEGACY, session_id: str | None = SESSION) -> LegacySession:
+def session(revision: str = LEGACY, session_id: str | None = SESSION) -> Any:
+    from trio_mcp.http.client.legacy.session_keeper import LegacySession
+
     keeper: Any = None
     return LegacySession(keeper, None, revision, session_id)
 
@@ -74,6 +74,7 @@ def test_headers_of_a_modern_request() -> None:
     }
 
 
+@pytest.mark.handshake
 def test_headers_of_the_legacy_era() -> None:
     """L, Session Management and Protocol Version Header."""
     assert POSTED.keys() == {"Content-Type", "Accept"}
@@ -82,6 +83,7 @@ def test_headers_of_the_legacy_era() -> None:
     assert session("", None).headers == {}
 
 
+@pytest.mark.handshake
 def test_headers_of_a_stream() -> None:
     """L, Listening for Messages, 2, and Resumability and Redelivery, 2."""
     assert session().stream_headers("e") == {
@@ -93,6 +95,7 @@ def test_headers_of_a_stream() -> None:
     assert session("", None).stream_headers() == {"Accept": "text/event-stream"}
 
 
+@pytest.mark.handshake
 @given(messages())
 def test_a_server_accepts_what_a_client_sends(message: Any) -> None:
     """The two halves joined back to back: any message, in a session."""
@@ -114,6 +117,7 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
     assert isinstance(post(request, headers, BOTH_ERAS), Accept)
 
 
+@pytest.mark.handshake
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
     """And its goodbye."""
@@ -287,6 +291,7 @@ def test_a_body_that_is_no_object() -> None:
 # --- HTTP+SSE ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.handshake
 @pytest.mark.parametrize(
     ("data", "url"),
     [
@@ -299,9 +304,12 @@ def test_a_body_that_is_no_object() -> None:
 )
 def test_where_to_post(data: str, url: str) -> None:
     """2024-11-05 basic/transports: a URI, which may be relative."""
+    from trio_mcp.http.client.legacy.sse_client import endpoint_url
+
     assert endpoint_url("https://example.com/mcp/sse", data.encode()) == url
 
 
+@pytest.mark.handshake
 @pytest.mark.parametrize(
     "data",
     [
@@ -319,6 +327,8 @@ def test_where_to_post(data: str, url: str) -> None:
 )
 def test_another_origin_is_not_followed(data: bytes) -> None:
     """It would get the messages, and the credentials that go with them."""
+    from trio_mcp.http.client.legacy.sse_client import endpoint_url
+
     with pytest.raises(RemoteProtocolError, match="endpoint event"):
         endpoint_url("https://example.com/sse", data)
 

@@ -22,7 +22,6 @@ from trio_mcp import (
     TransportError,
 )
 from trio_mcp.http.client import wire as http_wire
-from trio_mcp.http.client.legacy import session_keeper
 
 
 async def batch(asked: Asked) -> None:
@@ -139,7 +138,7 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_en
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody calls: a session that is opened only to hear the server's own messages is not opened again and again."""
-    monkeypatch.setattr(session_keeper, "UNASKED_INTERVAL", DEADLINE)
+    monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.UNASKED_INTERVAL", DEADLINE)
     gets = 0
 
     async def listening(asked: Asked) -> None:

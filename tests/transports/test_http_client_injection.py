@@ -19,7 +19,6 @@ from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, pee
 from tests.injection import cancel_everywhere
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, SessionClosed, streamable_http_client
-from trio_mcp.http.client.legacy import session_keeper
 from trio_mcp.http.client.origins import ORIGINS
 
 NET = 60
@@ -29,8 +28,9 @@ QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 
 
 @pytest.fixture(autouse=True)
-def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
+def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("handshake"):
+        monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
 class Path:
@@ -188,7 +188,8 @@ class Fallback(Path):
                     await stream.chunk(event(result(asked.id, answer)))
 
 
-PATHS = pytest.mark.parametrize("path", [Renewal, Resumption, Listening, Streaming, Fallback])
+HANDSHAKES = [pytest.param(path, marks=pytest.mark.handshake) for path in (Renewal, Resumption, Listening, Fallback)]
+PATHS = pytest.mark.parametrize("path", [Streaming, *HANDSHAKES])
 
 
 async def text(client: Client, **options: Any) -> str:

@@ -23,6 +23,8 @@ from trio_mcp import (
     streamable_http_client,
 )
 
+pytestmark = pytest.mark.handshake
+
 
 @pytest.fixture
 def autojump_clock() -> MockClock:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
-from trio_mcp.http.client.legacy import session_keeper
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
@@ -193,10 +192,12 @@ def ending(script: list[Step]) -> list[Step]:
 
 
 @pytest.fixture(autouse=True)
-def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_keeper, "MIN_WAIT", 0.0)
+def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("handshake"):
+        monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
+@pytest.mark.handshake
 @settings(max_examples=20)
 @given(script=steps(restarts=True).map(ending))
 def test_in_the_handshake_era(script: list[Step]) -> None:

@@ -16,7 +16,11 @@ from pydantic_core import from_json
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, Context, RequestTimeout, Server, ToolsListChanged, streamable_http_client
 from trio_mcp.http.client.origins import ORIGINS
-from trio_mcp.types.versions import REVISIONS
+from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
+
+HANDSHAKES = [
+    pytest.param(mode, marks=pytest.mark.handshake) for mode in (*LEGACY_REVISIONS, "legacy") if mode != "2024-11-05"
+]
 
 
 class Made:
@@ -56,7 +60,7 @@ async def serving(made: Made, port: int = 0) -> AsyncIterator[str]:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("mode", [*(each for each in REVISIONS if each != "2024-11-05"), "auto", "legacy"])
+@pytest.mark.parametrize("mode", [*HANDSHAKES, *MODERN_REVISIONS, "auto"])
 async def test_every_revision(mode: str) -> None:
     """Calls, progress in order, timeouts, cancellation; the connections are left in order."""
     made, progress = Made(), []
@@ -79,7 +83,7 @@ async def test_every_revision(mode: str) -> None:
         assert made.reasons[0] == "enough"  # the notice carries it; the end of a stream carries nothing
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", [HANDSHAKES[-1], "auto"])
 async def test_changes_are_heard(mode: str) -> None:
     made = Made()
     with trio.fail_after(DEADLINE):
@@ -96,6 +100,7 @@ async def test_changes_are_heard(mode: str) -> None:
             assert await anext(events) == ToolsListChanged()
 
 
+@pytest.mark.handshake
 async def test_a_restart_leads_to_one_new_handshake() -> None:
     """The guarantee of the handshake era, with a real server that is really gone in between."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -23,6 +23,8 @@ from trio_mcp import (
     streamable_http_client,
 )
 
+pytestmark = pytest.mark.handshake
+
 
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
     """L, Session Management, 4; each call is sent once more, as a server that knows no session has done nothing."""

@@ -24,6 +24,8 @@ from trio_mcp import (
 )
 from trio_mcp.jsonrpc.messages import Notification
 
+pytestmark = pytest.mark.handshake
+
 
 @pytest.fixture
 def autojump_clock() -> MockClock:

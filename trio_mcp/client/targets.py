@@ -27,7 +27,7 @@ LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Lin
 
 @runtime_checkable
 class Servable(Protocol):
-    """Something that can serve a link: a `trio_mcp.Server`. (This floor does not import it.)"""
+    """Something that can serve a link: a `trio_mcp.Server`. (This room does not import it.)"""
 
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Servers: `Server`, what it offers, and the `Context` of each request."""
+"""The server: `Server`, `Context`, and what it is made of."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Floor 3: nursery-scoped sessions over a pair of memory channels.
-
-A session runs a reader, one writer, and one task with one cancel scope per request of the peer's. Its in-flight state
-is the sans-IO `trio_mcp.jsonrpc.peer.Peer`.
-"""
+"""Sessions: both directions of one link, in a nursery."""
 
 from __future__ import annotations
 

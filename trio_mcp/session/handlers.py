@@ -196,8 +196,15 @@ class Handlers:
                 return
             successor = self._peer.finished(successor)
 
-    def begin(self, incoming: IncomingRequest) -> RequestContext | None:
-        """Answer a request on the spot (None), or make the context for `serve`."""
+    def begin(
+        self, incoming: IncomingRequest, reply: Callable[[SessionMessage], object] | None = None
+    ) -> RequestContext | None:
+        """Answer a request on the spot (None), or make the context for `serve`.
+
+        Args:
+            incoming: The request.
+            reply: Takes an answer that is given on the spot, instead of the sink.
+        """
         incoming.scope = trio.CancelScope()
         context = self._hooks.make_context(incoming)
         answer: dict[str, Any] | ErrorData | None
@@ -209,7 +216,7 @@ class Handlers:
             return context
         message = self._peer.answer(incoming, answer)
         if message is not None:
-            self._reply(SessionMessage(message, incoming.request.id))
+            (reply or self._reply)(SessionMessage(message, incoming.request.id))
         return None
 
     async def serve(self, context: RequestContext) -> None:

@@ -14,6 +14,8 @@ from tests.server.http.harness import served
 from trio_mcp import HttpOptions, MemoryEventStore
 from trio_mcp.http.server.event_store import StoredEvent
 
+pytestmark = pytest.mark.handshake
+
 
 class Failing(MemoryEventStore):
     """Does what a store does, but for one method."""

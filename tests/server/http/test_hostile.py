@@ -20,6 +20,8 @@ from trio_mcp.http.runner.hypercorn import MAX_RECEIVED
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
 
+pytestmark = pytest.mark.handshake
+
 MODERN = "2026-07-28"
 BODY = to_json(request("ping", None, 1))
 HEAD = (

@@ -18,6 +18,7 @@ from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
 
 MIB = 1024 * 1024
+SSE = pytest.param("/sse", marks=pytest.mark.handshake)
 
 
 @contextlib.asynccontextmanager
@@ -29,6 +30,11 @@ async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> A
         url = http.base_url
         async with await trio.open_tcp_stream(url.host, url.port or 0) as stream:
             yield stream
+
+
+def beside(path: str) -> HttpOptions:
+    """Serve HTTP+SSE, too, if the path is one of its."""
+    return HttpOptions(sse_path="/sse" if path in ("/sse", "/messages") else None)
 
 
 def post(length: int, **fields: str) -> bytes:
@@ -82,14 +88,15 @@ async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
         assert b"body_timeout=0.3" in got
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/health", "/sse"])
+@pytest.mark.parametrize("path", ["/nothing", "/health", SSE])
 async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
     """The answer comes before it, within a moment, and the connection is closed."""
-    async with connected(HttpOptions(sse_path="/sse")) as stream:
+    async with connected(beside(path)) as stream:
         got = await dripped(stream, post(100_000).replace(b"/mcp", path.encode()), b"{")
         assert got.startswith(b"HTTP/1.1 40")
 
 
+@pytest.mark.handshake
 async def test_a_request_under_way_is_no_idle_connection() -> None:
     """However long it takes: the time for a head is over when the head is there."""
     config = configured("127.0.0.1", 0)
@@ -112,6 +119,7 @@ async def test_a_request_under_way_is_no_idle_connection() -> None:
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.handshake
 async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
     async with session() as (_, raw):
         whole = to_json(request("ping", {"_meta": {"fill": ""}}, 1))
@@ -133,6 +141,7 @@ async def test_a_body_that_is_too_large_by_its_head_is_not_waited_for() -> None:
 # --- requests of one session --------------------------------------------------------------------------------------
 
 
+@pytest.mark.handshake
 async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served() -> None:
     """Some run, some wait, the next is refused at once; a question is answered, and a ping, whatever is full."""
     made = Made(options=SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1)))
@@ -160,6 +169,7 @@ async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served()
         assert [answer["result"]["structuredContent"] for _, answer in answers[1:]] == [{"result": "done"}] * 3
 
 
+@pytest.mark.handshake
 async def test_requests_of_all_are_bounded() -> None:
     """A further one gets 503 and the time to come back, and the health page says that the server is well."""
     async with served(HttpOptions(max_requests=2)) as (made, http, _):
@@ -183,6 +193,7 @@ async def test_requests_of_all_are_bounded() -> None:
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
+@pytest.mark.handshake
 async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellations() -> None:
     """Else it could never get any emptier."""
     async with served(HttpOptions(max_requests=1)) as (made, http, _):
@@ -200,6 +211,7 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
+@pytest.mark.handshake
 @pytest.mark.parametrize("path", ["/mcp", "/messages"])
 async def test_bodies_that_are_read_are_bounded(path: str) -> None:
     async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (_, http, _):
@@ -223,6 +235,7 @@ async def test_bodies_that_are_read_are_bounded(path: str) -> None:
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.handshake
 async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
     async with served(HttpOptions(max_sessions=2)) as (_, http, _):
         whole = Raw(http)
@@ -237,6 +250,7 @@ async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
         assert (await Raw(http).post("initialize", params)).status_code == 503
 
 
+@pytest.mark.handshake
 async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
     """The time to take it is that of a piece: a slow connection gets a large answer, too."""
     made = Made()
@@ -265,13 +279,13 @@ async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
 # --- whose requests -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages"])
+@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.handshake)])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 async def test_every_way_in_is_guarded_and_the_answer_names_who_was_refused_and_the_setting(
     path: str, method: str
 ) -> None:
     """2025-11-25 `basic/transports`, Security Warning, 1: Origin on all incoming connections."""
-    async with served(HttpOptions(sse_path="/sse")) as (_, http, _):
+    async with served(beside(path)) as (_, http, _):
         for name, value, setting in (
             ("host", "evil.example", "allowed_hosts"),
             ("origin", "https://evil.example", "allowed_origins"),

@@ -19,7 +19,7 @@ from tests.http_peer import LATEST, request
 from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made, served
-from trio_mcp import MemoryEventStore, Server
+from trio_mcp import Server
 from trio_mcp.http.server.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")
@@ -151,9 +151,12 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("trio_mcp"), "disabled", True)
 
 
+@pytest.mark.handshake
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
     """Both eras, each exchange on a connection of its own; counted are Trio's objects, hypercorn's, h11's and ours."""
+    from trio_mcp import MemoryEventStore
+
     options = HttpOptions(event_store=MemoryEventStore(max_events=50) if stored else None)
     async with yard(options, 100) as busy:
         tasks, objects = await busy.settled()
@@ -161,6 +164,7 @@ async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_
         assert await busy.settled() == (tasks, objects)
 
 
+@pytest.mark.handshake
 async def test_and_memory_is_back() -> None:
     """What no count of objects shows: bytes, strings, entries of dictionaries."""
     async with yard(HttpOptions(), 200) as busy:

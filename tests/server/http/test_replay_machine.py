@@ -23,6 +23,8 @@ from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
+pytestmark = pytest.mark.handshake
+
 
 class Call:
     """A call as its client sees it, over all the connections that have carried it."""

@@ -17,6 +17,8 @@ from trio_mcp.http.server.event_store import StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
+pytestmark = pytest.mark.handshake
+
 
 def kept(**limits: float) -> HttpOptions:
     return HttpOptions(event_store=MemoryEventStore(**limits), retry=2.5)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ from tests.server.http.harness import Made
 from trio_mcp import EventStore, MemoryEventStore
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.options import HttpOptions
+
+pytestmark = pytest.mark.handshake
 
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

@@ -12,6 +12,8 @@ from tests.server.http.harness import Made, served, session
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 
+pytestmark = pytest.mark.handshake
+
 SESSION_REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 
 

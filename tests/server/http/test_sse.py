@@ -18,6 +18,8 @@ from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
 from trio_mcp.http.server.options import HttpOptions
 
+pytestmark = pytest.mark.handshake
+
 BOTH = HttpOptions(sse_path="/sse")
 INITIALIZE = {
     "protocolVersion": "2024-11-05",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 import trio
 
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
+
+pytestmark = pytest.mark.handshake
 
 STATELESS = HttpOptions(stateless=True)
 

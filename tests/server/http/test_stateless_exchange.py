@@ -13,6 +13,8 @@ import trio
 
 from trio_mcp import Context, HttpOptions, Server, ToolError
 
+pytestmark = pytest.mark.handshake
+
 BOTH = {"accept": "application/json, text/event-stream"}
 LATER = {**BOTH, "mcp-protocol-version": "2025-06-18"}
 STREAM = {**LATER, "accept": "text/event-stream"}

@@ -3,8 +3,10 @@ server; and HTTP+SSE at paths of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import OrderedDict
+from collections.abc import Iterator
 from functools import partial
 from urllib.parse import parse_qs, quote
 
@@ -58,13 +60,18 @@ class Endpoint(LegacyEndpoint):
         elif accepted.kind == "initialize":
             await self._initialize(accepted, request, answer)
         else:
-            assert accepted.session is not None
-            session = self._sessions[accepted.session]
-            self._idle.pop(session.id, None)
-            try:
+            with self._using(accepted.session) as session:
                 await session.post(accepted, request, answer)
-            finally:
-                self._rest(session)
+
+    @contextlib.contextmanager
+    def _using(self, session_id: str | None) -> Iterator[HttpSession]:
+        """A block in which an HTTP request of a session is served: so long the session does not expire."""
+        session = self._sessions[session_id or ""]
+        self._idle.pop(session.id, None)
+        try:
+            yield session
+        finally:
+            self._rest(session)
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
@@ -109,20 +116,14 @@ class Endpoint(LegacyEndpoint):
         return False
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        assert opening.session is not None
-        session = self._sessions[opening.session]
-        self._idle.pop(session.id, None)
-        try:
+        with self._using(opening.session) as session:
             if opening.last_event_id is None:
                 await session.open_stream(request, answer)
             else:
                 await session.resume(opening.last_event_id, request, answer)
-        finally:
-            self._rest(session)
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
-        assert opening.session is not None
-        session = self._sessions[opening.session]
+        session = self._sessions[opening.session or ""]
         self._remove(session, "the client has ended the session", forget=True)
         await session.over.wait()
         await answer.whole(204)
