@@ -6,23 +6,16 @@ import argparse
 import json
 import math
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from . import _report
-from ._options import Options, peer_installed
+from ._options import Options, Parser, peer_installed, whole_number
 from ._processes import ProcessFailed
 from ._wire import WrongAnswer
 from .scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from ._measure import Group
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line instead of the usage text and a line."""
-        self.exit(2, f"benchmarks: {message}\n")
 
 
 def _seconds(text: str) -> float:
@@ -35,16 +28,6 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _rounds(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
-    return value
-
-
 def _scenario(text: str) -> str:
     if text not in SCENARIOS:
         raise argparse.ArgumentTypeError(f"{text!r} is no scenario: choose from {', '.join(SCENARIOS)}")
@@ -52,7 +35,7 @@ def _scenario(text: str) -> str:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m benchmarks",
         description="Measure trio_mcp against the official SDK and a bare limit, interleaved in one run.",
     )
@@ -60,18 +43,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "scenarios", nargs="*", type=_scenario, metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default"
     )
     parser.add_argument("--seconds", type=_seconds, help="length of a throughput sample (default 1)")
-    parser.add_argument("--rounds", type=_rounds, help="interleaved samples per contender (default 5)")
+    parser.add_argument("--rounds", type=whole_number, help="interleaved samples per contender (default 5)")
     parser.add_argument(
         "--quick", action="store_true", help="a look at every scenario: small cases, by default 1 round of 0.05 s"
     )
     parser.add_argument("--explain", action="store_true", help="add the breakdown of imports to startup")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables to FILE")
-    chosen = parser.parse_args(arguments)
-    for file in (chosen.json, chosen.markdown):
-        if file is not None and not file.absolute().parent.is_dir():
-            parser.error(f"{file}: its directory does not exist")
-    return chosen
+    return parser.parse_with_files(arguments)
 
 
 def _progress(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import selectors
 import socket
 import time
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from . import _wire
-from ._processes import Process, ProcessFailed
+from ._processes import DEADLINE, ROOT, Process, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ._wire import Era
 
@@ -24,8 +26,8 @@ _B = 7
 class HttpServer:
     """A server process that says its URL in its first line."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self.process = Process(command)
+    def __init__(self, command: Sequence[str], root: Path = ROOT) -> None:
+        self.process = Process(command, root)
         self.url = ""
 
     def wait_ready(self) -> None:
@@ -77,8 +79,8 @@ def post(head: bytes, body: bytes) -> bytes:
 class HttpLoad(HttpServer):
     """A server process that answers ``add`` calls over HTTP; in the legacy era all of them are of one session."""
 
-    def __init__(self, command: Sequence[str], era: Era = "modern") -> None:
-        super().__init__(command)
+    def __init__(self, command: Sequence[str], era: Era = "modern", root: Path = ROOT) -> None:
+        super().__init__(command, root)
         self._era = era
         self._template = _wire.add_template(era)
         self._connections: list[Connection] = []
@@ -94,9 +96,9 @@ class HttpLoad(HttpServer):
             else:
                 revision = f"MCP-Protocol-Version: {_wire.MODERN_VERSION}"
                 self._head = self.head(revision, "Mcp-Method: tools/call", "Mcp-Name: add")
-            self._open(1)
+            self.open(1)
 
-    def _open(self, count: int) -> None:
+    def open(self, count: int) -> None:
         """New connections, each with a call behind it: a server closes those that are idle between two samples."""
         self._hang_up()
         for _ in range(count):
@@ -115,11 +117,21 @@ class HttpLoad(HttpServer):
 
     def throughput(self, connections: int, seconds: float) -> float:
         """Calls answered per second with one outstanding on each connection; every answer is checked, at the end."""
+        self.open(connections)
+        count, elapsed = self._keep_busy(seconds)
+        return count / elapsed
+
+    def answer(self, calls: int) -> None:
+        """Have it answer so many calls over the connections that are open; every answer is checked."""
+        if self._keep_busy(DEADLINE, calls)[0] != calls:
+            raise self.process.failure(f"did not answer {calls} calls in {DEADLINE:.0f} seconds")
+
+    def _keep_busy(self, seconds: float, calls: float = math.inf) -> tuple[int, float]:
         with selectors.DefaultSelector() as selector, self.process.deadline(seconds + 60):
-            self._open(connections)
             first_id, answers = self._next_id, []
             for connection in self._connections:
                 selector.register(connection.socket, selectors.EVENT_READ, connection)
+            end_id = first_id + calls
             started = time.perf_counter()
             stop = started + seconds
             outstanding = 0
@@ -133,13 +145,13 @@ class HttpLoad(HttpServer):
                     if answer is None:
                         continue
                     answers.append(answer)
-                    if time.perf_counter() < stop:
+                    if self._next_id < end_id and time.perf_counter() < stop:
                         connection.send(self._request(self._take_id()))
                     else:
                         outstanding -= 1
             elapsed = time.perf_counter() - started
         _wire.check_add_answers(b"\n".join(answers), first_id, len(answers), _B)
-        return len(answers) / elapsed
+        return len(answers), elapsed
 
     def _take_id(self) -> int:
         self._next_id += 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
 from . import _wire
-from ._processes import DEADLINE, Process
+from ._processes import DEADLINE, ROOT, Process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from ._wire import Era
 
@@ -17,9 +19,11 @@ _B = 7
 
 
 def closed_loop(
-    process: Process, template: bytes, first_id: int, in_flight: int, seconds: float
+    process: Process, template: bytes, first_id: int, in_flight: int, seconds: float, calls: float = math.inf
 ) -> tuple[int, float, bytes]:
-    """Keep `in_flight` calls outstanding for `seconds`: how many were answered, in how long, and every byte of it.
+    """Keep `in_flight` calls outstanding: how many were answered, in how long, and every byte of it.
+
+    It ends after `seconds`, or as soon as `calls` have been made.
 
     While the clock runs an answer is only counted (one newline each) and replaced by a new request. Checking comes
     after it has stopped: then it costs the measured server nothing, even where both share a core.
@@ -27,6 +31,7 @@ def closed_loop(
     chunks: list[bytes] = []
     read, write = process.read, process.write
     next_id = first_id + in_flight
+    end_id = first_id + calls
     opening = b"".join(template % (i, i, _B) for i in range(first_id, next_id))
     outstanding = in_flight
     with process.deadline(seconds + DEADLINE):
@@ -37,11 +42,12 @@ def closed_loop(
             chunk = read()
             chunks.append(chunk)
             answered = chunk.count(b"\n")
-            if answered and time.perf_counter() < stop:
-                write(b"".join([template % (i, i, _B) for i in range(next_id, next_id + answered)]))
-                next_id += answered
-            else:
-                outstanding -= answered
+            outstanding -= answered
+            if answered and next_id < end_id and time.perf_counter() < stop:
+                until = int(min(next_id + answered, end_id))
+                write(b"".join([template % (i, i, _B) for i in range(next_id, until)]))
+                outstanding += until - next_id
+                next_id = until
         elapsed = time.perf_counter() - started
     return next_id - first_id, elapsed, b"".join(chunks)
 
@@ -49,8 +55,8 @@ def closed_loop(
 class Load:
     """A server process that answers ``add`` calls in one era, once it has been greeted."""
 
-    def __init__(self, command: Sequence[str], era: Era) -> None:
-        self.process = Process(command)
+    def __init__(self, command: Sequence[str], era: Era, root: Path = ROOT) -> None:
+        self.process = Process(command, root)
         self.era = era
         self._template = _wire.add_template(era)
         self._next_id = 1
@@ -86,11 +92,20 @@ class Load:
 
     def throughput(self, in_flight: int, seconds: float) -> float:
         """Calls answered per second of wall clock with `in_flight` of them outstanding; every answer is checked."""
+        count, elapsed = self._keep_busy(in_flight, seconds)
+        return count / elapsed
+
+    def answer(self, in_flight: int, calls: int) -> None:
+        """Have it answer so many calls, with `in_flight` of them outstanding; every answer is checked."""
+        if self._keep_busy(in_flight, DEADLINE, calls)[0] != calls:
+            raise self.process.failure(f"did not answer {calls} calls in {DEADLINE:.0f} seconds")
+
+    def _keep_busy(self, in_flight: int, seconds: float, calls: float = math.inf) -> tuple[int, float]:
         first_id = self._next_id
-        count, elapsed, answers = closed_loop(self.process, self._template, first_id, in_flight, seconds)
+        count, elapsed, answers = closed_loop(self.process, self._template, first_id, in_flight, seconds, calls)
         self._next_id += count
         _wire.check_add_answers(answers, first_id, count, _B)
-        return count / elapsed
+        return count, elapsed
 
     def close(self) -> None:
         self.process.close()

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ContenderT = TypeVar("ContenderT")
+
+
+class Parser(argparse.ArgumentParser):
+    """A command line whose errors are one line, with the files that a report can be written to."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line instead of the usage text and a line."""
+        self.exit(2, f"benchmarks: {message}\n")
+
+    def parse_with_files(self, arguments: list[str] | None) -> argparse.Namespace:
+        """Parse, with ``--json`` and ``--markdown``."""
+        self.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
+        self.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables to FILE")
+        chosen = self.parse_args(arguments)
+        for file in (chosen.json, chosen.markdown):
+            if file is not None and not file.absolute().parent.is_dir():
+                self.error(f"{file}: its directory does not exist")
+        return chosen
+
+
+def whole_number(text: str) -> int:
+    """The type of an option that counts."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
+    return value
 
 
 def peer_installed() -> bool:

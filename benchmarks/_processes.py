@@ -25,8 +25,8 @@ class ProcessFailed(Exception):
     """A contender's process ended, or had to be ended, before it had answered."""
 
 
-def environment() -> dict[str, str]:
-    """The caller's environment with this checkout importable; the same for every contender.
+def environment(root: Path = ROOT) -> dict[str, str]:
+    """The caller's environment with the packages in `root` importable; otherwise the same for every contender.
 
     Other PYTHON* settings are dropped: PYTHONDONTWRITEBYTECODE alone would have a checkout compiled at every start
     while an installed peer has its byte code at hand, and the debug modes slow contenders unevenly.
@@ -34,7 +34,7 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if "PYTHONHOME" in os.environ:
         kept["PYTHONHOME"] = os.environ["PYTHONHOME"]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -48,9 +48,14 @@ def server_command(name: str, *arguments: str) -> list[str]:
 
 
 class Process:
-    """A child with raw pipes on its stdin and stdout; what it says on stderr is kept for the error message."""
+    """A child with raw pipes on its stdin and stdout; what it says on stderr is kept for the error message.
 
-    def __init__(self, command: Sequence[str]) -> None:
+    Args:
+        command: What to run.
+        root: The directory that it runs in and imports from.
+    """
+
+    def __init__(self, command: Sequence[str], root: Path = ROOT) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self.command = list(command)
         self.started = time.perf_counter()
@@ -60,8 +65,8 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            env=environment(),
-            cwd=ROOT,
+            env=environment(root),
+            cwd=root,
         )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
@@ -145,6 +150,27 @@ class Process:
         finally:
             timer.cancel()
 
+    def cpu_time(self) -> float:
+        """Seconds of CPU time, the user's and the system's, that the child has taken so far; Linux only.
+
+        The kernel's account to the nanosecond, where /proc/PID/stat counts in ticks of 10 ms: clock_getcpuclockid(3)
+        makes the id of a process's clock in this way. It can be read until the child has been waited for.
+        """
+        return time.clock_gettime(~self.pid << 3 | 2)
+
+    def finish(self) -> float:
+        """Close its stdin and block until it has exited: all the CPU time that it took.
+
+        Raises:
+            ProcessFailed: it did not exit with 0.
+        """
+        self.close_stdin()
+        end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        used = self.cpu_time()
+        if end is None or end.si_code != os.CLD_EXITED or end.si_status:
+            raise self.failure("failed")
+        return used
+
     def peak_rss(self) -> float | None:
         """Peak resident memory so far in MiB, or None where the platform has no /proc.
 
@@ -181,13 +207,15 @@ class Process:
         self._errors.close()
 
 
-def run_python(*arguments: str) -> str:
-    """Run an interpreter to its end and return what it printed.
+def run_python(*arguments: str, root: Path = ROOT) -> str:
+    """Run an interpreter to its end, in `root`, and return what it printed.
 
     Raises:
         ProcessFailed: it failed, with the end of its stderr.
     """
-    done = subprocess.run(python(*arguments), env=environment(), cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        python(*arguments), env=environment(root), cwd=root, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise ProcessFailed(f"python {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
     return done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import importlib.metadata
 import os
 import platform
@@ -11,9 +10,11 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from ._measure import Spread
-from ._processes import ROOT
+from ._processes import ROOT, run_python
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ._measure import Group, Target
     from ._options import Options
 
@@ -25,19 +26,19 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def _measured_version() -> str:
-    """The version of the package that the contenders import, and the commit where it is a checkout."""
-    version: str = importlib.import_module("trio_mcp").__version__
-    if not (ROOT / ".git").exists():
+def version_of(root: Path = ROOT) -> str:
+    """The version of the package in `root`, and the commit where that is a checkout."""
+    version = run_python("-c", "import trio_mcp; print(trio_mcp.__version__)", root=root).strip()
+    if not (root / ".git").exists():
         return version
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=, changed", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return f"{version} (commit {done.stdout.strip()})" if done.returncode == 0 else version
 
 
-def surroundings(options: Options) -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """What someone needs to know to compare these figures with their own."""
-    versions = {"trio-mcp": _measured_version()}
+    versions = {"trio-mcp": version_of()}
     for name in _VERSIONS:
         try:
             versions[name] = importlib.metadata.version(name)
@@ -50,20 +51,27 @@ def surroundings(options: Options) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "load": load_average(),
         "versions": versions,
+    }
+
+
+def surroundings(options: Options) -> dict[str, Any]:
+    """The machine, and how long it was measured."""
+    return {
+        **machine(),
         "seconds": options.seconds,
         "rounds": options.rounds,
         "short_rounds": options.short_rounds,
     }
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _range(spread: Spread) -> str:
-    return f"{_number(spread.low)} to {_number(spread.high)}"
+    return f"{number(spread.low)} to {number(spread.high)}"
 
 
 def _verdict(target: Target | None, value: float) -> str:
@@ -78,7 +86,7 @@ def _tables(group: Group) -> list[list[list[str]]]:
     for name, samples in group.samples.items():
         spread = Spread.of(samples)
         verdict = _verdict(group.value_targets.get(name), spread.median)
-        values.append([name, _number(spread.median), _range(spread), verdict])
+        values.append([name, number(spread.median), _range(spread), verdict])
     ratios = [["paired ratio", "median", "min to max", "target"]]
     for comparison in group.comparisons:
         spread = Spread.of(group.ratios(comparison))
@@ -92,15 +100,26 @@ def _without_empty_column(table: list[list[str]]) -> list[list[str]]:
     return table if any(row[-1] for row in table[1:]) else [row[:-1] for row in table]
 
 
+def text_table(table: list[list[str]]) -> list[str]:
+    """The lines of a table whose first row is its heading."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for first, *rest in table:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def markdown_table(table: list[list[str]]) -> list[str]:
+    """The lines of a table whose first row is its heading."""
+    heading, *rows = (f"| {' | '.join(row)} |" for row in table)
+    return [heading, f"|---{'|---:' * (len(table[0]) - 1)}|", *rows]
+
+
 def as_text(group: Group) -> str:
     lines = [f"== {group.scenario}: {group.case} =="]
     for table in map(_without_empty_column, _tables(group)):
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            first, *rest = row
-            cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
-            lines.append("  " + "  ".join(cells).rstrip())
-        lines.append("")
+        lines += [*text_table(table), ""]
     lines += [f"  {note}" for note in group.notes]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -126,9 +145,7 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
     for group in groups:
         lines += ["", f"## {group.scenario}: {group.case}"]
         for table in map(_without_empty_column, _tables(group)):
-            heading, *rows = table
-            lines += ["", f"| {' | '.join(heading)} |", f"|---{'|---:' * (len(heading) - 1)}|"]
-            lines += [f"| {' | '.join(row)} |" for row in rows]
+            lines += ["", *markdown_table(table)]
         if group.notes:
             lines += ["", "```text", *group.notes, "```"]
     return "\n".join(lines) + "\n"

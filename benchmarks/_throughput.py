@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ._measure import Comparison, Group, interleave
-from ._processes import Process, python
+from ._processes import DEADLINE, ROOT, Process, python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ._options import Options
 
@@ -27,22 +28,30 @@ class Worker:
         module: Its name in contenders/.
         arguments: What its `connect` gets, the variant first.
         loop: The event loop on which it runs.
+        root: Where it imports from.
     """
 
-    def __init__(self, module: str, *arguments: str, loop: str = "trio") -> None:
-        self._process = Process(python("-m", "benchmarks._worker", loop, module, *arguments))
+    def __init__(self, module: str, *arguments: str, loop: str = "trio", root: Path = ROOT) -> None:
+        self.process = Process(python("-m", "benchmarks._worker", loop, module, *arguments), root)
 
     def wait_ready(self) -> None:
-        with self._process.deadline():
-            self._process.read_line()
+        with self.process.deadline():
+            self.process.read_line()
 
     def throughput(self, in_flight: int, seconds: float) -> float:
-        with self._process.deadline(seconds + 60):
-            self._process.write(f"{in_flight} {seconds}\n".encode())
-            return float(self._process.read_line())
+        return self._order(seconds, f"{in_flight} {seconds}\n")
+
+    def answer(self, in_flight: int, calls: int) -> None:
+        """Have it make so many calls, with `in_flight` of them outstanding."""
+        self._order(DEADLINE, f"{in_flight} inf {calls}\n")
+
+    def _order(self, seconds: float, order: str) -> float:
+        with self.process.deadline(seconds + 60):
+            self.process.write(order.encode())
+            return float(self.process.read_line())
 
     def close(self) -> None:
-        self._process.close()
+        self.process.close()
 
 
 def groups(

@@ -1,13 +1,14 @@
 """One contender in a process of its own: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
 
 Its own process, since what other contenders have imported and allocated would weigh on its garbage collector. It reads
-one line ``IN_FLIGHT SECONDS`` at a time on stdin, measures, and answers with the calls per second. LOOP is ``trio``, or
-``asyncio`` for what is faster there.
+one line ``IN_FLIGHT SECONDS [CALLS]`` at a time on stdin, measures, and answers with the calls per second. LOOP is
+``trio``, or ``asyncio`` for what is faster there.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -24,18 +25,21 @@ if TYPE_CHECKING:
 _B = 7
 
 
-async def throughput(call: Call, in_flight: int, seconds: float) -> float:
+async def throughput(call: Call, in_flight: int, seconds: float, limit: float = math.inf) -> float:
     """Calls answered per second with `in_flight` tasks that each call again as soon as they are answered.
+
+    It ends after `seconds`, or as soon as `limit` calls have been made.
 
     Raises:
         WrongAnswer: a call returned something else than the sum.
     """
     calls = 0
+    begun = in_flight
     started = time.perf_counter()
     stop = started + seconds
 
     async def lane(number: int) -> None:
-        nonlocal calls
+        nonlocal calls, begun
         a = number
         while True:
             value = await call(a, _B)
@@ -43,8 +47,9 @@ async def throughput(call: Call, in_flight: int, seconds: float) -> float:
                 raise WrongAnswer(f"add({a}, {_B}) returned {value!r}")
             calls += 1
             a += in_flight
-            if time.perf_counter() >= stop:
+            if begun >= limit or time.perf_counter() >= stop:
                 return
+            begun += 1
 
     async with anyio.create_task_group() as tasks:
         for number in range(in_flight):
@@ -59,8 +64,8 @@ async def main(module: str, *arguments: str) -> None:
         print("ready", flush=True)
         # Waiting for an order blocks the whole loop on purpose: nothing runs while another contender is measured.
         for order in sys.stdin:
-            in_flight, seconds = order.split()
-            print(await throughput(call, int(in_flight), float(seconds)), flush=True)
+            in_flight, seconds, *limit = order.split()
+            print(await throughput(call, int(in_flight), float(seconds), *map(float, limit)), flush=True)
 
 
 if __name__ == "__main__":

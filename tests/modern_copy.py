@@ -1,4 +1,4 @@
-"""A copy of the checkout without the folders of the handshake era over HTTP, and without the tests of that era."""
+"""A copy of the project whose package lacks the handshake era over HTTP, without the tests of what is gone."""
 
 from __future__ import annotations
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.against import interval_of_median
+
 ROOT = Path(__file__).parent.parent
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
+def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
@@ -43,3 +45,34 @@ def test_wrong_arguments_get_one_message_and_status_2(arguments: list[str]) -> N
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the CPU time of another process can be read on Linux only")
+def test_a_checkout_is_compared_with_itself(tmp_path: Path) -> None:
+    report, table = tmp_path / "pairs.json", tmp_path / "pairs.md"
+    chosen = ["--pairs", "1", "--calls", "64", "--rows", "in-memory-modern"]
+    done = run(str(ROOT), *chosen, "--json", str(report), "--markdown", str(table), module="benchmarks.against")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(report.read_text())["rows"]
+    assert [row["row"] for row in rows] == ["in-memory-modern: sequential", "in-memory-modern: 64 in flight"]
+    for row in rows:
+        assert row["ratios"] == [row["after"][0] / row["before"][0]]
+        assert row["verdict"] == "too few pairs"
+        assert f"| {row['row']} |" in table.read_text()
+        assert row["row"] in done.stdout
+
+
+def test_the_interval_of_the_median_comes_from_the_order_of_the_values() -> None:
+    assert interval_of_median(range(5)) is None
+    assert interval_of_median([5, 3, 1, 2, 4, 0]) == (0, 5)
+    assert interval_of_median(range(1, 21)) == (6, 15)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nowhere"], [str(ROOT), "--pairs", "0"], [str(ROOT), "--calls", "1"], [str(ROOT), "--rows", "stdoi"]],
+)
+def test_wrong_arguments_of_a_comparison_get_one_line_and_status_2(arguments: list[str]) -> None:
+    done = run(*arguments, module="benchmarks.against")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

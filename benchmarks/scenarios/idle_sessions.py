@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks._http_load import HttpServer
 from benchmarks._measure import Comparison, Group, Target, interleave
 from benchmarks._options import peer_installed
-from benchmarks._processes import ProcessFailed, server_command
+from benchmarks._processes import ROOT, ProcessFailed, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,9 @@ OURS, OFFICIAL = "ours", "official on uvicorn"
 WARM_UP = 200
 
 
-def _per_session(name: str, count: int) -> float:
+def per_session(name: str, count: int, root: Path = ROOT) -> float:
     """KiB by which the resident memory of a server grows for each of `count` further sessions."""
-    with closing(HttpServer(server_command(name))) as server:
+    with closing(HttpServer(server_command(name), root)) as server:
         server.wait_ready()
         with server.process.deadline():
             connection = server.connect()
@@ -49,7 +49,7 @@ def run(options: Options) -> Iterator[Group]:
         return
     names = {OURS: "http_ours", **({OFFICIAL: "http_official"} if peer_installed() else {})}
     samples = interleave(
-        {label: partial(_per_session, name, count) for label, name in names.items()}, options.rounds, options.progress
+        {label: partial(per_session, name, count) for label, name in names.items()}, options.rounds, options.progress
     )
     comparisons = [Comparison(OURS, other) for other in samples if other != OURS]
     targets = {OURS: Target("<=", 20)}

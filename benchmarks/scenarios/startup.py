@@ -34,20 +34,23 @@ COMPARISONS = [
 ]
 
 
+def list_tools(process: Process, era: Era) -> None:
+    """Ask a new server for its tools; in the legacy era wait for the answer to ``initialize`` first, as one must."""
+    if era == "legacy":
+        process.write(_wire.initialize(1))
+        _wire.result_of(process.read_line(), 1)
+        process.write(_wire.initialized())
+    process.write(_wire.request(2, "tools/list", {}, era))
+    names = {tool["name"] for tool in _wire.result_of(process.read_line(), 2)["tools"]}
+    if names != {"add", "echo", "pause"}:
+        raise _wire.WrongAnswer(f"tools/list gave {sorted(names)}")
+
+
 def _first_tools_list(name: str, era: Era) -> float:
-    """Milliseconds; the legacy client waits for the answer to ``initialize`` before it goes on, as it must."""
+    """Milliseconds."""
     with Process(server_command(name)) as process, process.deadline():
-        if era == "legacy":
-            process.write(_wire.initialize(1))
-            _wire.result_of(process.read_line(), 1)
-            process.write(_wire.initialized())
-        process.write(_wire.request(2, "tools/list", {}, era))
-        answer = process.read_line()
-        elapsed = time.perf_counter() - process.started
-        names = {tool["name"] for tool in _wire.result_of(answer, 2)["tools"]}
-        if names != {"add", "echo", "pause"}:
-            raise _wire.WrongAnswer(f"tools/list of {name} gave {sorted(names)}")
-        return elapsed * 1000
+        list_tools(process, era)
+        return (time.perf_counter() - process.started) * 1000
 
 
 def _interpreter_alone() -> float:

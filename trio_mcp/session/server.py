@@ -9,10 +9,10 @@ import trio
 
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra, ServerIdentity, ServerNegotiation
-from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
+from trio_mcp.errors import CapabilityError, LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import RequestStarted
-from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
-from trio_mcp.session.context import RequestContext
+from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response, SessionMessage
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink
@@ -73,15 +73,10 @@ class ServerSession(BaseSession):
         """Answer ``initialize``, the first request of a session that is fed, to the caller instead of the sink."""
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
-        incoming = started.incoming
-        outcome: dict[str, Any] | ErrorData | None
-        try:
-            outcome = self.intercept(self.make_context(incoming))
-        except McpError as exc:
-            outcome = ErrorData(exc.code, exc.message, exc.data)
-        assert outcome is not None
-        answer = self._peer.answer(incoming, outcome)
-        self._peer.finished(incoming)
+        answers: list[Any] = []
+        self._handlers.begin(started.incoming, answers.append)
+        self._peer.finished(started.incoming)
+        answer = answers[0].message
         assert isinstance(answer, (Response, ErrorResponse))
         return answer
 

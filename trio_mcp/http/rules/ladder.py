@@ -148,7 +148,7 @@ class Exchange:
     method: str
     headers: Headers
     version: str | None
-    message: Incoming | None = None
+    message: Any = None
     kind: Kind = "garbage"
     meta: dict[str, Any] = attrs.Factory(dict)
     era: Era = Era.LEGACY
@@ -544,8 +544,7 @@ def _version_agrees(exchange: Exchange) -> Refusal | None:
 
 
 def _revision_is_served(exchange: Exchange) -> Refusal | None:
-    header = exchange.version
-    assert header is not None
+    header = exchange.version or ""
     if header not in exchange.settings.identity.modern:
         return _unsupported(exchange, header)
     exchange.revision = header
@@ -561,10 +560,8 @@ def _client_is_described(exchange: Exchange) -> Refusal | None:
 
 
 def _headers_agree(exchange: Exchange) -> Refusal | None:
-    request, revision = exchange.message, exchange.revision
-    assert isinstance(request, Request)
-    assert revision is not None
-    error = check_standard_headers(exchange.headers, request, revision)
+    request = exchange.message
+    error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
         name = request.params.get("name")
         if type(name) is str and (parameters := exchange.settings.tool_headers(name)):
@@ -574,7 +571,6 @@ def _headers_agree(exchange: Exchange) -> Refusal | None:
 
 def _method_agrees(exchange: Exchange) -> Refusal | None:
     message, method = exchange.message, exchange.headers.get(METHOD)
-    assert isinstance(message, Notification)
     # The revision asks for no such header here; but one that is there must not say something else.
     if method is None or method == message.method:
         return None
@@ -582,7 +578,6 @@ def _method_agrees(exchange: Exchange) -> Refusal | None:
 
 
 def _method_exists(exchange: Exchange) -> Refusal | None:
-    assert isinstance(exchange.message, Request)
     assert exchange.client is not None
     try:
         check_method(exchange.client, exchange.message.method)
@@ -592,11 +587,10 @@ def _method_exists(exchange: Exchange) -> Refusal | None:
 
 
 def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
-    request = exchange.message
-    assert isinstance(request, Request)
     if not not_accepted(exchange.headers, EVENTS):
         return None
-    return refuse(406, f"the client must accept {EVENTS}: {request.method!r} is answered with a stream", request.id)
+    text = f"the client must accept {EVENTS}: {exchange.message.method!r} is answered with a stream"
+    return refuse(406, text, exchange.id)
 
 
 # --- the legacy era ---------------------------------------------------------------------------------------------

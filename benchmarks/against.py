@@ -1,0 +1,242 @@
+"""``python -m benchmarks.against OTHER_CHECKOUT``: what this checkout costs in comparison with another, in pairs.
+
+Every pair takes one sample of each row before (the other checkout) and one after (this one), in turn: A B, B A, A B. A
+sample is of processes of its own, so that the figures hold for any seed of the hashes and any layout of the memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _report
+from ._options import Parser, whole_number
+from ._probes import PROBES, must_fall, unit_of
+from ._processes import ROOT, ProcessFailed, run_python
+from ._wire import WrongAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+BEFORE, AFTER = "before", "after"
+CONFIDENCE = 0.95
+NO_MORE, LESS = 1.03, 1.0
+
+
+def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % interval of the median, from the order of the values alone; None where there are fewer than six.
+
+    How many of n values lie below the true median is binomial with p = 1/2, whatever their distribution is.
+    """
+    count = len(values)
+    outside, cut = 0.0, 0  # what the interval without its `cut` values on either side misses
+    while (missed := outside + 2 * math.comb(count, cut) / 2**count) <= 1 - CONFIDENCE:
+        outside = missed
+        cut += 1
+    ordered = sorted(values)
+    return (ordered[cut - 1], ordered[count - cut]) if cut else None
+
+
+@dataclass
+class Row:
+    """One figure, before and after, pair by pair."""
+
+    probe: str
+    name: str
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> list[float]:
+        return [after / before for before, after in zip(self.before, self.after, strict=True)]
+
+    @property
+    def unit(self) -> str:
+        return unit_of(self.probe, self.name)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval is where it is wanted, as far as it says anything."""
+        interval = interval_of_median(self.ratios)
+        if interval is None:
+            return "too few pairs"
+        low, high = interval
+        if low > NO_MORE:
+            return f"MISSED: above {NO_MORE:.2f}"
+        if must_fall(self.probe, self.name):
+            return f"below {LESS:.2f}: met" if high < LESS else f"MISSED: not below {LESS:.2f}"
+        return f"not above {NO_MORE:.2f}: met"
+
+    def cells(self) -> list[str]:
+        """As a line of the table."""
+        interval = interval_of_median(self.ratios)
+        return [
+            f"{self.probe}: {self.name}",
+            f"{_report.number(statistics.median(self.before))} {self.unit}",
+            f"{_report.number(statistics.median(self.after))} {self.unit}",
+            f"{statistics.median(self.ratios):.3f}",
+            f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else "",
+            self.verdict,
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "row": f"{self.probe}: {self.name}",
+            "unit": self.unit,
+            "before": self.before,
+            "after": self.after,
+            "ratios": self.ratios,
+            "median": statistics.median(self.ratios),
+            "interval": interval_of_median(self.ratios),
+            "verdict": self.verdict,
+        }
+
+
+HEADING = ["row", "median before", "median after", "after / before", "95 % interval", "wanted"]
+
+
+def measure(
+    probes: Sequence[str], roots: dict[str, Path], pairs: int, calls: int, progress: Callable[[str], None]
+) -> list[Row]:
+    """Run the probes in so many pairs."""
+    rows: dict[tuple[str, str], Row] = {}
+    started = time.perf_counter()
+    for pair in range(pairs):
+        for probe in probes:
+            values = {}
+            for side in (BEFORE, AFTER) if pair % 2 == 0 else (AFTER, BEFORE):
+                values[side] = PROBES[probe](roots[side], calls)
+            ratios = []
+            for name, before in values[BEFORE].items():
+                row = rows.setdefault((probe, name), Row(probe, name))
+                row.before.append(before)
+                row.after.append(values[AFTER][name])
+                ratios.append(f"{name} {row.ratios[-1]:.3f}")
+            progress(f"pair {pair + 1}/{pairs}  {probe}: {', '.join(ratios)}")
+        left = (time.perf_counter() - started) / (pair + 1) * (pairs - pair - 1)
+        progress(f"pair {pair + 1}/{pairs} done, about {left / 60:.1f} minutes to go")
+    return list(rows.values())
+
+
+def prepare(stage: Path, checkout: Path) -> Path:
+    """Make a directory in which a program finds the package of a checkout, and these benchmarks; compile the package.
+
+    Raises:
+        ProcessFailed: the package can't be imported.
+    """
+    stage.mkdir()
+    (stage / "trio_mcp").symlink_to(checkout / "trio_mcp", target_is_directory=True)
+    (stage / "benchmarks").symlink_to(ROOT / "benchmarks", target_is_directory=True)
+    run_python("-m", "compileall", "-q", "trio_mcp", "benchmarks", root=stage)
+    found = run_python("-c", "import trio_mcp; print(trio_mcp.__file__)", root=stage).strip()
+    if Path(found).parent != stage / "trio_mcp":
+        raise ProcessFailed(f"trio_mcp was imported from {found}, not from {checkout}")
+    return stage
+
+
+def _checkout(text: str) -> Path:
+    path = Path(text).absolute()
+    if not (path / "trio_mcp" / "__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is no checkout: it has no package trio_mcp")
+    return path
+
+
+def _calls(text: str) -> int:
+    if not text.isdecimal() or not 64 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 64 to 1000000")
+    return int(text)
+
+
+def _probes(text: str) -> list[str]:
+    """Those of this name, or whose name begins with it and a hyphen."""
+    chosen = [name for name in PROBES if name == text or name.startswith(f"{text}-")]
+    if not chosen:
+        raise argparse.ArgumentTypeError(f"there are no rows {text!r}: choose from {', '.join(PROBES)}")
+    return chosen
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m benchmarks.against",
+        description="Compare the CPU time and memory of this checkout with those of another one, in pairs.",
+    )
+    parser.add_argument("other", type=_checkout, metavar="OTHER_CHECKOUT", help="the state before")
+    parser.add_argument("--pairs", type=whole_number, default=20, help="samples of each side (default 20)")
+    parser.add_argument("--calls", type=_calls, default=2000, help="calls that a sample makes (default 2000)")
+    parser.add_argument(
+        "--rows",
+        type=_probes,
+        nargs="+",
+        metavar="NAME",
+        help=f"of {', '.join(PROBES)}, or how they begin; all by default",
+    )
+    return parser.parse_with_files(arguments)
+
+
+def _summary(around: dict[str, Any]) -> list[str]:
+    load = f"load average {around['load']} at the start and {around['load_at_end']} at the end, this run's own included"
+    versions = ", ".join(f"{name} {version}" for name, version in around["versions"].items())
+    return [
+        f"Before: trio-mcp {around['before']}; after: {versions}",
+        f"{around['date']}, {around['cpus']} CPUs, {around['platform']}, Python {around['python']}, {load}",
+        f"{around['pairs']} pairs in turn, {around['calls']} calls a sample: CPU time and memory of one process",
+    ]
+
+
+def _progress(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        stages = Path(directory).resolve()
+        checkouts = {BEFORE: chosen.other, AFTER: ROOT}
+        roots = {side: prepare(stages / str(index), path) for index, (side, path) in enumerate(checkouts.items())}
+        around = {
+            **_report.machine(),
+            "before": _report.version_of(chosen.other),
+            "pairs": chosen.pairs,
+            "calls": chosen.calls,
+        }
+        wanted = {name for names in chosen.rows or [PROBES] for name in names}
+        probes = [name for name in PROBES if name in wanted]
+        rows = measure(probes, roots, chosen.pairs, chosen.calls, _progress)
+    around["load_at_end"] = _report.load_average()
+    table = [HEADING, *(row.cells() for row in rows)]
+    print("\n".join([*_report.text_table(table), "", *_summary(around)]))
+    if chosen.json:
+        report = {**around, "rows": [row.as_json() for row in rows]}
+        chosen.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    if chosen.markdown:
+        lines = ["# Before and after", "", "Written by `python -m benchmarks.against`; README.md says how.", ""]
+        lines += [*(f"- {line}" for line in _summary(around)), "", *_report.markdown_table(table)]
+        chosen.markdown.write_text("\n".join(lines) + "\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare; 0, or 1 when a process failed or answered wrongly, whatever the figures are."""
+    chosen = _parse(arguments)
+    if not sys.platform.startswith("linux"):
+        print("benchmarks: the CPU time of another process can be read on Linux only", file=sys.stderr)
+        return 1
+    try:
+        _run(chosen)
+    except (ProcessFailed, WrongAnswer) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("benchmarks: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
