@@ -1,8 +1,8 @@
-"""Draw mutations: ``python -m tests.mutations.draw GROUP [COUNT]`` prints the first of a group's series, each as a patch.
+"""Draw mutations: ``python -m tests.mutations.draw GROUP [COUNT]`` prints the first of a group's series, as patches.
 
 `mutations.toml` was drawn with this from the tree at commit 7b9fb75, which ids such as ``session-07`` refer to: the
 seventh draw of the group ``session``. Numbers are missing where a draw was passed over for the next: it changed nothing
-that anybody could notice, or made a call that Python itself refuses (a required argument dropped, a name never set).
+that anybody could notice, or left an attribute unset that every use of its class needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _REGISTRATION = (
 )
 GROUPS = {
     "protocol": [
-        path for path in sorted(PACKAGE.glob("protocol/*.py")) if not path.name.startswith(("http_", "schema_", "json_"))
+        path
+        for path in sorted(PACKAGE.glob("protocol/*.py"))
+        if not path.name.startswith(("http_", "schema_", "json_"))
     ],
     "session": sorted(PACKAGE.glob("session/*.py")),
     "http": sorted(PACKAGE.glob("protocol/http_*.py")),

@@ -1,8 +1,8 @@
 """Run the mutation corpus: ``python -m tests.mutations.run [ID...] [--jobs N] [--check] [--clean] [--write NAME]``.
 
-Each entry of `mutations.toml` breaks one behaviour by a patch, and names the in-process tests that cover the patched line.
-The patch is applied to a copy of the package, and the tests run there, for at most a minute: one that fails, or hangs,
-has caught the mutation.
+Each entry of `mutations.toml` breaks one behaviour by a patch, and names the in-process tests that cover the line. The
+patch is applied to a copy of the package, and the tests run there, for at most a minute: one that fails, or hangs, has
+caught the mutation.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def run(mutation: Mutation, root: Path, *, clean: bool = False) -> Outcome:
         shutil.rmtree(root / ".hypothesis", ignore_errors=True)
     if code == 5:
         raise RuntimeError(f"{mutation.id}: no test was run\n{output}")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
     how = "survived" if code == 0 else "timed out" if code is None else "caught"
     return Outcome(mutation, how, failed[1] if failed else "", time.monotonic() - started)
 
