@@ -198,7 +198,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only check that each patch fits and compiles")
     parser.add_argument("--clean", action="store_true", help="run the tests without the mutations: all must pass")
     parser.add_argument("--write", metavar="NAME", help="write the table to NAME.md here")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     chosen = [each for each in corpus() if not arguments.ids or {each.id, each.id.split("-")[0]} & {*arguments.ids}]
     for mutation in chosen:
         check(mutation)
