@@ -29,7 +29,6 @@ __all__ = [
     "ServerIdentity",
     "ServerNegotiation",
     "check_method",
-    "read_client_fields",
 ]
 
 LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
@@ -110,30 +109,6 @@ class ClientDeclaration:
     rules: Rules = attrs.field(init=False, default=attrs.Factory(attrgetter("era.rules"), takes_self=True))
 
 
-def read_client_fields(given: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any], str | None]:
-    """Read what a modern request's ``_meta`` says of its client, besides the revision.
-
-    Returns:
-        The client's `Implementation`, its `ClientCapabilities`, and the level of log messages that it wants.
-
-    Raises:
-        McpError: A field is missing or malformed.
-    """
-    capabilities = given.get(meta.CLIENT_CAPABILITIES)
-    if type(capabilities) is not dict:
-        # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
-        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object")
-    info = given.get(meta.CLIENT_INFO)
-    if info is not None and type(info) is not dict:
-        raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
-    level = given.get(meta.LOG_LEVEL)
-    if level is not None and level not in LOG_LEVELS:
-        # `server/utilities/logging`, Error Handling
-        text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
-        raise McpError(INVALID_PARAMS, text)
-    return info, capabilities, level
-
-
 @attrs.frozen
 class ServerIdentity:
     """What a server says of itself, as plain JSON data.
@@ -192,7 +167,20 @@ class ServerIdentity:
         if era is None:
             data = {"supported": self.supported, "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
-        info, capabilities, level = read_client_fields(given)
+        capabilities = given.get(meta.CLIENT_CAPABILITIES)
+        if type(capabilities) is not dict:
+            # `basic/index`, Per-request protocol fields: a request that lacks a required field is malformed.
+            raise McpError(
+                INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
+            )
+        info = given.get(meta.CLIENT_INFO)
+        if info is not None and type(info) is not dict:
+            raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
+        level = given.get(meta.LOG_LEVEL)
+        if level is not None and level not in LOG_LEVELS:
+            # `server/utilities/logging`, Error Handling
+            text = f"params._meta[{meta.LOG_LEVEL!r}] must be one of {', '.join(LOG_LEVELS)}"
+            raise McpError(INVALID_PARAMS, text)
         return ClientDeclaration(era, info, capabilities, level)
 
     def discover(self, client: ClientDeclaration) -> dict[str, Any]:
