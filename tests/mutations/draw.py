@@ -1,8 +1,9 @@
-"""Draw mutations: ``python -m tests.mutations.draw GROUP [COUNT]`` prints the first of a group's series, as patches.
+"""Draw mutations: ``python -m tests.mutations.draw CHECKOUT GROUP [COUNT]`` prints the first of a series, as patches.
 
-`mutations.toml` was drawn with this from the tree at commit 7b9fb75, which ids such as ``session-07`` refer to: the
+`mutations.toml` was drawn with this from a checkout of commit 7b9fb75, which ids such as ``session-07`` refer to: the
 seventh draw of the group ``session``. Numbers are missing where a draw was passed over for the next: it changed nothing
-that anybody could notice, or left an attribute unset that every use of its class needs.
+that anybody could notice, or left an attribute unset that every use of its class needs. The package has been
+restructured since; each patch was carried over by hand to the place that its behaviour has now.
 """
 
 from __future__ import annotations
@@ -13,28 +14,27 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 
 SEED = 20261122
-PACKAGE = Path(__file__).resolve().parents[2] / "trio_mcp"
 
 _REGISTRATION = (
     "tools prompts resources signature arguments schemas hints docstrings output dependencies forms completion "
     "custom_methods"
 )
-GROUPS = {
-    "protocol": [
-        path
-        for path in sorted(PACKAGE.glob("protocol/*.py"))
-        if not path.name.startswith(("http_", "schema_", "json_"))
+_NOT_IN_PROTOCOL = ("http_", "schema_", "json_")
+GROUPS: dict[str, Callable[[Path], list[Path]]] = {
+    "protocol": lambda root: [
+        path for path in sorted(root.glob("protocol/*.py")) if not path.name.startswith(_NOT_IN_PROTOCOL)
     ],
-    "session": sorted(PACKAGE.glob("session/*.py")),
-    "http": sorted(PACKAGE.glob("protocol/http_*.py")),
-    "registration": [PACKAGE / "server" / f"{name}.py" for name in _REGISTRATION.split()],
+    "session": lambda root: sorted(root.glob("session/*.py")),
+    "http": lambda root: sorted(root.glob("protocol/http_*.py")),
+    "registration": lambda root: [root / "server" / f"{name}.py" for name in _REGISTRATION.split()],
 }
+"""The files of each group, in the package as it was."""
 
 FLIPPED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=",
@@ -153,14 +153,14 @@ class Finder:
             yield self._made("statement", node, "pass")
 
 
-def series(group: str) -> Iterator[Mutation]:
+def series(package: Path, group: str) -> Iterator[Mutation]:
     """The draws of a group: a file, by its size, an operator in it, by the root of its frequency, a place for that.
 
     No line is drawn twice.
     """
     dice = random.Random(f"{SEED}-{group}")
     places: dict[Path, dict[str, list[Mutation]]] = {}
-    for file in GROUPS[group]:
+    for file in GROUPS[group](package):
         for mutation in Finder(file).all():
             places.setdefault(file, {}).setdefault(mutation.operator, []).append(mutation)
     used: set[tuple[Path, str]] = set()
@@ -179,10 +179,10 @@ def series(group: str) -> Iterator[Mutation]:
 
 def main() -> None:
     """Print the first draws of a group."""
-    group, count = sys.argv[1], int((*sys.argv, "25")[2])
-    for number, mutation in enumerate(itertools.islice(series(group), count), 1):
+    root, group, count = Path(sys.argv[1]), sys.argv[2], int((*sys.argv, "25")[3])
+    for number, mutation in enumerate(itertools.islice(series(root / "trio_mcp", group), count), 1):
         old, new = mutation.patch()
-        print(f"\n{group}-{number:02} {mutation.operator} {mutation.file.relative_to(PACKAGE.parent)}")
+        print(f"\n{group}-{number:02} {mutation.operator} {mutation.file.relative_to(root)}")
         print("\n".join([f"- {line}" for line in old.splitlines()] + [f"+ {line}" for line in new.splitlines()]))
 
 

@@ -46,6 +46,7 @@ class Mutation:
         behaviour: What somebody outside sees broken.
         tests: The in-process tests that cover the line, as pytest takes them.
         caught_before: Whether they caught it before the package was restructured.
+        note: Where the behaviour is not quite the same any more: how it differs.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Mutation:
     behaviour: str
     tests: list[str]
     caught_before: bool
+    note: str = ""
 
     def patched(self, root: Path) -> str:
         """The text of the file with the mutation.
@@ -212,15 +214,18 @@ def main() -> int:
             outcome = run(mutation, root, clean=arguments.clean)
         finally:
             free.put(root)
-        print(f"{mutation.id:16} {outcome.how:10} {outcome.seconds:5.1f} s  {outcome.by}", flush=True)
+        what = mutation.tests[0] if arguments.clean else mutation.id
+        print(f"{what:16} {outcome.how:10} {outcome.seconds:5.1f} s  {outcome.by}", flush=True)
         return outcome
 
-    if arguments.clean:  # each set of tests once
-        chosen = list({tuple(each.tests): each for each in chosen}.values())
+    if arguments.clean:  # each file once
+        chosen = [attrs.evolve(each, tests=[test]) for test, each in {t: e for e in chosen for t in e.tests}.items()]
     with copies(arguments.jobs) as free, ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = list(pool.map(job, chosen))
     if arguments.clean:
-        return int(any(outcome.caught for outcome in outcomes))
+        failed = [outcome.mutation.tests[0] for outcome in outcomes if outcome.caught]
+        print("without a mutation these fail:" if failed else "without a mutation all tests pass", *failed)
+        return int(bool(failed))
     table = report(outcomes)
     print(table.partition("\n")[0])
     if arguments.write:
