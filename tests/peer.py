@@ -370,14 +370,14 @@ class ProcessPeer:
 
     def __init__(self, process: subprocess.Popen[bytes], send_fd: int, receive_fd: int, error_fd: int) -> None:
         self.process = process
-        self._send_fd, self._receive_fd, self._error_fd = send_fd, receive_fd, error_fd
+        self.send_fd, self._receive_fd, self._error_fd = send_fd, receive_fd, error_fd
         self.received = b""
         self.errors = b""
 
     def send(self, *messages: Any) -> None:
         data = ndjson(*messages)
         while data:
-            data = data[os.write(self._send_fd, data) :]
+            data = data[os.write(self.send_fd, data) :]
 
     def receive(self) -> Any:
         """The next line."""
@@ -434,9 +434,9 @@ class ProcessPeer:
         return True
 
     def close_input(self) -> None:
-        if self._send_fd >= 0:
-            os.close(self._send_fd)
-            self._send_fd = -1
+        if self.send_fd >= 0:
+            os.close(self.send_fd)
+            self.send_fd = -1
 
     def close_output(self) -> None:
         assert self.process.stdout is not None

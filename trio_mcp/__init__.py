@@ -1,16 +1,6 @@
-"""The Model Context Protocol for Trio.
+"""The Model Context Protocol for Trio: clients and servers for every protocol revision.
 
-The house has one folder per floor, and imports go down only:
-
-6  cli         the command line            otel        OpenTelemetry (optional)
-   compose     ProxyServer: a client on one side, a server on the other
-5  client      Client, ClientGroup         server      Server, Context, tools
-4  transports  links: memory, stdio, HTTP  stores     events of HTTP sessions
-3  session     nursery-scoped sessions: reader, one writer, one task and cancel scope per request
-2  protocol    sans-IO: envelopes, codec, framing, the peer's bookkeeping, the two eras
-1  types       wire types, the revisions, the method table
-
-`errors` and `link` stand beside them. Public names are imported on first use, so a client loads no server.
+Public names are imported on first use, so a client loads no server. docs/design has a map of the package.
 """
 
 from __future__ import annotations
@@ -82,7 +72,7 @@ if TYPE_CHECKING:
         SessionOptions,
     )
     from trio_mcp.stdio.client import stdio_client
-    from trio_mcp.stdio.process import StdioServerParameters
+    from trio_mcp.stdio.parameters import StdioServerParameters
     from trio_mcp.stdio.server import stdio_server
     from trio_mcp.trace_context import TraceContext
 
@@ -145,7 +135,7 @@ _HOMES = {
     ),
     "trio_mcp.http.client.parameters": ("HttpServerParameters",),
     "trio_mcp.memory": ("memory_link_pair",),
-    "trio_mcp.stdio.process": ("StdioServerParameters",),
+    "trio_mcp.stdio.parameters": ("StdioServerParameters",),
     "trio_mcp.http.client.legacy.sse_client": ("sse_client",),
     "trio_mcp.stdio.client": ("stdio_client",),
     "trio_mcp.stdio.server": ("stdio_server",),

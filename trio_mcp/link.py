@@ -1,14 +1,21 @@
-"""The contract between a session and a transport."""
+"""The contract between a session and a transport, and the way in which a transport's messages reach the session."""
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 import trio
 
-from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.errors import TransportError
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
-__all__ = ["Link"]
+__all__ = ["BUFFER", "Link", "hand_on", "report_unsent"]
+
+logger = logging.getLogger("trio_mcp")
+
+BUFFER = 64
+"""Messages between a transport and the session, each way. More would only delay control messages behind bulk."""
 
 
 class Link(NamedTuple):
@@ -24,3 +31,25 @@ class Link(NamedTuple):
 
     read: trio.abc.ReceiveChannel[SessionMessage]
     write: trio.abc.SendChannel[SessionMessage]
+
+
+async def hand_on(inbound: trio.MemorySendChannel[SessionMessage], message: Incoming) -> bool:
+    """Deliver to the session, and say whether it still listens."""
+    item = SessionMessage(message)
+    try:
+        try:
+            inbound.send_nowait(item)
+        except trio.WouldBlock:
+            await inbound.send(item)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return False
+    return True
+
+
+async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
+    """What can't be encoded costs one exchange: a request fails its own call, an answer was replaced by an error."""
+    if isinstance(item.message, Request):
+        error = TransportError(f"{item.message.method!r} was not sent: {problem}")
+        await hand_on(inbound, Failure(error, item.message.id))
+    else:
+        logger.error("%s was not sent: %s", type(item.message).__name__, problem)

@@ -9,12 +9,9 @@ import trio
 
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
-from trio_mcp.link import Link
-from trio_mcp.stdio.lines import report_unsent
+from trio_mcp.link import BUFFER, Link, report_unsent
 
 __all__ = ["memory_link_pair"]
-
-BUFFER = 64
 
 
 @contextlib.asynccontextmanager

@@ -62,6 +62,11 @@ class _Failure:
     code: int | None = None
     message: str | None = None
 
+    def attributes(self) -> dict[str, str]:
+        """What is recorded of it."""
+        found = {"error.type": self.kind}
+        return found if self.code is None else {**found, "rpc.response.status_code": str(self.code)}
+
 
 class _Telemetry:
     """What both sides share."""
@@ -124,8 +129,8 @@ class _Telemetry:
                     # It may be a name that no tool has: there is no end of those, so they are not told apart.
                     span.update_name(method)
                 if failure is not None:
-                    common |= _attributes_of(failure)
-                    span.set_attributes(_attributes_of(failure))
+                    common |= failure.attributes()
+                    span.set_attributes(failure.attributes())
                     span.set_status(trace.StatusCode.ERROR, failure.message)
                 self._duration.record(trio.current_time() - started, common)
 
@@ -175,16 +180,13 @@ class ServerTelemetry(_Telemetry):
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        remote = context.trace_context
-        parent = otel_context.Context() if remote is None else W3C.extract(remote.to_meta(), otel_context.Context())
+        parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
-            carrier: dict[str, str] = {}
-            W3C.inject(carrier)
-            here = TraceContext.from_meta(carrier)
+            here = TraceContext.from_meta(_carried())
             with contextlib.nullcontext() if here is None else here.use():
                 return await call_next()
 
@@ -216,15 +218,11 @@ class ClientTelemetry(_Telemetry):
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:
-            remote = TraceContext.from_meta(given) or TraceContext.current()
-            if remote is not None:
-                parent = W3C.extract(remote.to_meta(), parent)
+            parent = _within(TraceContext.from_meta(given) or TraceContext.current(), parent)
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
-            carrier: dict[str, str] = {}
-            W3C.inject(carrier)
-            if carrier:
-                call.params = {**call.params, "_meta": {**given, **carrier}}
+            if carried := _carried():
+                call.params = {**call.params, "_meta": {**given, **carried}}
             try:
                 return await call_next()
             finally:
@@ -232,6 +230,18 @@ class ClientTelemetry(_Telemetry):
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
 
         return await self._observe(call.method, call.params, call.protocol_version, parent, (), proceed)
+
+
+def _within(remote: TraceContext | None, context: OtelContext) -> OtelContext:
+    """A context with the span and the baggage that somebody else has sent, if anybody has."""
+    return context if remote is None else W3C.extract(remote.to_meta(), context)
+
+
+def _carried() -> dict[str, str]:
+    """The current span and baggage, as the protocol carries them."""
+    carrier: dict[str, str] = {}
+    W3C.inject(carrier)
+    return carrier
 
 
 @contextlib.contextmanager
@@ -251,8 +261,3 @@ def _about(method: str, params: Mapping[str, Any]) -> dict[str, str]:
     if method in WITH_URI and isinstance(uri := params.get("uri"), str):
         return {"mcp.resource.uri": uri[:MAX_URI]}
     return {}
-
-
-def _attributes_of(failure: _Failure) -> dict[str, str]:
-    attributes = {"error.type": failure.kind}
-    return attributes if failure.code is None else {**attributes, "rpc.response.status_code": str(failure.code)}

@@ -125,6 +125,7 @@ WRONG = {
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
     "no target at all": (["list", "shop"], "no target"),
     "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
+    "a WebSocket": (["list", "ws://host/"], "a URL must begin with http:// or https://; got ws://"),
     "nothing after --": (["list", "--"], "there must be a command"),
     "a word without a sign": (["call", "shop.py", "price", "pear"], "name=value or name:=json"),
     "an unknown argument": (["call", "shop.py", "price", "itm=pear"], "did you mean 'item'?"),

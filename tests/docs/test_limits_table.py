@@ -21,7 +21,7 @@ from trio_mcp import (
     Server,
     SessionOptions,
     StdioServerParameters,
-    memory,
+    link,
     sse_client,
     stdio_client,
     stdio_server,
@@ -30,9 +30,8 @@ from trio_mcp import (
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
 from trio_mcp.http.runner.hypercorn import configured
-from trio_mcp.http.server.legacy import router, streams
+from trio_mcp.http.server.legacy import router
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.stdio import lines
 
 
 def default(function: Callable[..., Any], argument: str) -> Any:
@@ -73,9 +72,9 @@ STATED = {
     "notifications of the peer, until they are handled": OPTIONS.handlers.max_pending_notifications,
     "progress of one call, until its callback takes it": constant("MAX_PENDING_PROGRESS"),
     "events of one Client.listen, for resources below those it names": constant("MAX_PENDING"),
-    "messages in a memory link, each way": memory.BUFFER,
-    "messages in a stdio link, each way": lines.BUFFER,
-    "messages in an HTTP link, each way": lines.BUFFER,
+    "messages in a memory link, each way": link.BUFFER,
+    "messages in a stdio link, each way": link.BUFFER,
+    "messages in an HTTP link, each way": link.BUFFER,
     "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
     "requests of an HTTP link on their way, or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and answers of an HTTP link on their way": http_link.MAX_POSTS,
@@ -89,10 +88,10 @@ STATED = {
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
     "HttpOptions(write_timeout=…)": HttpOptions().write_timeout,
     "HttpOptions(grace=…)": HttpOptions().grace,
-    "messages on one stream of a HTTP session, before its handler waits": streams.ROOM,
-    "messages on one stream of a HTTP session, in all": streams.MAX_WAITING,
-    "bytes on one stream of a HTTP session": streams.MAX_WAITING_BYTES,
-    "messages on one stream that no client has open, without an event store": streams.MAX_DETACHED,
+    "messages on one stream of a HTTP session, before its handler waits": router.ROOM,
+    "messages on one stream of a HTTP session, in all": router.MAX_WAITING,
+    "bytes on one stream of a HTTP session": router.MAX_WAITING_BYTES,
+    "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
     "HTTP connections that are open at once": HttpOptions().max_connections,
     "a server of HTTP+SSE that is to say where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),

@@ -18,7 +18,6 @@ from trio_mcp.http.headers import (
 )
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types.error_codes import HEADER_MISMATCH
-from trio_mcp.types.versions import LATEST_MODERN
 
 any_text = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
@@ -134,8 +133,8 @@ def requests(draw: st.DrawFn) -> Request:
 @given(requests())
 def test_what_a_client_sends_is_what_a_server_accepts(request: Request) -> None:
     """Mcp-Method always, Mcp-Name where the method has a name: both agree with the body."""
-    headers = standard_headers(request, LATEST_MODERN)
-    assert check_standard_headers(Headers(headers.items()), request, LATEST_MODERN) is None
+    headers = standard_headers(request)
+    assert check_standard_headers(Headers(headers.items()), request) is None
 
 
 @given(requests(), requests())
@@ -147,8 +146,8 @@ def test_any_disagreement_is_found(sent: Request, claimed: Request) -> None:
         return request.method, name if isinstance(name, str) else None
 
     assume(identity(sent) != identity(claimed))
-    headers = Headers(standard_headers(claimed, LATEST_MODERN).items())
-    error = check_standard_headers(headers, sent, LATEST_MODERN)
+    headers = Headers(standard_headers(claimed).items())
+    error = check_standard_headers(headers, sent)
     assert error is not None
     assert error.code == HEADER_MISMATCH
     assert len(error.message) < 600
@@ -192,7 +191,7 @@ ROWS: dict[str, tuple[Request, list[tuple[str, str]], str | None]] = {
 def test_server_validation(row: str) -> None:
     """2026-07-28 basic/transports/streamable-http, Server Validation and Case Sensitivity."""
     request, pairs, fault = ROWS[row]
-    error = check_standard_headers(Headers(pairs), request, LATEST_MODERN)
+    error = check_standard_headers(Headers(pairs), request)
     if fault is None:
         assert error is None
     else:
@@ -205,4 +204,4 @@ def test_server_validation(row: str) -> None:
 def test_a_method_that_is_no_field_value_is_refused(method: str) -> None:
     """It has no encoded form, and a line end in it would inject headers."""
     with pytest.raises(ValueError, match="can't be sent over HTTP"):
-        standard_headers(Request(1, method), LATEST_MODERN)
+        standard_headers(Request(1, method))

@@ -18,9 +18,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
-from trio_mcp.schema import cost as schema_cost
-from trio_mcp.schema.cost import MAX_DEPTH, MAX_SUBSCHEMAS, MAX_WORK, CostModel, take_apart
-from trio_mcp.schema.validator import SchemaError, SchemaValidator
+from trio_mcp.schema import validator as schema_cost
+from trio_mcp.schema.validator import (
+    MAX_DEPTH,
+    MAX_SUBSCHEMAS,
+    MAX_WORK,
+    CostModel,
+    SchemaError,
+    SchemaValidator,
+    take_apart,
+)
 
 
 def nested(levels: int, wrap: Any, value: Any) -> Any:

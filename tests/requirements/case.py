@@ -29,7 +29,8 @@ from trio_mcp import (
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Request
-from trio_mcp.stdio.lines import BUFFER, read_lines, write_lines
+from trio_mcp.link import BUFFER
+from trio_mcp.stdio.lines import read_lines, write_lines
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, REVISIONS
 
 __all__ = ["TRANSPORTS", "Case", "Script"]

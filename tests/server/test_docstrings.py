@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from tests.server.harness import tool_of
-from trio_mcp.server.functions.docstrings import read_docstring
+from trio_mcp.server.functions.introspection import read_docstring
 
 
 def google(place: str, days: int = 1) -> str:

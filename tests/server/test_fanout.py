@@ -63,7 +63,7 @@ steps = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(capacity=st.integers(1, 3), played=st.lists(steps, max_size=60))
-async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing_else(
+async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing_else(  # noqa: C901 - one story with many actors
     capacity: int, played: list[Any]
 ) -> None:
     """Any interleaving of changes, listeners that come and go, slow readers and turns of the event loop."""

@@ -16,7 +16,7 @@ from tests.server.harness import LEGACY, MODERN
 from tests.server.listening import ACKNOWLEDGED, news_of
 from trio_mcp import HandlerOptions, Server, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Response
-from trio_mcp.server import audience
+from trio_mcp.server import changes
 from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED
 
@@ -212,7 +212,7 @@ async def test_subscriptions_take_no_place_of_a_call() -> None:
 
 async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all of its subscriptions: a bound for each alone could be multiplied."""
-    monkeypatch.setattr(audience, "MAX_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(changes, "MAX_SUBSCRIPTIONS", 3)
     async with client_peer(full_server()) as wire:
         await wire.listen(1, resourceSubscriptions=["x://a", "x://b"], toolsListChanged=True)
         refusal = await wire.listen(2, resourceSubscriptions=["x://c", "x://d"])

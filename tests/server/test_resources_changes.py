@@ -13,7 +13,7 @@ from tests.server.harness import LEGACY, MODERN, client_of
 from tests.server.input_harness import hand_client
 from trio_mcp import Client, LocalProtocolError, McpError, Server
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.server import audience
+from trio_mcp.server import changes
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 LIST_CHANGED = "notifications/resources/list_changed"
@@ -135,7 +135,7 @@ async def test_only_what_is_there_can_be_subscribed_to() -> None:
 
 
 async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audience, "MAX_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(changes, "MAX_SUBSCRIPTIONS", 3)
     async with client_of(with_resources(), LEGACY) as client:
         for number in (0, 1, 2, 2):
             await subscribe(client, f"x://t/{number}")

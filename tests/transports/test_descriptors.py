@@ -12,7 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp.stdio.descriptors import PipeReader, SharedStream, is_pollable
+from trio_mcp.stdio.lines import PipeReader
+from trio_mcp.stdio.standard_streams import SharedStream, is_pollable
 
 Ends = tuple[trio.abc.SendStream, trio.abc.ReceiveStream]
 

@@ -1,14 +1,14 @@
-"""Floor 6: the command line."""
+"""The command line."""
 
 from __future__ import annotations
 
-import importlib
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trio_mcp.cli.exits import CLOSED_PIPE, INTERRUPTED, USAGE, Exit, exit_of
-from trio_mcp.cli.parser import COMMANDS, parse
+from trio_mcp.cli.parser import parse
 from trio_mcp.errors import TrioMcpError
 
 __all__ = ["main"]
@@ -25,9 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
-        # Only now: `--help` and completion load none of what the commands need.
-        command = importlib.import_module(COMMANDS[options.command].module)
-        status: int = command.run(options)
+        status = _command(options.command)(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -40,6 +38,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrioMcpError as exc:
         return _complain(options.command, str(exc), exit_of(exc))
     return status
+
+
+def _command(name: str) -> Callable[[argparse.Namespace], int]:
+    """What runs a command. It is loaded only now: `--help` and completion load none of what the others need."""
+    match name:
+        case "run":
+            from trio_mcp.cli.run import run
+        case "bridge":
+            from trio_mcp.cli.run import bridge as run
+        case "completion":
+            from trio_mcp.cli.completion import run
+        case "demo":
+            from trio_mcp.cli.demo import run
+        case _:
+            from trio_mcp.cli.client_commands import run
+    return run
 
 
 def _complain(command: str, text: str, status: int) -> int:

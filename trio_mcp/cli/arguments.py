@@ -98,10 +98,10 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         return [text if "array" in _accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
-    if not types:
-        value = _loaded(text)
-        return text if value is NO_VALUE else value
-    raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
+    if types:
+        raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
+    value = _loaded(text)
+    return text if value is NO_VALUE else value
 
 
 def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
@@ -142,17 +142,6 @@ def _followed(reference: str, root: Mapping[str, Any]) -> Any:
     return found
 
 
-def _integer(text: str) -> Any:
-    return int(text) if INTEGER.fullmatch(text) else NO_VALUE
-
-
-def _number(text: str) -> Any:
-    value = _integer(text)
-    if value is NO_VALUE and isinstance(loaded := _loaded(text), float):
-        value = loaded
-    return value
-
-
 def _loaded(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
@@ -160,20 +149,18 @@ def _loaded(text: str) -> Any:
         return NO_VALUE
 
 
-def _container(kind: type) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        value = _loaded(text)
-        return value if isinstance(value, kind) else NO_VALUE
-
-    return read
+def _of(text: str, kind: type) -> Any:
+    """What the text is as JSON, if that is of a kind."""
+    value = _loaded(text)
+    return value if isinstance(value, kind) else NO_VALUE
 
 
 READERS: dict[str, Callable[[str], Any]] = {
-    "integer": _integer,
-    "number": _number,
+    "integer": lambda text: int(text) if INTEGER.fullmatch(text) else NO_VALUE,
+    "number": lambda text: int(text) if INTEGER.fullmatch(text) else _of(text, float),
     "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), NO_VALUE),
     "null": lambda text: None if text == "null" else NO_VALUE,
-    "array": _container(list),
-    "object": _container(dict),
+    "array": lambda text: _of(text, list),
+    "object": lambda text: _of(text, dict),
 }
 """How each type is read, in the order in which they are tried; a string is what nothing else is."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 from trio_mcp.cli.exits import OK
-from trio_mcp.cli.parser import COMMANDS, command_parser
+from trio_mcp.cli.parser import COMMANDS, Argument
 
 __all__ = ["run"]
 
@@ -17,28 +18,30 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _options(command: str) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
+def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
     """Name, help, choices and whether it takes a value, of each long option."""
-    for action in command_parser(command)._actions:
-        for name in action.option_strings:
-            if name.startswith("--"):
-                yield name, (action.help or "").replace("'", ""), tuple(action.choices or ()), action.nargs != 0
+    yield "--help", "show this help message and exit", (), False
+    for each in _arguments(command):
+        if each.name.startswith("--"):
+            takes = each.settings.get("action", "store") in ("store", "append")
+            yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
 
 
-def _values(command: str) -> tuple[str, ...]:
+def _values(command: str) -> Sequence[str]:
     """The choices of a positional argument."""
-    actions = command_parser(command)._actions
-    return tuple(choice for each in actions if not each.option_strings for choice in each.choices or ())
+    named = (each.settings.get("choices", ()) for each in _arguments(command) if not each.name.startswith("--"))
+    return [choice for choices in named for choice in choices]
+
+
+def _arguments(command: str) -> Iterator[Argument]:
+    return itertools.chain.from_iterable(COMMANDS[command].groups().values())
 
 
 def _bash() -> str:
-    lines = []
-    for command in COMMANDS:
-        names = " ".join([*(name for name, *_ in _options(command)), *_values(command)])
-        lines.append(f'        {command}) words="{names}" ;;')
+    names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
+    cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
     values = "\n".join(f'        {name}) words="{of}" ;;' for name, of in choices)
-    cases = "\n".join(lines)
     return f"""\
 _trio_mcp() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} words=""
@@ -67,7 +70,7 @@ def _zsh() -> str:
         values = _values(command)
         rows.append(f"'*:value:({' '.join(values)})'" if values else "'*:file:_files'")
         cases.append(f"        {command}) _arguments {' '.join(rows)} ;;")
-    nl = "\n"
+    listed = "\n".join(cases)
     return f"""\
 #compdef trio-mcp
 _trio_mcp() {{
@@ -83,7 +86,7 @@ _trio_mcp() {{
     shift words
     (( CURRENT-- ))
     case $command in
-{nl.join(cases)}
+{listed}
     esac
 }}
 compdef _trio_mcp trio-mcp

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
@@ -17,7 +16,7 @@ from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["demo", "run"]
@@ -29,41 +28,28 @@ IMPATIENCE = "the demo has seen enough"
 STREAM_CLOSED = "the client closed the response stream"
 
 
-@attrs.define
-class _Step:
-    """One row of the table, while it is being filled."""
-
-    transport: str
-    name: str
-    happened: str = ""
-    seconds: float = 0.0
-
-
-@attrs.define
 class _Report:
     """The table."""
 
-    steps: list[_Step] = attrs.Factory(list)
+    def __init__(self) -> None:
+        self.rows = [HEADINGS]
 
     @contextlib.contextmanager
-    def step(self, transport: str, name: str) -> Iterator[_Step]:
-        """Time one step; the block says what happened."""
+    def step(self, transport: str, name: str) -> Iterator[list[str]]:
+        """Time one step; the block puts what happened into the list."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
-        step = _Step(transport, name)
+        happened: list[str] = []
         started = trio.current_time()
-        yield step
-        step.seconds = trio.current_time() - started
-        self.steps.append(step)
+        yield happened
+        self.rows.append((transport, name, "".join(happened), f"{(trio.current_time() - started) * 1000:.1f} ms"))
 
     def __str__(self) -> str:
-        rows = [(s.transport, s.name, s.happened, f"{s.seconds * 1000:.1f} ms") for s in self.steps]
-        widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
-
-        def line(cells: tuple[str, ...]) -> str:
-            *texts, time = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-            return "  ".join([*texts, time.strip().rjust(widths[-1])])
-
-        return "\n".join([line(HEADINGS), "  ".join("-" * width for width in widths), *map(line, rows)])
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        lines = []
+        for *texts, time in self.rows:
+            cells = [text.ljust(width) for text, width in zip(texts, widths, strict=False)]
+            lines.append("  ".join([*cells, time.rjust(widths[-1])]))
+        return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,31 +93,31 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
         with report.step(transport, "connect") as step:
             client = await stack.enter_async_context(Client(target))
             name = client.server_info.name if client.server_info else "a server without a name"
-            step.happened = f"{name}, revision {client.protocol_version}"
+            step.append(f"{name}, revision {client.protocol_version}")
         with report.step(transport, "list tools") as step:
-            step.happened = ", ".join([tool.name async for tool in client.iter_tools()])
+            step.append(", ".join([tool.name async for tool in client.iter_tools()]))
         with report.step(transport, "call a tool") as step:
             total = (await client.call_tool("add", {"a": 2, "b": 3})).data
             expect("add", total, 5)
-            step.happened = f"add(2, 3) = {total}"
+            step.append(f"add(2, 3) = {total}")
         with report.step(transport, f"{CALLS} calls in a row") as step:
             started = trio.current_time()
             for number in range(CALLS):
                 expect("add", (await client.call_tool("add", {"a": number, "b": 1})).data, number + 1)
-            step.happened = f"{CALLS / (trio.current_time() - started):,.0f} calls per second"
+            step.append(f"{CALLS / (trio.current_time() - started):,.0f} calls per second")
         with report.step(transport, "progress") as step:
             seen: list[ProgressNotificationParams] = []
             counted = (await client.call_tool("count", {"to": COUNT_TO}, on_progress=seen.append)).data
             expect("progress", [event.progress for event in seen], list(range(1, COUNT_TO + 1)))
-            step.happened = f"{len(seen)} notifications, then the result {counted}"
+            step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
             # Over HTTP a modern client cancels by closing the stream of the answer, which has no room for a reason.
             expect("the reason of the cancellation", reasons, [STREAM_CLOSED if transport == "http" else IMPATIENCE])
-            step.happened = f"the server's task was cancelled: {', '.join(reasons)}"
+            step.append(f"the server's task was cancelled: {', '.join(reasons)}")
         with report.step(transport, "close") as step:
             await client.aclose()
-            step.happened = "nothing left running"
+            step.append("nothing left running")
     return problems

@@ -19,6 +19,9 @@ from trio_mcp.server.base_server import BaseServer
 
 __all__ = ["load_server"]
 
+OURS = (__file__, importlib.__file__, "<frozen importlib")
+"""How the names of the files begin that stand between us and what is imported."""
+
 
 def load_server(name: str) -> BaseServer:
     """The server that is meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
@@ -41,7 +44,9 @@ def load_server(name: str) -> BaseServer:
 
 def _made(factory: Any, name: str) -> BaseServer:
     if not callable(factory):
-        raise Exit(f"{name} is no Server and no function that makes one, but {_kind(factory)}")
+        raise Exit(
+            f"{name} is no Server and no function that makes one, but something of type {type(factory).__name__}"
+        )
     if not _without_arguments(factory):
         raise Exit(f"{name} can't make a server here: it must be callable without arguments")
     try:
@@ -51,12 +56,8 @@ def _made(factory: Any, name: str) -> BaseServer:
     if inspect.iscoroutine(made):
         made.close()
     if not isinstance(made, BaseServer):
-        raise Exit(f"{name}() gave {_kind(made)}, not a Server")
+        raise Exit(f"{name}() gave something of type {type(made).__name__}, not a Server")
     return made
-
-
-def _kind(value: object) -> str:
-    return f"something of type {type(value).__name__}"
 
 
 def _imported(source: str) -> ModuleType:
@@ -117,7 +118,7 @@ def _servers(module: ModuleType) -> dict[str, BaseServer]:
 
 def _only_server(module: ModuleType, source: str) -> Any:
     servers = _servers(module)
-    found: dict[str, Any] = dict(servers) or {
+    found: dict[str, Any] = servers or {
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
     if not found:
@@ -150,13 +151,9 @@ def _without_arguments(function: Any) -> bool:
 def _their_traceback(exc: Exception) -> str:
     """The traceback from the first frame that is theirs."""
     found: TracebackType | None = exc.__traceback__
-    while found is not None and _is_ours(found.tb_frame.f_code.co_filename):
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(OURS):
         found = found.tb_next
     return "".join(traceback.format_exception(type(exc), exc, found)).rstrip()
-
-
-def _is_ours(filename: str) -> bool:
-    return filename == __file__ or filename.startswith("<frozen importlib") or filename == importlib.__file__
 
 
 @contextlib.contextmanager

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
 from trio_mcp._version import __version__
 from trio_mcp.types.versions import REVISIONS
 
-__all__ = ["COMMANDS", "Command", "command_parser", "parse"]
-
-Parser: TypeAlias = argparse.ArgumentParser
+__all__ = ["COMMANDS", "Argument", "Command", "parse"]
 
 TARGETS = """\
 TARGET is one of
@@ -25,21 +23,38 @@ TARGET is one of
 In place of a TARGET, the line may end in -- COMMAND [ARGUMENT ...], which starts a server."""
 
 
+class Argument:
+    """An argument or option: its name, and what `argparse` is told of it."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        self.name = name
+        self.settings = settings
+
+
 @attrs.frozen
 class Command:
     """A command.
 
     Attributes:
         help: What it does, in a line.
-        module: Whose ``run(options)`` does it.
-        declare: Adds its arguments.
-        has_target: Whether it talks to a server.
+        arguments: Its own arguments and options.
+        for_http: Whether it has those of a server over HTTP.
+        has_target: Whether it talks to a server, and so has a TARGET and those of the connection.
     """
 
     help: str
-    module: str
-    declare: Callable[[Parser], None]
+    arguments: tuple[Argument, ...] = ()
+    for_http: bool = False
     has_target: bool = False
+
+    def groups(self) -> dict[str | None, tuple[Argument, ...]]:
+        """All arguments and options but the TARGET, under the headings that `--help` has for them."""
+        found: dict[str | None, tuple[Argument, ...]] = {None: self.arguments}
+        if self.for_http:
+            found["for http and sse"] = HTTP
+        if self.has_target:
+            found["the connection"] = CONNECTION
+        return found
 
 
 def _seconds(text: str) -> float:
@@ -66,110 +81,111 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _connection(parser: Parser) -> None:
-    group = parser.add_argument_group("the connection")
-    group.add_argument(
+CONNECTION = (
+    Argument(
         "--mode",
         default="auto",
         choices=("auto", "legacy", *REVISIONS),
         metavar="MODE",
         help="auto (the default), legacy or a revision",
-    )
-    group.add_argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for its process")
-    group.add_argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="for a URL")
-    group.add_argument("--root", action="append", default=[], metavar="DIR", help="where the server may work")
-    group.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="to wait for an answer")
-    group.add_argument(
+    ),
+    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for its process"),
+    Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="for a URL"),
+    Argument("--root", action="append", default=[], metavar="DIR", help="where the server may work"),
+    Argument("--timeout", type=_seconds, metavar="SECONDS", help="to wait for an answer"),
+    Argument(
         "--log-level",
         choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
         metavar="LEVEL",
         help="show the server's log messages from this level on",
-    )
-
-
-def _json(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _demo(parser: Parser) -> None:
-    pass
-
-
-def _run(parser: Parser) -> None:
-    parser.add_argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name")
-    parser.add_argument("--reload", action="store_true", help="start it anew when a Python file beside it changes")
-    _serving(parser)
-
-
-def _serving(parser: Parser) -> None:
-    parser.add_argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ...")
-    parser.add_argument("--host", help="the address to listen on")
-    parser.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one")
-    group = parser.add_argument_group("for http and sse")
-    group.add_argument("--path", help="the path of the endpoint")
-    group.add_argument("--sse-path", metavar="PATH", help="where to serve HTTP+SSE, too, for old clients")
-    group.add_argument("--stateless", action="store_const", const=True, help="keep no sessions")
-    group.add_argument("--json-only", action="store_const", const=True, help="answer with JSON, never with a stream")
-    group.add_argument("--allowed-host", action="append", metavar="NAME", help="a name the server may be reached by")
-    group.add_argument("--allowed-origin", action="append", metavar="ORIGIN", help="a page that may call; * for any")
-    group.add_argument("--cors", action="store_const", const=True, help="let browsers hand answers to those pages")
-    group.add_argument("--event-store", metavar="FILE", help="keep what is sent, for clients whose connection breaks")
-
-
-def _list(parser: Parser) -> None:
-    for kind in ("tools", "prompts", "resources", "templates"):
-        parser.add_argument(
-            f"--{kind}", action="append_const", dest="kinds", const=kind, help=f"only the {kind}, and others named"
-        )
-    _json(parser)
-
-
-def _call(parser: Parser) -> None:
-    parser.add_argument("tool", metavar="TOOL")
-    parser.add_argument(
-        "arguments",
-        nargs="*",
-        metavar="ARGUMENT",
-        help="name=value, read by the tool's schema; name:=json; or one JSON object; - reads that from standard input",
-    )
-    parser.add_argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may last at most")
-    _json(parser)
-
-
-def _read(parser: Parser) -> None:
-    parser.add_argument("uri", metavar="URI")
-    parser.add_argument("--output", metavar="FILE", help="write it to a file")
-    _json(parser)
-
-
-def _prompt(parser: Parser) -> None:
-    parser.add_argument("prompt", metavar="NAME")
-    parser.add_argument("arguments", nargs="*", type=_pair, metavar="name=value")
-    _json(parser)
-
-
-def _completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
-
+    ),
+)
+SERVING = (
+    Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
+    Argument("--host", help="the address to listen on"),
+    Argument("--port", type=int, help="the port to listen on; 0 takes a free one"),
+)
+HTTP = (
+    Argument("--path", help="the path of the endpoint"),
+    Argument("--sse-path", metavar="PATH", help="where to serve HTTP+SSE, too, for old clients"),
+    Argument("--stateless", action="store_const", const=True, help="keep no sessions"),
+    Argument("--json-only", action="store_const", const=True, help="answer with JSON, never with a stream"),
+    Argument("--allowed-host", action="append", metavar="NAME", help="a name the server may be reached by"),
+    Argument("--allowed-origin", action="append", metavar="ORIGIN", help="a page that may call; * for any"),
+    Argument("--cors", action="store_const", const=True, help="let browsers hand answers to those pages"),
+    Argument("--event-store", metavar="FILE", help="keep what is sent, for clients whose connection breaks"),
+)
+JSON = Argument("--json", action="store_true", help="print JSON")
 
 COMMANDS = {
-    "run": Command("serve a server's file", "trio_mcp.cli.run", _run),
+    "run": Command(
+        "serve a server's file",
+        (
+            Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),
+            Argument("--reload", action="store_true", help="start it anew when a Python file beside it changes"),
+            *SERVING,
+        ),
+        for_http=True,
+    ),
     "bridge": Command(
-        "serve what another server offers, over another transport", "trio_mcp.cli.bridge", _serving, True
+        "serve what another server offers, over another transport", SERVING, for_http=True, has_target=True
     ),
-    "list": Command("list what a server offers", "trio_mcp.cli.list", _list, True),
-    "inspect": Command("show all that a server says of itself and offers", "trio_mcp.cli.inspect", _json, True),
-    "call": Command("call a tool", "trio_mcp.cli.call", _call, True),
-    "read": Command("read a resource", "trio_mcp.cli.read", _read, True),
-    "prompt": Command("fill in a prompt", "trio_mcp.cli.prompt", _prompt, True),
-    "completion": Command("print a script that completes commands and options", "trio_mcp.cli.completion", _completion),
-    "demo": Command(
-        "start a server over each transport, call its tools, and show what happened", "trio_mcp.cli.demo", _demo
+    "list": Command(
+        "list what a server offers",
+        (
+            *(
+                Argument(
+                    f"--{kind}",
+                    action="append_const",
+                    dest="kinds",
+                    const=kind,
+                    help=f"only the {kind}, and others named",
+                )
+                for kind in ("tools", "prompts", "resources", "templates")
+            ),
+            JSON,
+        ),
+        has_target=True,
     ),
+    "inspect": Command("show all that a server says of itself and offers", (JSON,), has_target=True),
+    "call": Command(
+        "call a tool",
+        (
+            Argument("tool", metavar="TOOL"),
+            Argument(
+                "arguments",
+                nargs="*",
+                metavar="ARGUMENT",
+                help="name=value, read by the tool's schema; name:=json; or one JSON object; "
+                "- reads that from standard input",
+            ),
+            Argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may last at most"),
+            JSON,
+        ),
+        has_target=True,
+    ),
+    "read": Command(
+        "read a resource",
+        (Argument("uri", metavar="URI"), Argument("--output", metavar="FILE", help="write it to a file"), JSON),
+        has_target=True,
+    ),
+    "prompt": Command(
+        "fill in a prompt",
+        (
+            Argument("prompt", metavar="NAME"),
+            Argument("arguments", nargs="*", type=_pair, metavar="name=value"),
+            JSON,
+        ),
+        has_target=True,
+    ),
+    "completion": Command(
+        "print a script that completes commands and options", (Argument("shell", choices=("bash", "zsh", "fish")),)
+    ),
+    "demo": Command("start a server over each transport, call its tools, and show what happened"),
 }
 
 
-def command_parser(name: str, *, process: bool = False) -> Parser:
+def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentParser:
     """The parser of one command.
 
     Args:
@@ -177,7 +193,7 @@ def command_parser(name: str, *, process: bool = False) -> Parser:
         process: Whether the line ends in ``-- COMMAND``, so that there is no TARGET.
     """
     command = COMMANDS[name]
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog=f"trio-mcp {name}",
         description=f"{command.help[:1].upper()}{command.help[1:]}.",
         epilog=TARGETS if command.has_target else None,
@@ -186,9 +202,10 @@ def command_parser(name: str, *, process: bool = False) -> Parser:
     )
     if command.has_target and not process:
         parser.add_argument("target", metavar="TARGET", help="the server, see below")
-    command.declare(parser)
-    if command.has_target:
-        _connection(parser)
+    for heading, arguments in command.groups().items():
+        group = parser if heading is None else parser.add_argument_group(heading)
+        for each in arguments:
+            group.add_argument(each.name, **each.settings)
     return parser
 
 
@@ -200,7 +217,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items())
-    top = Parser(
+    top = argparse.ArgumentParser(
         prog="trio-mcp",
         usage="trio-mcp [-h] [--version] COMMAND ...",
         description="The Model Context Protocol for Trio.",
@@ -219,7 +236,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if COMMANDS[name].has_target and "--" in rest:
         at = rest.index("--")
         rest, process = rest[:at], rest[at + 1 :]
-    parser = command_parser(name, process=process is not None)
+    parser = _command_parser(name, process=process is not None)
     if process == []:
         parser.error("after -- there must be a command that starts a server")
     options = parser.parse_intermixed_args(rest)

@@ -29,7 +29,7 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
 )
 from trio_mcp.stdio.client import stdio_client
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.stdio.server import stdio_server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
@@ -42,6 +42,7 @@ MAX_FILES = 10_000
 GRACE = 7.0
 """Seconds that a server process gets to end: a little more than it gives its requests."""
 
+INITIALIZED = "notifications/initialized"
 LISTS = ("tools", "prompts", "resources")
 
 
@@ -95,13 +96,24 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
     return received
 
 
-async def reload_process(command: list[str], folder: Path) -> None:
-    """Run a command, anew whenever a file in the folder changes, until cancelled."""
+async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
+    """Serve, anew whenever a file in the folder changes, until cancelled."""
     while True:
         before = source_files(folder)
+        async with trio.open_nursery() as generation:
+            generation.start_soon(serve)
+            path = await _changed(folder, before)
+            generation.cancel_scope.cancel("the source has changed")
+        _say(f"{path} has changed: starting anew")
+
+
+async def reload_process(command: list[str], folder: Path) -> None:
+    """Run a command, anew whenever a file in the folder changes, until cancelled."""
+
+    async def serve() -> None:
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
-            path = await _changed(folder, before)
+            await trio.sleep_forever()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + GRACE):
                 if process.returncode is None:
@@ -109,25 +121,16 @@ async def reload_process(command: list[str], folder: Path) -> None:
                 await process.wait()
             if process.returncode is None:
                 process.kill()
-        _say(f"{path} has changed: starting anew")
+
+    await _anew_on_changes(folder, serve)
 
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
     """Serve this process's standard streams with a command, anew whenever a file changes, until the client leaves."""
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
-        relay = _Relay(write)
-
-        async def generations() -> None:
-            while True:
-                before = source_files(folder)
-                async with trio.open_nursery() as generation:
-                    generation.start_soon(relay.serve, parameters)
-                    path = await _changed(folder, before)
-                    generation.cancel_scope.cancel("the source has changed")
-                _say(f"{path} has changed: starting anew")
-
-        nursery.start_soon(generations)
+        relay = _Relay(write, parameters)
+        nursery.start_soon(_anew_on_changes, folder, relay.serve)
         async for item in read:
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
@@ -136,8 +139,9 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
 class _Relay:
     """Between one client and the server processes that follow each other."""
 
-    def __init__(self, client: trio.abc.SendChannel[SessionMessage]) -> None:
+    def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
+        self._parameters = parameters
         self._server: trio.abc.SendChannel[SessionMessage] | None = None
         self._ready = trio.Event()  # a server takes messages, or has failed
         self._handshake: Request | None = None
@@ -146,11 +150,11 @@ class _Relay:
         self._asked: set[RequestId] = set()  # by the client
         self._asking: set[RequestId] = set()  # by the server
 
-    async def serve(self, parameters: StdioServerParameters) -> None:
+    async def serve(self) -> None:
         """One server process, until it ends or this is cancelled."""
         self._not_ready()
         try:
-            async with stdio_client(parameters) as (read, write):
+            async with stdio_client(self._parameters) as (read, write):
                 self._server = write
                 if self._handshake is None:
                     self._ready.set()
@@ -185,19 +189,10 @@ class _Relay:
         await self._to_client(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, text)))
 
     async def _to_client(self, message: Incoming) -> None:
-        try:
-            await self._client.send(SessionMessage(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client has left; its end of the link says so
+        await _sent(self._client, message)  # if the client has left, its end of the link says so
 
     async def _to_server(self, message: Incoming) -> bool:
-        if self._server is None:
-            return False
-        try:
-            await self._server.send(SessionMessage(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
-        return True
+        return self._server is not None and await _sent(self._server, message)
 
     async def from_client(self, message: Incoming) -> None:
         """Pass on what the client says."""
@@ -217,8 +212,7 @@ class _Relay:
             case Failure():
                 pass
             case _:
-                if isinstance(message, Notification) and message.method == "notifications/initialized":
-                    self._confirmed = True
+                self._confirmed |= isinstance(message, Notification) and message.method == INITIALIZED
                 await self._to_server(message)
 
     async def _from_server(self, message: Incoming) -> None:
@@ -237,10 +231,18 @@ class _Relay:
     async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
         """The client has made its handshake: a new server's answer to it tells only what may have changed."""
         if self._confirmed:
-            await self._to_server(Notification("notifications/initialized"))
+            await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = answer.result.get("capabilities") if isinstance(answer, Response) else None
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):
                 await self._to_client(Notification(f"notifications/{name}/list_changed"))
+
+
+async def _sent(write: trio.abc.SendChannel[SessionMessage], message: Incoming) -> bool:
+    try:
+        await write.send(SessionMessage(message))
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return False
+    return True

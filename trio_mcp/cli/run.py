@@ -1,4 +1,4 @@
-"""``trio-mcp run``: serve the server of a file or module."""
+"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or what another server offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trio_mcp.cli.exits import FAILED, INTERRUPTED, OK, Exit
 from trio_mcp.cli.loading import load_server
 from trio_mcp.server.base_server import BaseServer
 
-__all__ = ["run", "serve"]
+__all__ = ["bridge", "run"]
 
 LISTENING = ("host", "port", "path")
 GUARDED = ("allowed_host", "allowed_origin", "cors")
@@ -24,7 +24,6 @@ OPTIONS = {
     "stdio": (),
     "http": (*LISTENING, *GUARDED, "sse_path", "stateless", "json_only", "event_store"),
     "sse": (*LISTENING, *GUARDED),
-    "websocket": LISTENING,
 }
 """Which of the options each transport takes, by the names that `argparse` gives them."""
 
@@ -36,7 +35,26 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.reload:
         return _reload(options)
-    return serve(options, lambda: load_server(options.server))
+    return _serve(options, lambda: load_server(options.server))
+
+
+def bridge(options: argparse.Namespace) -> int:
+    """Serve what another server offers, over another transport or in another era."""
+    # Only here: a server that is run needs nothing of a client.
+    from trio_mcp.cli.targets import target_of
+    from trio_mcp.proxy import ProxyServer
+
+    for name in ("root", "timeout", "log_level"):
+        if getattr(options, name):
+            raise Exit(f"{_flag(name)} is not for bridge: that is a matter of the bridge's clients")
+
+    def proxy() -> BaseServer:
+        try:
+            return ProxyServer(target_of(options), client={"mode": options.mode})
+        except (TypeError, ValueError) as exc:
+            raise Exit(str(exc)) from None
+
+    return _serve(options, proxy)
 
 
 def _reload(options: argparse.Namespace) -> int:
@@ -57,7 +75,7 @@ def _reload(options: argparse.Namespace) -> int:
     return INTERRUPTED if received == signal.SIGINT else OK
 
 
-def serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -> int:
+def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -> int:
     """Serve in this process, until the client leaves or a signal comes.
 
     Args:

@@ -7,24 +7,23 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
-import trio
 
-from trio_mcp.cli.dialogue import Dialogue, has_terminal
 from trio_mcp.cli.exits import USAGE, Exit
+from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
 from trio_mcp.client import Client, load_config
 from trio_mcp.errors import ProcessExited
-from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
+from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.session import CallOptions, SessionOptions
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
-__all__ = ["connected", "run_connected", "target_of"]
+__all__ = ["connected", "target_of"]
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -38,7 +37,8 @@ def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServer
     """
     env, headers = dict(options.env), dict(options.header)
     try:
-        found = _process(options.process) if options.process is not None else _named(options.target)
+        process = options.process
+        found = _named(options.target) if process is None else StdioServerParameters(process[0], process[1:])
         if isinstance(found, StdioServerParameters):
             if headers:
                 raise Exit("--header is for servers that have a URL")
@@ -50,17 +50,12 @@ def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServer
         raise Exit(str(exc)) from None
 
 
-def _process(command: list[str]) -> StdioServerParameters:
-    return StdioServerParameters(command[0], command[1:])
-
-
 def _named(name: str) -> StdioServerParameters | HttpServerParameters:
     scheme, separator, _ = name.partition("://")
     if separator:
-        kinds: dict[str, HttpKind] = {"http": "http", "https": "http", "ws": "ws", "wss": "ws"}
-        if scheme.lower() not in kinds:
-            raise Exit(f"a URL must begin with {', '.join(f'{each}://' for each in kinds)}; got {scheme}://")
-        return HttpServerParameters(name, kind=kinds[scheme.lower()])
+        if scheme.lower() not in ("http", "https"):
+            raise Exit(f"a URL must begin with http:// or https://; got {scheme}://")
+        return HttpServerParameters(name)
     path, _, entry = name.partition("#")
     if path.endswith(".json"):
         return _configured(path, entry)
@@ -93,14 +88,16 @@ def _configured(path: str, name: str) -> StdioServerParameters | HttpServerParam
 
 @contextlib.asynccontextmanager
 async def connected(options: argparse.Namespace, before_asking: Callable[[], object]) -> AsyncIterator[Client]:
-    """A client of the server that the command line means
+    """A client of the server that the command line means.
 
     If there is a terminal, the server may ask its user. Nobody answers for a language model.
+
+    Args:
+        options: The command line.
+        before_asking: Called before the user is asked something for the server.
     """
-    settings: dict[str, Any] = {}
     dialogue = Dialogue(before_asking) if has_terminal() else None
-    if dialogue is not None:
-        settings["elicitation"] = dialogue
+    settings: dict[str, Any] = {} if dialogue is None else {"elicitation": dialogue}
     timeouts = CallOptions() if options.timeout is None else CallOptions(timeout=options.timeout)
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
@@ -125,23 +122,3 @@ def _show_log(message: LoggingMessageNotificationParams) -> None:
     data = message.data if isinstance(message.data, str) else repr(message.data)
     name = f" {clean_line(message.logger)}" if message.logger else ""
     print(f"[{message.level}]{name}: {clean_line(data)}", file=sys.stderr)
-
-
-def run_connected(
-    options: argparse.Namespace,
-    use: Callable[[Client, argparse.Namespace], Awaitable[int]],
-    before_asking: Callable[[], object] = lambda: None,
-) -> int:
-    """Connect, use the client, and give the exit status.
-
-    Args:
-        options: The command line.
-        use: What to do with the client.
-        before_asking: Called before the user is asked something for the server.
-    """
-
-    async def main() -> int:
-        async with connected(options, before_asking) as client:
-            return await use(client, options)
-
-    return trio.run(main)

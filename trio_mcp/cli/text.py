@@ -1,14 +1,20 @@
-"""Text for people: what a server says, made fit for a terminal."""
+"""Text for people: what a server says, and blocks of content, made fit for a terminal."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import sys
 import textwrap
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["clean", "clean_line", "dumps", "paragraph", "shorten"]
+from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from trio_mcp.types.resources import BlobResourceContents
+
+__all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph", "shorten"]
 
 WIDTH = 80
 # Unseen, and able to turn around or hide what stands beside them (UAX #9).
@@ -19,9 +25,7 @@ def clean(text: str) -> str:
     """A text without what could control a terminal or hide something; lines and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        each if each in "\n\t" or unicodedata.category(each) not in HIDDEN else _escape(each) for each in text
-    )
+    return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
@@ -29,8 +33,8 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _escape(character: str) -> str:
-    return "" if character == "\r" else character.encode("unicode_escape").decode("ascii")
+def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
+    return "".join(each if each in kept or unicodedata.category(each) not in HIDDEN else escape(each) for each in text)
 
 
 def shorten(text: str, width: int) -> str:
@@ -55,11 +59,34 @@ def dumps(value: Any) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if sys.stdout.isatty():
         # Within a string of JSON an escape stands for the same character.
-        text = "".join(
-            each if each == "\n" or unicodedata.category(each) not in HIDDEN else _json_escape(each) for each in text
-        )
+        text = _escaped(text, "\n", lambda each: json.dumps(each)[1:-1])
     return text
 
 
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
+# --- blocks of content ------------------------------------------------------------------------------------------------
+
+
+def decoded(data: str) -> bytes | None:
+    """The bytes of Base64; None if it is none."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _size(data: str) -> str:
+    content = decoded(data)
+    return "broken Base64" if content is None else f"{len(content)} bytes"
+
+
+def block_text(block: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource) -> str:
+    """A block's text, or in brackets what it is."""
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, (ImageContent, AudioContent)):
+        return f"[{block.type}: {block.mime_type}, {_size(block.data)}]"
+    if isinstance(block, ResourceLink):
+        return f"[resource: {block.uri}]"
+    if isinstance(block.resource, BlobResourceContents):
+        return f"[resource: {block.resource.uri}, {_size(block.resource.blob)}]"
+    return block.resource.text

@@ -1,4 +1,4 @@
-"""Floor 5, the client's side: `Client`, `ClientGroup`."""
+"""The client: `Client`, `ClientGroup`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import attrs
 
 from trio_mcp.errors import ConfigError
 from trio_mcp.http.client.parameters import HttpKind, HttpServerParameters
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 
 __all__ = ["ConfigSource", "expand", "load_config", "locate"]
 

@@ -15,7 +15,7 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
 from trio_mcp.memory import memory_link_pair
 from trio_mcp.stdio.client import stdio_client
-from trio_mcp.stdio.process import StdioServerParameters
+from trio_mcp.stdio.parameters import StdioServerParameters
 
 SERVER_GRACE = 2.0
 """Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
@@ -27,7 +27,7 @@ LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Lin
 
 @runtime_checkable
 class Servable(Protocol):
-    """Something that can serve a link: a `trio_mcp.Server`. (This floor does not import it.)"""
+    """Something that can serve a link: a `trio_mcp.Server`. (This room does not import it.)"""
 
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 

@@ -14,7 +14,8 @@ from typing import Final
 
 from trio_mcp.jsonrpc.messages import ErrorData, Request
 from trio_mcp.types.error_codes import HEADER_MISMATCH
-from trio_mcp.types.methods import method_spec
+from trio_mcp.types.methods import methods_of
+from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = [
     "EVENTS",
@@ -47,6 +48,14 @@ EVENTS: Final = "text/event-stream"
 
 MAX_URL: Final = 8000
 """The longest URL that is taken from a peer, in characters (RFC 9110, section 4.1)."""
+
+NAMED_BY: Final = {
+    spec.method: spec.name_header
+    for revision in MODERN_REVISIONS
+    for spec in methods_of(revision).values()
+    if spec.name_header
+}
+"""The parameter that `NAME` repeats, by method."""
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
@@ -127,7 +136,7 @@ def decode_value(value: str) -> str:
     return text
 
 
-def standard_headers(request: Request, revision: str) -> dict[str, str]:
+def standard_headers(request: Request) -> dict[str, str]:
     """What a client sends along with a request of the modern era besides the version: ``Mcp-Method``, ``Mcp-Name``.
 
     Raises:
@@ -137,13 +146,14 @@ def standard_headers(request: Request, revision: str) -> dict[str, str]:
         # The method has no encoding, unlike the name.
         raise ValueError(f"the method {shown(request.method)} can't be sent over HTTP: a header repeats it as it is")
     headers = {METHOD: request.method}
-    name = _name(request, revision)
-    if name is not None:
+    parameter = NAMED_BY.get(request.method)
+    name = None if parameter is None or request.params is None else request.params.get(parameter)
+    if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
 
 
-def check_standard_headers(headers: Headers, request: Request, revision: str) -> ErrorData | None:
+def check_standard_headers(headers: Headers, request: Request) -> ErrorData | None:
     """Compare what the headers and the body of a request say (section Server Validation).
 
     The version is not looked at: it decides which rules apply, so whoever calls this has compared it.
@@ -158,11 +168,11 @@ def check_standard_headers(headers: Headers, request: Request, revision: str) ->
         return mismatch(f"the header {METHOD} is there more than once")
     if method != request.method:
         return mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(request.method)}")
-    spec = method_spec(revision, request.method)
-    if spec is None or spec.name_header is None:
+    parameter = NAMED_BY.get(request.method)
+    if parameter is None:
         return None
-    source = f"params.{spec.name_header}"
-    name, given = (request.params or {}).get(spec.name_header), headers.get(NAME)
+    source = f"params.{parameter}"
+    name, given = (request.params or {}).get(parameter), headers.get(NAME)
     if type(name) is not str:
         name = None
     if given is None:
@@ -213,11 +223,3 @@ def mismatch(reason: str) -> ErrorData:
 def shown(text: str) -> str:
     """A text from a peer, short enough for a message and without control characters."""
     return repr(text if len(text) <= 100 else text[:100] + "…")
-
-
-def _name(request: Request, revision: str) -> str | None:
-    spec = method_spec(revision, request.method)
-    if spec is None or spec.name_header is None or request.params is None:
-        return None
-    name = request.params.get(spec.name_header)
-    return name if type(name) is str else None

@@ -110,7 +110,7 @@ _BAD_ID = '"id" must be a string or an integer'
 
 def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
     answer_id = obj.get("id")
-    known_id = answer_id if is_request_id(answer_id) else None
+    known_id = answer_id if type(answer_id) is int or type(answer_id) is str else None  # see `is_request_id`
 
     def broken(reason: str) -> Malformed:
         return Malformed(INVALID_REQUEST, reason, known_id, expects_answer=False)

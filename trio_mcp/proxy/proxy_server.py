@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -17,13 +17,12 @@ from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.proxy.questions import handed_on
-from trio_mcp.proxy.results import RESULTS, in_words_of
+from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Handler, Settings
+from trio_mcp.server.features.feature import Feature, Handler, Settings
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.resources import read_uri
@@ -225,8 +224,10 @@ class ProxyServer(BaseServer):
         self._renamed = name is not None
         super().__init__(name or "proxy", lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
+
+    def make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
-        self.add_features(self._offered, ListeningFeature(self.capabilities))
+        return self._offered, ListeningFeature(self.capabilities)
 
     # --- what it says of itself ----------------------------------------------------------------------------------
 

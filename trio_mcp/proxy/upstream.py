@@ -14,7 +14,7 @@ from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChang
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.proxy.questions import HandedOn, handed_on
+from trio_mcp.proxy.translation import HandedOn, handed_on
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context

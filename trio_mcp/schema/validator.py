@@ -3,19 +3,30 @@
 2026-07-28 `basic/index`, section JSON Schema Usage: 2020-12 unless the schema names another dialect, no network
 ``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``: it is far faster
 than the pure-Python library and loads in a fraction of the time. It can't be interrupted, so what a validation could
-cost is counted before it starts, see `trio_mcp.schema.cost`. ``format`` is an annotation, as 2020-12 has it.
+cost is counted before it starts. ``format`` is an annotation, as 2020-12 has it.
+
+A schema is taken apart into subschemas. Each place of a value is looked at by some of them, each of them some number of
+times: shared and recursive references multiply, which is how a small schema can cost exponential time. The subschemas
+that look at a place, with their numbers, are a state; a member's or an item's state follows from its parent's. States
+are worked out when a value first leads to them and kept, so counting is a walk over the value with one dictionary
+lookup per step.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import heapq
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
 
-from trio_mcp.schema.cost import CostModel, Part, SchemaError, take_apart
+import attrs
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["DIALECTS", "SchemaError", "SchemaValidator"]
+__all__ = ["DIALECTS", "CostModel", "Part", "SchemaError", "SchemaValidator", "take_apart"]
 
 DIALECTS = (
     "https://json-schema.org/draft/2020-12/schema",
@@ -31,6 +42,428 @@ MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
+
+MAX_SUBSCHEMAS = 10_000
+MAX_SCHEMA_DEPTH = 100
+
+# Prices in looks of a simple subschema at a value, about 50 ns each, as measured with jsonschema-rs 0.60.
+_PATTERN_SIZE = 20  # a pattern takes as long to compile as that many subschemas
+_FLOAT = 40  # comparing with a float of an enum
+_CONTAINER = 4  # comparing with an array or object
+# Each unevaluated* evaluates what stands beside it again, up to 2.6 times as measured, nested ones the nested ones.
+_UNEVALUATED_FACTOR = 3
+
+_LISTS = ("allOf", "anyOf", "oneOf")
+_SINGLE = ("not", "if", "then", "else")
+_MAPS = ("dependentSchemas", "dependencies")
+_REFS = ("$ref", "$dynamicRef", "$recursiveRef")
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+_DEFINITIONS = ("$defs", "definitions")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+class SchemaError(ValueError):
+    """The schema can't be used: it is invalid, reaches outside itself, or costs too much."""
+
+
+@attrs.define(eq=False)
+class Part:
+    """One subschema and who looks where on its behalf.
+
+    Attributes:
+        cost: What one look of its own keywords costs.
+        patterns: How many patterns it matches against a string.
+        key_patterns: How many patterns it matches against each key.
+        factor: How often the subschemas at the same place may be evaluated for one evaluation of this one.
+        rank: Parts at the same place have a higher rank than the part that sends them there.
+        here: The subschemas that look at the same place, references included.
+        named: Those that look at the member of a name.
+        members: Those that may look at any member.
+        others: Those that look at members without a name above.
+        names: Those that look at the keys.
+        prefix: Those that look at the item of an index.
+        rest: Those that look at items beyond the prefix.
+        items: Those that look at any item.
+    """
+
+    cost: int = 1
+    patterns: int = 0
+    key_patterns: int = 0
+    factor: int = 1
+    rank: int = 0
+    here: list[Part] = attrs.Factory(list)
+    named: dict[str, list[Part]] = attrs.Factory(dict)
+    members: list[Part] = attrs.Factory(list)
+    others: list[Part] = attrs.Factory(list)
+    names: list[Part] = attrs.Factory(list)
+    prefix: list[Part] = attrs.Factory(list)
+    rest: list[Part] = attrs.Factory(list)
+    items: list[Part] = attrs.Factory(list)
+
+
+_NOTHING = Part(rank=-1)  # `true` and `false`, which are no part of any one schema
+
+
+def take_apart(schema: dict[str, Any]) -> Part:
+    """Resolve a schema into parts, and return the part of its root.
+
+    Raises:
+        SchemaError: It is too large, or one of its references can't be followed.
+    """
+    return _Dismantling(schema).root
+
+
+class _Dismantling:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._parts: dict[int, tuple[Part, dict[str, Any]]] = {}
+        self._anchors: dict[str, Any] = {}
+        self._size = 0
+        # draft-04 wrote `id`, which is an ordinary word in later ones.
+        dialect = str(schema.get("$schema", "2020-12"))
+        self._id = "id" if "draft-04" in dialect else "$id"
+        self._has_prefixes = "2020-12" in dialect
+        self.root = self._visit(schema)
+        self._connect()
+        self._rank()
+
+    def _visit(self, schema: Any) -> Part:
+        """The part of a subschema, after a look at everything below it."""
+        if not isinstance(schema, dict):
+            return _NOTHING
+        if id(schema) not in self._parts:
+            pending = [(schema, 0)]
+            while pending:
+                current, depth = pending.pop()
+                if id(current) not in self._parts:
+                    self._enter(current, depth)
+                    pending += [(child, depth + 1) for child in _children(current) if isinstance(child, dict)]
+        return self._parts[id(schema)][0]
+
+    def _enter(self, schema: dict[str, Any], depth: int) -> None:
+        part = Part(
+            cost=_own_cost(schema),
+            patterns=int(isinstance(schema.get("pattern"), str)),
+            key_patterns=len(_map(schema, "patternProperties")),
+            factor=_UNEVALUATED_FACTOR if any(key in schema for key in _UNEVALUATED) else 1,
+        )
+        self._parts[id(schema)] = part, schema
+        self._size += 1 + _PATTERN_SIZE * (part.patterns + part.key_patterns)
+        if self._size > MAX_SUBSCHEMAS:
+            raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} deep")
+        if isinstance(schema.get(self._id), str) and schema is not self._schema:
+            raise SchemaError(f"the schema embeds another one with an {self._id} of its own, which is not supported")
+        for anchor in {schema[key] for key in _ANCHORS if isinstance(schema.get(key), str)}:
+            if self._anchors.setdefault(anchor, schema) is not schema:
+                raise SchemaError(f"the schema has two anchors named {anchor[:100]!r}")
+
+    def _connect(self) -> None:
+        pending = list(self._parts.values())
+        while pending:
+            known = len(self._parts)
+            for part, schema in pending:
+                self._connect_part(part, schema)
+            # A pointer may lead to where no keyword leads, and so to parts that nobody has seen.
+            pending = list(self._parts.values())[known:]
+
+    def _connect_part(self, part: Part, schema: dict[str, Any]) -> None:
+        def visit(*children: Any) -> list[Part]:
+            return [self._visit(child) for child in children]
+
+        def under(*keys: str) -> list[Part]:
+            return visit(*(schema[key] for key in keys if key in schema and not isinstance(schema[key], list)))
+
+        targets = [self._resolve(schema[key]) for key in _REFS if isinstance(schema.get(key), str)]
+        part.here = [each for each in visit(*_in_place(schema), *targets) if each is not _NOTHING]
+        part.named = {key: visit(child) for key, child in _map(schema, "properties").items()}
+        part.members = visit(*_map(schema, "patternProperties").values()) + under("unevaluatedProperties")
+        part.others = under("additionalProperties")
+        part.names = under("propertyNames")
+        part.prefix = visit(*_list(schema, "prefixItems"), *_list(schema, "items"))
+        part.rest = under("additionalItems")
+        part.items = under("unevaluatedItems", "contains")
+        # A draft that knows no prefixItems has `items` look at every item.
+        (part.rest if self._has_prefixes else part.items).extend(under("items"))
+
+    def _resolve(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            text = f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
+            raise SchemaError(text)
+        target = self._follow(unquote(reference[1:]))
+        if not isinstance(target, (dict, bool)):
+            raise SchemaError(f"the schema refers to {reference[:200]!r}, where it has no schema")
+        return target
+
+    def _follow(self, fragment: str) -> Any:
+        if not fragment:
+            return self._schema
+        if not fragment.startswith("/"):
+            return self._anchors.get(fragment)
+        target: Any = self._schema
+        for step in fragment[1:].split("/"):
+            if isinstance(target, list):
+                target = target[int(step)] if _INDEX.fullmatch(step) and int(step) < len(target) else None
+            elif isinstance(target, dict):
+                target = target.get(step.replace("~1", "/").replace("~0", "~"))
+            else:
+                return None
+        return target
+
+    def _rank(self) -> None:
+        """Number the parts so that whoever is sent to the same place comes after who sends it; refuse circles."""
+        waiting = dict.fromkeys((part for part, _ in self._parts.values()), 0)
+        for part in waiting:
+            for child in part.here:
+                waiting[child] += 1
+        ready = [part for part, count in waiting.items() if not count]
+        for rank, part in enumerate(ready):  # grows while it is read
+            part.rank = rank
+            for child in part.here:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    ready.append(child)
+        if len(ready) < len(waiting):
+            raise SchemaError("the schema refers to itself in a circle that consumes no input")
+
+
+def _own_cost(schema: dict[str, Any]) -> int:
+    """What a look costs apart from the subschemas: comparisons, and names to look up."""
+    cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
+    cost += sum(len(_list(schema, key)) for key in _LISTS)
+    for values in _map(schema, "dependentRequired").values():
+        cost += len(values) if isinstance(values, list) else 1
+    for values in _map(schema, "dependencies").values():
+        cost += len(values) if isinstance(values, list) else 1
+    if "const" in schema:
+        cost += _comparison(schema["const"])
+    choices = _list(schema, "enum")
+    # Looked up at once where all are strings or all are integers.
+    if len({type(choice) for choice in choices}) > 1 or isinstance(next(iter(choices), None), (dict, list, float)):
+        cost += sum(map(_comparison, choices))
+    return cost
+
+
+def _comparison(value: Any) -> int:
+    cost, pending = 0, [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, (dict, list)):
+            cost += _CONTAINER
+            pending += current.values() if isinstance(current, dict) else current
+        else:
+            cost += _FLOAT if isinstance(current, float) else 1
+    return cost
+
+
+def _map(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    value = schema.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(schema: dict[str, Any], key: str) -> list[Any]:
+    value = schema.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
+    for key in _LISTS:
+        yield from _list(schema, key)
+    for key in _SINGLE:
+        if key in schema:
+            yield schema[key]
+    for key in _MAPS:
+        yield from _map(schema, key).values()
+
+
+def _children(schema: dict[str, Any]) -> Iterator[Any]:
+    yield from _in_place(schema)
+    for key in ("properties", "patternProperties", *_DEFINITIONS):
+        yield from _map(schema, key).values()
+    for key in ("prefixItems", "items"):
+        yield from _list(schema, key)
+    for key in ("items", "additionalProperties", "propertyNames", "additionalItems", "contains", *_UNEVALUATED):
+        if isinstance(schema.get(key), dict):
+            yield schema[key]
+
+
+MAX_WORK = 2_000_000
+"""Looks of a subschema at a value, 0.1 s for a usual schema and a few seconds for the worst that was found."""
+MAX_DEPTH = 200
+"""Levels of a value. JSON that arrives is limited to as many by its parser; the validator overflows its stack later."""
+MAX_HOPS = 2_000
+"""Subschemas that are inside of each other while a value is validated; the validator overflows its stack later."""
+
+MAX_STATES = 2_000
+_NEW_STATE = 200  # working one out takes as long as that many looks
+
+_ENDLESS = 2**60  # numbers that double at every step need not grow for ever
+
+_Lookers: TypeAlias = dict[Part, int]
+
+
+class CostModel:
+    """Counts what validations against one schema could cost.
+
+    Args:
+        root: The schema, taken apart.
+        per_byte: What matching a pattern against one byte costs.
+        per_match: What one match costs besides.
+    """
+
+    def __init__(self, root: Part, *, per_byte: int, per_match: int) -> None:
+        self.per_byte = per_byte
+        self.per_match = per_match
+        self._root = root
+        self._states: dict[tuple[tuple[int, int], ...], _State] = {}
+        self._start = self.state({root: 1})
+
+    @property
+    def states_kept(self) -> int:
+        """How many states have been worked out and are kept."""
+        return len(self._states)
+
+    def work(self, value: Any) -> int:
+        """Count the looks of a subschema at a value that validating it could take.
+
+        Raises:
+            SchemaError: Too many, or the value or the references are nested too deeply.
+        """
+        if len(self._states) > MAX_STATES:
+            self._states.clear()
+            self._start = self.state({self._root: 1})
+        known = len(self._states)
+        work = 0
+        # Places that look alike, the state of each, the levels above them and the subschemas that these are inside of.
+        pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
+        while pending:
+            places, depth, hops = pending.pop()
+            if depth > MAX_DEPTH:
+                raise SchemaError(f"the value is nested more than {MAX_DEPTH} deep")
+            for current, state in places:
+                work += state.work
+                if isinstance(current, dict):
+                    pending.append((state.members(current), depth + 1, hops + state.hops))
+                    if state.reads_keys:
+                        work += sum(map(state.key_work, current))
+                elif isinstance(current, (list, tuple)):
+                    pending.append((state.items(current), depth + 1, hops + state.hops))
+                elif state.patterns and isinstance(current, str):
+                    work += state.patterns * (self.per_match + len(current) * self.per_byte)
+                if hops + state.hops > MAX_HOPS:
+                    raise SchemaError(f"validating this value could lead through {MAX_HOPS} nested subschemas")
+            if work + _NEW_STATE * (len(self._states) - known) > MAX_WORK:
+                raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")
+        return work
+
+    def errors(self, value: Any) -> tuple[int, int]:
+        """Count how many errors a value could have, and the bytes that they could quote, of the value and of paths."""
+        count = echo = 0
+        pending = [(value, self._start, 0, 0, 0)]
+        while pending:
+            current, state, looks, hops, path = pending.pop()
+            count += state.looks
+            looks += state.looks
+            hops += state.hops
+            echo += looks * (len(current) if isinstance(current, str) else 8) + state.looks * (path + 32 * hops)
+            if isinstance(current, dict):
+                pending += [(child, state.member(key), looks, hops, path + len(key)) for key, child in current.items()]
+            elif isinstance(current, (list, tuple)):
+                pending += [(child, below, looks, hops, path + 8) for child, below in state.items(current)]
+        return count, echo
+
+    def state(self, lookers: _Lookers) -> _State:
+        """The state of a place that these look at."""
+        key = tuple(sorted((part.rank, times) for part, times in lookers.items()))
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = _State(self, lookers)
+        return state
+
+
+class _State:
+    """The subschemas that look at a place, and how often."""
+
+    def __init__(self, model: CostModel, lookers: _Lookers) -> None:
+        self._model = model
+        self._here, self.hops = _spread(lookers)
+        self.looks = sum(self._here.values())
+        self.work = sum(part.cost * times for part, times in self._here.items()) + 1
+        self.patterns = sum(part.patterns * times for part, times in self._here.items())
+        self._key_patterns = sum(part.key_patterns * times for part, times in self._here.items())
+        self.reads_keys = bool(self._key_patterns) or any(part.names for part in self._here)
+        # Filled in when a value first leads there.
+        self._named: dict[str, _State | None] = {key: None for part in self._here for key in part.named}
+        self._indexed: list[_State | None] = [None] * max((len(part.prefix) for part in self._here), default=0)
+        self._other: _State | None = None
+        self._rest: _State | None = None
+        self._names: _State | None = None
+
+    def members(self, value: dict[str, Any]) -> Iterator[tuple[Any, _State]]:
+        """The members of an object, each with its state."""
+        named, other = self._named, self._other
+        for key, child in value.items():
+            yield child, named.get(key, other) or self.member(key)
+
+    def items(self, value: Sequence[Any]) -> Iterable[tuple[Any, _State]]:
+        """The items of an array, each with its state."""
+        if len(value) <= len(self._indexed):
+            return [(child, self._item(index)) for index, child in enumerate(value)]
+        if self._rest is None:
+            self._rest = self._next(lambda part: part.rest + part.items)
+        states = [self._item(index) for index in range(len(self._indexed))]
+        return zip(value, itertools.chain(states, itertools.repeat(self._rest)), strict=False)
+
+    def member(self, key: str) -> _State:
+        """The state of the member of that name."""
+        if key not in self._named:
+            if self._other is None:
+                self._other = self._next(lambda part: part.others + part.members)
+            return self._other
+        state = self._named[key]
+        if state is None:
+            state = self._named[key] = self._next(lambda part: part.named.get(key, part.others) + part.members)
+        return state
+
+    def _item(self, index: int) -> _State:
+        state = self._indexed[index]
+        if state is None:
+            state = self._indexed[index] = self._next(
+                lambda part: (part.prefix[index : index + 1] or part.rest) + part.items
+            )
+        return state
+
+    def key_work(self, key: str) -> int:
+        """What looking at a key costs."""
+        if self._names is None:
+            self._names = self._next(lambda part: part.names)
+        matches = self._key_patterns + self._names.patterns
+        return self._names.work + matches * (self._model.per_match + len(key) * self._model.per_byte)
+
+    def _next(self, sent: Callable[[Part], list[Part]]) -> _State:
+        lookers: _Lookers = {}
+        for part, times in self._here.items():
+            for looker in sent(part):
+                lookers[looker] = lookers.get(looker, 0) + times
+        return self._model.state(lookers)
+
+
+def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
+    """The lookers and all whom they send to look at the same place, and how many of them are inside of each other."""
+    times, hops = dict(lookers), dict.fromkeys(lookers, 1)
+    ready = [(part.rank, part) for part in lookers]
+    heapq.heapify(ready)
+    while ready:
+        _, part = heapq.heappop(ready)
+        for child in part.here:
+            if child not in times:
+                times[child] = hops[child] = 0
+                heapq.heappush(ready, (child.rank, child))
+            times[child] = min(times[child] + times[part] * part.factor, _ENDLESS)
+            hops[child] = max(hops[child], hops[part] + 1)
+    return times, max(hops.values(), default=0)
 
 
 class SchemaValidator:

@@ -1,15 +1,18 @@
-"""Floor 5, the server's side: `Server`, `Context`, tools."""
+"""The server: `Server`, `Context`, and what it is made of."""
 
 from __future__ import annotations
 
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import CacheHint
 from trio_mcp.server.features.custom import NotificationContext
+from trio_mcp.server.features.prompts import PromptDetails
+from trio_mcp.server.features.resources import ResourceDetails
+from trio_mcp.server.features.tools import ToolDetails
 from trio_mcp.server.functions.dependencies import Depends
 from trio_mcp.server.input.questions import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.log_messages import McpLogHandler
+from trio_mcp.server.run import HttpStatistics, ServerStatistics
 from trio_mcp.server.server import Server
-from trio_mcp.server.statistics import HttpStatistics, ServerStatistics
 
 __all__ = [
     "CacheHint",
@@ -21,7 +24,10 @@ __all__ = [
     "InputRequired",
     "McpLogHandler",
     "NotificationContext",
+    "PromptDetails",
+    "ResourceDetails",
     "Server",
     "ServerStatistics",
+    "ToolDetails",
     "UrlElicitationRequired",
 ]

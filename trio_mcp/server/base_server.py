@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import math
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
+from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -28,8 +28,7 @@ from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.sync_threads import SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputRun, InputSettings
-from trio_mcp.server.run import Run
-from trio_mcp.server.statistics import ServerStatistics
+from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons
@@ -51,7 +50,7 @@ Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any
 
 
 class BaseServer:
-    """A server without features: they are added by those who make one. The arguments are those of `Server`.
+    """A server without features: subclasses make them. The arguments are those of `Server`.
 
     Attributes:
         info: What it is called.
@@ -104,14 +103,8 @@ class BaseServer:
             ("max_input_rounds", max_input_rounds),
             ("max_parked", max_parked),
         ):
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise TypeError(f"{argument} must be an integer, got {count!r}")
-            if count < 1:
-                raise ValueError(f"{argument} must be at least 1, got {count}")
-        if isinstance(request_state_ttl, bool) or not isinstance(request_state_ttl, (int, float)):
-            raise TypeError(f"request_state_ttl must be a number of seconds, got {request_state_ttl!r}")
-        if not 0 < request_state_ttl < math.inf:
-            raise ValueError(f"request_state_ttl must be more than 0 seconds and finite, got {request_state_ttl!r}")
+            check_count(argument, count)
+        check_seconds("request_state_ttl", request_state_ttl, finite=True)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
         if inspect.isasyncgenfunction(lifespan):
@@ -150,13 +143,13 @@ class BaseServer:
         self.dispatch: Final = Dispatch(self.settings)
         self.make_context = Context
         self.answer = self.dispatch.serve
-        self._features: list[Feature] = []
-
-    def add_features(self, *features: Feature) -> None:
-        """Make features part of the server."""
-        for feature in features:
-            self._features.append(feature)
+        self._features = tuple(self.make_features())
+        for feature in self._features:
             self.dispatch.methods.update(feature.methods)
+
+    def make_features(self) -> Iterable[Feature]:
+        """Make what the server consists of, in the order in which it is declared; once all else of it is there."""
+        return ()
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared to a client of a revision."""

@@ -1,4 +1,4 @@
-"""One client of a server's run: a session whose requests go to the server, and what the client hears of changes."""
+"""One client of a server's run: a session, or one request of the modern era that comes alone."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any, Protocol
 
 import trio
 
-from trio_mcp.eras.server_negotiation import ServerIdentity
+from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TrioMcpError
+from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.jsonrpc.messages import Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
+from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
-from trio_mcp.server.audience import Audience
-from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Changes, Listener, Topic
+from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Changes, Listener, Topic
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext, error_for
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
+from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["Connection", "Served", "SharedByClients"]
+__all__ = ["Connection", "Exchange", "Served", "SharedByClients"]
 
 MAX_ELICITATIONS = 1000
 """Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
@@ -30,14 +32,9 @@ MAX_ELICITATIONS = 1000
 class Served(Protocol):
     """What is known of the server that runs: see `BaseServer`."""
 
-    @property
-    def identity(self) -> ServerIdentity: ...
-
-    @property
-    def options(self) -> SessionOptions: ...
-
-    @property
-    def on_error(self) -> Callable[[RemoteProtocolError], object] | None: ...
+    identity: ServerIdentity
+    options: SessionOptions
+    on_error: Callable[[RemoteProtocolError], object] | None
 
     @property
     def settings(self) -> Any: ...
@@ -54,17 +51,10 @@ class Served(Protocol):
 class SharedByClients(Protocol):
     """What is known of the run: see `Run`."""
 
-    @property
-    def served(self) -> Served: ...
-
-    @property
-    def states(self) -> Mapping[Any, Any]: ...
-
-    @property
-    def changes(self) -> Changes: ...
-
-    @property
-    def input(self) -> InputRun: ...
+    served: Served
+    states: Mapping[Any, Any]
+    changes: Changes
+    input: InputRun
 
     @property
     def connections(self) -> set[Any]: ...
@@ -240,3 +230,90 @@ class Connection(ServerSession):
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
+
+
+class Exchange:
+    """The hooks of a `trio_mcp.session.handlers.Handlers` that answers one request.
+
+    Args:
+        run: The run of the server.
+        sink: Where everything goes that belongs to the request.
+        peer: What is in flight: this request.
+        client: What it declares; it has been judged already.
+
+    Attributes:
+        states, input, trio_token: As those of a `Connection`.
+    """
+
+    def __init__(self, run: SharedByClients, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
+        self.states = run.states
+        self.input = run.input
+        self.trio_token = trio.lowlevel.current_trio_token()
+        self._served = run.served
+        self._changes = run.changes
+        self._sink = sink
+        self._peer = peer
+        self._client = client
+        self._audience: Audience | None = None
+
+    def make_context(self, incoming: IncomingRequest) -> RequestContext:
+        return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
+
+    def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        context.client = self._client
+        return self._served.identity.discover(self._client) if context.method == "server/discover" else None
+
+    async def received_request(self, context: RequestContext) -> Any:
+        return await self._served.answer(context)
+
+    def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
+        return error_for(exc, context.method)
+
+    # --- what a handler asks of its client -----------------------------------------------------------------------
+
+    @property
+    def room(self) -> Callable[[], Awaitable[None]]:
+        """Waits until something may be sent."""
+        return self._sink.room
+
+    @property
+    def audience(self) -> Audience:
+        """What the client hears of."""
+        if self._audience is None:
+            self._audience = Audience(self._changes)
+        return self._audience
+
+    # --- what the run asks ---------------------------------------------------------------------------------------
+
+    @property
+    def changes_waiting(self) -> int:
+        """How many changes its client has not been told yet."""
+        return 0 if self._audience is None else self._audience.waiting
+
+    def statistics(self) -> SessionStatistics:
+        """Tell what is going on, as a session does."""
+        peer = self._peer
+        return SessionStatistics(
+            outgoing=0,
+            incoming=peer.incoming_count,
+            running=peer.running_count,
+            queued=0,
+            listening=peer.listening_count,
+            bulk_waiting=self._sink.waiting,
+            control_waiting=0,
+            flushed=not self._sink.waiting,
+            notices_waiting=0,
+            closed=peer.closed,
+        )
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether it is a ``subscriptions/listen``."""
+        return self._peer.listening_count > 0
+
+    async def end_listening(self) -> None:
+        """End a ``subscriptions/listen`` with a result, and wait up to ``close_grace`` seconds until that is sent."""
+        self.audience.end()
+        if self.has_listeners:
+            with trio.move_on_after(self._served.options.close_grace, shield=True):
+                await self._sink.flush()

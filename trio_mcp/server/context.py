@@ -14,8 +14,7 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
-from trio_mcp.server.connection import Connection
-from trio_mcp.server.exchange import Exchange
+from trio_mcp.server.connection import Connection, Exchange
 from trio_mcp.server.input.questions import (
     Elicited,
     InputRequest,
@@ -27,7 +26,7 @@ from trio_mcp.server.input.questions import (
 )
 from trio_mcp.server.input.rounds import Rounds
 from trio_mcp.server.log_messages import send_log
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.sink import Sink
 from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation

@@ -11,7 +11,7 @@ import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp.eras.server_negotiation import LOG_LEVELS, ClientDeclaration
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
@@ -11,10 +11,10 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
-from trio_mcp.server.features.feature import Member, check_details
+from trio_mcp.server.features.feature import Feature, Member, check_details
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
-from trio_mcp.server.features.mounts import Mountable, Mounts
+from trio_mcp.server.features.mounts import Mounts
 from trio_mcp.server.features.prompts import PromptDetails, PromptFeature
 from trio_mcp.server.features.resources import ResourceDetails, ResourceFeature
 from trio_mcp.server.features.tools import ToolDetails, ToolFeature
@@ -66,35 +66,18 @@ class Server(BaseServer):
         TypeError, ValueError: An argument is not what it should be.
     """
 
-    def __init__(self, name: str, **settings: Any) -> None:
-        super().__init__(name, **settings)
+    def make_features(self) -> Iterable[Feature]:
         self._tools = ToolFeature(self.settings)
         self._resources = ResourceFeature(self.settings)
         self._prompts = PromptFeature(self.settings)
         self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
         self._custom = CustomFeature(self.settings)
         self._custom.registry.follow(self.dispatch)
-        self.add_features(
-            self._tools,
-            self._custom,
-            self._resources,
-            self._prompts,
-            self._completion,
-            LoggingFeature(),
-            ListeningFeature(self.capabilities),
-        )
-        self._mounts = Mounts(
-            Mountable(
-                self.settings,
-                self.lifespan,
-                self.dispatch,
-                self._tools,
-                self._resources,
-                self._prompts,
-                self._completion,
-                self._custom,
-            )
-        )
+        own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
+        self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
+        # In the order in which capabilities are declared.
+        ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
+        return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         own = self._custom.notifications.get(notification.method)
@@ -178,12 +161,7 @@ class Server(BaseServer):
         if not isinstance(uri, str):
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
         check_details(details, ResourceDetails, "resource")
-
-        def register(function: FunctionT) -> FunctionT:
-            self.add_resource(uri, function, **details)
-            return function
-
-        return register
+        return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Offer what a function returns as a resource, or as a family of resources if the URI is a template.
@@ -292,12 +270,9 @@ class Server(BaseServer):
         ``@server.completion(prompt="review", argument="language")`` or
         ``@server.completion(resource="files://{+path}", argument="path")``; see `add_completion`.
         """
-
-        def register(function: FunctionT) -> FunctionT:
-            self.add_completion(function, argument=argument, prompt=prompt, resource=resource)
-            return function
-
-        return register
+        return _decorator(
+            lambda function: self.add_completion(function, argument=argument, prompt=prompt, resource=resource)
+        )
 
     def add_completion(
         self, function: Callable[..., Any], *, argument: str, prompt: str | None = None, resource: str | None = None
@@ -335,12 +310,9 @@ class Server(BaseServer):
 
         ``@server.method("com.example/measure", params=Area, result=Size)``; see `add_method`.
         """
-
-        def register(function: FunctionT) -> FunctionT:
-            self.add_method(name, function, params=params, result=result, extension=extension)
-            return function
-
-        return register
+        return _decorator(
+            lambda function: self.add_method(name, function, params=params, result=result, extension=extension)
+        )
 
     def add_method(
         self,
@@ -378,12 +350,7 @@ class Server(BaseServer):
 
         ``@server.notification("com.example/ping")``; see `add_notification`.
         """
-
-        def register(function: FunctionT) -> FunctionT:
-            self.add_notification(name, function, params=params)
-            return function
-
-        return register
+        return _decorator(lambda function: self.add_notification(name, function, params=params))
 
     def add_notification(
         self, name: str, function: Callable[..., Awaitable[object]], *, params: Model | None = None
@@ -443,13 +410,19 @@ class Server(BaseServer):
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, known: type, details: Mapping[str, Any]) -> Any:
-    """What a decorator gives that may be written with or without arguments."""
+    """Register a function, or make a decorator, for what may be written with or without arguments."""
     check_details(details, known, name)
     if isinstance(function, str):
         raise TypeError(f"write @server.{name}(name={function!r})")
-
-    def register(given: Any) -> Any:
-        add(given, **details)
-        return given
-
+    register = _decorator(lambda given: add(given, **details))
     return register if function is None else register(function)
+
+
+def _decorator(add: Callable[[Any], None]) -> Callable[[FunctionT], FunctionT]:
+    """Make a decorator that registers a function and leaves it as it is."""
+
+    def register(function: FunctionT) -> FunctionT:
+        add(function)
+        return function
+
+    return register

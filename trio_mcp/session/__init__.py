@@ -1,14 +1,10 @@
-"""Floor 3: nursery-scoped sessions over a pair of memory channels.
-
-A session runs a reader, one writer, and one task with one cancel scope per request of the peer's. Its in-flight state
-is the sans-IO `trio_mcp.jsonrpc.peer.Peer`.
-"""
+"""Sessions: both directions of one link, in a nursery."""
 
 from __future__ import annotations
 
 from trio_mcp.link import Link
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
 from trio_mcp.session.requests import CallLimits
 from trio_mcp.session.server import ServerSession

@@ -95,6 +95,13 @@ class Limits:
         )
         return cls(limits.timeout, limits.total_timeout, limits.reset_on_progress, on_progress)
 
+    patience: float = attrs.field(init=False, repr=False, eq=False)
+    """Seconds until the call is over, if nothing is heard."""
+
+    @patience.default
+    def _patience(self) -> float:
+        return min(inf if limit is None else limit for limit in (self.timeout, self.total_timeout))
+
     wants_progress: bool = attrs.field(init=False, repr=False, eq=False)
     """Whether the peer is asked for progress."""
 
@@ -142,12 +149,16 @@ class Call:
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
         """Leave the outcome."""
         self.outcome = outcome
-        self._wake()
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     def add_progress(self, params: dict[str, Any]) -> None:
         """Leave the parameters of one progress notification."""
         self._progress.append(params)
-        self._wake()
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     def take_progress(self) -> dict[str, Any] | None:
         """The oldest progress not yet taken, or None."""
@@ -163,11 +174,6 @@ class Call:
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake(self) -> None:
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
 
 
 MIN_CAPACITY = 64
@@ -289,9 +295,8 @@ class Requests:
         reason: str | None = None
         try:
             if self._sink.has_room and not limits.wants_progress:
-                deadline = limits.deadline(started, started)
-                if deadline != inf:
-                    self._deadlines.add(deadline, outgoing)
+                if limits.patience != inf:
+                    self._deadlines.add(started + limits.patience, outgoing)
                 self._sink.put(SessionMessage(outgoing.request, related), outgoing)
                 await waiting.wait()
             else:

@@ -12,7 +12,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra,
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response, SessionMessage
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink

@@ -28,8 +28,7 @@ from trio_mcp.jsonrpc.events import (
 )
 from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.context import RequestContext
-from trio_mcp.session.handlers import Handlers, error_for
+from trio_mcp.session.handlers import Handlers, RequestContext, error_for
 from trio_mcp.session.notices import Notices
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.outbox import Outbox

@@ -12,13 +12,12 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
-from trio_mcp.link import Link
-from trio_mcp.stdio.lines import BUFFER, hand_on, read_lines, write_lines
+from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.stdio.child_process import ChildProcess, StderrCopier, start_process
+from trio_mcp.stdio.lines import read_lines, write_lines
 from trio_mcp.stdio.parameters import StdioServerParameters
-from trio_mcp.stdio.process import ChildProcess, start_process
-from trio_mcp.stdio.stderr import StderrCopier
 
-__all__ = ["StdioServerParameters", "stdio_client"]
+__all__ = ["stdio_client"]
 
 EXIT_MOMENT = 0.5
 """Seconds between the end of one of the child's streams and its exit that still count as one event."""
@@ -88,7 +87,7 @@ class _Connection:
         async with self._child.stdout as stdout:
             try:
                 await read_lines(stdout, self._decoder, self.inbound)
-                while await stdout.receive_some(65536):
+                while await stdout.receive_some():
                     pass  # nobody listens any more, but a server that can't write could not exit
             except trio.BrokenResourceError:
                 pass  # as good as its end

@@ -18,19 +18,13 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
-from trio_mcp.link import Link
-from trio_mcp.stdio.lines import BUFFER, hand_on, read_lines, write_lines
+from trio_mcp.link import BUFFER, Link, hand_on
+from trio_mcp.stdio.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import private_streams
 
 __all__ = ["stdio_server"]
 
 logger = logging.getLogger("trio_mcp")
-
-CLOSE_GRACE = 1.0
-"""Seconds that the client may take for each `PIECE` of the last messages: one that does not read must not keep the
-process alive, one that reads slowly gets them all."""
-
-PIECE = 64 * 1024
 
 
 @contextlib.asynccontextmanager
@@ -72,7 +66,7 @@ async def stdio_server(
 
         async def writer() -> None:
             try:
-                await write_lines(outbound, _Pieces(stdout, closing), inbound)
+                await write_lines(outbound, stdout, inbound, closing)
             except trio.BrokenResourceError as exc:
                 outbound.close()
                 reading.cancel("nobody reads the answers")
@@ -97,27 +91,6 @@ async def stdio_server(
                 yield Link(read, write)
 
 
-class _Pieces(trio.abc.SendStream):
-    """Writes piece by piece, and moves a deadline with each: as long as there is progress it does not pass."""
-
-    def __init__(self, stream: trio.abc.SendStream, limited: trio.CancelScope) -> None:
-        self._stream = stream
-        self._limited = limited
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        with memoryview(data) as view:
-            for start in range(0, len(view), PIECE):
-                with view[start : start + PIECE] as piece:
-                    await self._stream.send_all(piece)
-                self._limited.deadline = trio.current_time() + CLOSE_GRACE
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
 @contextlib.contextmanager
 def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
     """Gives what starts the time within which the block must be left; a thread keeps it, whatever holds the loop up."""
@@ -128,16 +101,14 @@ def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
         )
         os._exit(1)
 
-    timers: list[threading.Timer] = []
+    timer = threading.Timer(grace or 0, give_up)
+    timer.daemon = True
 
     def start() -> None:
-        if grace is not None and not timers:
-            timers.append(threading.Timer(grace, give_up))
-            timers[0].daemon = True
-            timers[0].start()
+        if grace is not None and timer.ident is None:
+            timer.start()
 
     try:
         yield start
     finally:
-        for timer in timers:
-            timer.cancel()
+        timer.cancel()

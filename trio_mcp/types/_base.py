@@ -205,7 +205,7 @@ def _span_data(field: FieldInfo) -> Mapping[str, Any]:
 
 def class_span(model: type[WireModel]) -> tuple[str, ...]:
     """Return the revisions that know the construct ``model`` stands for."""
-    return model._span.revisions
+    return model._span.revisions  # noqa: SLF001 - this module is its owner; a public name would be a field to pydantic
 
 
 def field_span(model: type[WireModel], name: str) -> Span:

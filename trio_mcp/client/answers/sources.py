@@ -17,7 +17,7 @@ from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, 
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.context import RequestContext
+from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 

@@ -75,7 +75,7 @@ class RequestHeaders:
         Raises:
             ValueError: Something in the request can't be sent in a header.
         """
-        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request, revision)}
+        headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
             if isinstance(name, str) and name in self._tools:

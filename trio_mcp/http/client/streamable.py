@@ -27,9 +27,8 @@ from trio_mcp.jsonrpc.messages import (
     SessionMessage,
     is_request_id,
 )
-from trio_mcp.link import Link
+from trio_mcp.link import BUFFER, Link, hand_on
 from trio_mcp.retrying import Backoff
-from trio_mcp.stdio.lines import BUFFER, hand_on
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]

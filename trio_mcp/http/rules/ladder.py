@@ -564,7 +564,7 @@ def _headers_agree(exchange: Exchange) -> Refusal | None:
     request, revision = exchange.message, exchange.revision
     assert isinstance(request, Request)
     assert revision is not None
-    error = check_standard_headers(exchange.headers, request, revision)
+    error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
         name = request.params.get("name")
         if type(name) is str and (parameters := exchange.settings.tool_headers(name)):

@@ -38,6 +38,9 @@ class HttpExchange:
         answer: Where the answer goes.
         may_stream: Whether notifications are sent at all.
         keep_alive: Seconds of silence after which a stream gets a comment.
+
+    Attributes:
+        has_room: Whether fewer notifications than `MAX_WAITING` wait to be written.
     """
 
     def __init__(self, run: Run, answer: HttpAnswer, may_stream: bool, keep_alive: float) -> None:
@@ -49,6 +52,7 @@ class HttpExchange:
         self._last: Response | ErrorResponse | None = None
         self._cut: str | None = None  # why nothing is answered any more
         self._gone = False
+        self.has_room = True
         self._over = trio.Event()
         # The stream: there is none before the first notification.
         self._waiting: deque[bytes] = deque()
@@ -96,6 +100,7 @@ class HttpExchange:
             self._cut = why
             self._complete = True
             # Nobody reads it, so nobody needs to wait for room.
+            self.has_room = True
             self._waiting.clear()
             self._taken.unpark_all()
             self._changed.unpark_all()
@@ -132,10 +137,6 @@ class HttpExchange:
 
     # --- the sink ------------------------------------------------------------------------------------------------
 
-    @property
-    def has_room(self) -> bool:
-        return self._complete or len(self._waiting) < MAX_WAITING
-
     async def room(self, related: RequestId | None = None) -> None:
         while not self.has_room:
             await self._taken.park()
@@ -148,6 +149,7 @@ class HttpExchange:
             data, _ = encode_or_replace(given)
             if data is not None:
                 self._waiting.append(data)
+                self.has_room = len(self._waiting) < MAX_WAITING
                 if self._written is None:
                     self._written = trio.Event()
                     self._run.nursery.start_soon(self._write_stream, self._written)
@@ -181,6 +183,7 @@ class HttpExchange:
                 while True:
                     while self._waiting:
                         data = self._waiting.popleft()
+                        self.has_room = True
                         self._taken.unpark()
                         await answer.send(encode_event(data, event="message"))
                     if self._complete:

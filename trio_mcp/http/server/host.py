@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.messages import ErrorResponse, Incoming, Request, RequestId, Response
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.handlers import RequestHooks
 from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 
-__all__ = ["ExchangeSink", "HostedConnection", "Run", "Served"]
+__all__ = ["ExchangeSink", "Run", "Served"]
 
 
 class ExchangeSink(Sink, Protocol):
@@ -28,57 +28,6 @@ class ExchangeSink(Sink, Protocol):
 
     async def flush(self) -> None:
         """Wait until the request is over, and its answer has been sent."""
-
-
-class HostedConnection(Protocol):
-    """One client of the handshake era: a session that is fed, instead of reading from a link."""
-
-    @property
-    def client(self) -> ClientDeclaration | None:
-        """What the handshake declared; None before it."""
-
-    @property
-    def initialized(self) -> bool:
-        """Whether the client has confirmed the handshake."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it has ended."""
-
-    @property
-    def close_cause(self) -> Exception | None:
-        """Why it has ended."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a request of the client's is under way."""
-
-    def begin(self, nursery: trio.Nursery) -> None:
-        """Run what belongs to it in a nursery, from now until `end`."""
-
-    def presume(self, revision: str) -> None:
-        """Take the handshake for done, by a client that has said nothing of itself."""
-
-    def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
-        """Answer ``initialize``."""
-
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
-        """Take what the client has sent."""
-
-    def serves(self, request_id: RequestId) -> bool:
-        """Whether a request of the client's is running or queued, unanswered and not cancelled."""
-
-    async def wait_idle(self) -> None:
-        """Wait until no handler runs."""
-
-    async def wait_settled(self) -> None:
-        """Wait until no request of the client's is under way."""
-
-    def end(self, why: str) -> None:
-        """End it: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
-
-    def finish(self) -> None:
-        """Nothing that belonged to it runs any more."""
 
 
 class Served(Protocol):
@@ -124,8 +73,8 @@ class Run(Protocol):
             client: What it declares.
         """
 
-    def connect(self, sink: SessionSink, *, lasting: bool) -> HostedConnection:
-        """Make a connection of the handshake era.
+    def connect(self, sink: SessionSink, *, lasting: bool) -> ServerSession:
+        """Make a connection of the handshake era, which is fed; it belongs to the run from `begin` to `finish`.
 
         Args:
             sink: Where its messages go.

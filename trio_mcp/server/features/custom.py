@@ -17,7 +17,7 @@ from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import read_handler
-from trio_mcp.server.functions.hints import is_async
+from trio_mcp.server.functions.introspection import is_async
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -14,12 +14,31 @@ from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.functions.dependencies import Surroundings
-from trio_mcp.server.functions.function import single
+from trio_mcp.server.functions.function import Function, single
+from trio_mcp.server.functions.introspection import bare
+from trio_mcp.server.revisions import wire_for
 from trio_mcp.server.run import Run
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
+from trio_mcp.types.icons import checked_icons
+from trio_mcp.types.meta import checked_meta
+from trio_mcp.types.prompts import Prompt
+from trio_mcp.types.resources import Resource, ResourceTemplate
+from trio_mcp.types.tools import Tool
 
-__all__ = ["Feature", "Handler", "Member", "Middleware", "Mounted", "RegisteredMethod", "Settings", "check_details"]
+__all__ = [
+    "Entry",
+    "Feature",
+    "Handler",
+    "Member",
+    "Middleware",
+    "Mounted",
+    "RegisteredMethod",
+    "Settings",
+    "check_details",
+    "described",
+    "name_of",
+]
 
 logger = logging.getLogger("trio_mcp")
 
@@ -35,11 +54,9 @@ class Feature(Protocol):
     @property
     def methods(self) -> Mapping[str, Handler]:
         """Its handlers, by method."""
-        ...
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """What is declared of it to a client of a revision."""
-        ...
 
 
 class Member(Protocol):
@@ -48,12 +65,10 @@ class Member(Protocol):
     @property
     def settings(self) -> Settings:
         """Its settings."""
-        ...
 
     @property
     def lifespan(self) -> Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None:
         """Gives the context manager that surrounds each run; None if there is none."""
-        ...
 
 
 class Mounted(Protocol):
@@ -62,15 +77,12 @@ class Mounted(Protocol):
     @property
     def name(self) -> str:
         """Its name there."""
-        ...
 
     async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
         """Let the other server answer a request, with some parameters changed."""
-        ...
 
     def can_complete(self) -> bool:
         """Whether the other server has completions."""
-        ...
 
 
 @attrs.define(eq=False)
@@ -141,7 +153,6 @@ class Listed(Named, Protocol):
 
     def for_revision(self, revision: str) -> dict[str, Any]:
         """The definition on the wire, with the fields that a revision knows."""
-        ...
 
 
 ListedT = TypeVar("ListedT", bound=Listed)
@@ -169,3 +180,58 @@ def check_details(details: Iterable[str], known: type, function: str) -> None:
     for name in details:
         if name not in known.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+DefinitionT = TypeVar("DefinitionT", bound=Tool | Prompt | Resource | ResourceTemplate)
+
+
+@attrs.frozen
+class Entry(Generic[DefinitionT]):
+    """A tool, a prompt or a resource as the server holds it.
+
+    Attributes:
+        definition: What clients see of it.
+        function: What is called.
+        mounted: Where it comes from, if it is another server's.
+    """
+
+    definition: DefinitionT
+    function: Function
+    mounted: Mounted | None = attrs.field(default=None, kw_only=True)
+    _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
+
+    @property
+    def name(self) -> str:
+        """What it is known by."""
+        return self.definition.name
+
+    def for_revision(self, revision: str) -> dict[str, Any]:
+        """The definition on the wire, with the fields that a revision knows."""
+        wire = self._wire.get(revision)
+        if wire is None:
+            wire = self._wire[revision] = self._to_wire(revision)
+        return wire
+
+    def _to_wire(self, revision: str) -> dict[str, Any]:
+        return wire_for(self.definition, revision)
+
+
+def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
+    """The name that was given, or the function's own; it is yet to be checked."""
+    name = details.get("name")
+    return getattr(bare(function), "__name__", type(function).__name__) if name is None else name
+
+
+def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:
+    """What every definition says beside its name, out of what was given and the function's docstring.
+
+    Raises:
+        TypeError, ValueError: An icon or a key of the ``_meta`` is not what it should be.
+    """
+    description, icons, meta = details.get("description"), details.get("icons"), details.get("meta")
+    return {
+        "title": details.get("title"),
+        "description": function.description if description is None else description,
+        "icons": None if icons is None else checked_icons(icons, what),
+        "meta": None if meta is None else checked_meta(meta, what),
+    }

@@ -13,7 +13,10 @@ __all__ = ["LoggingFeature"]
 
 
 class LoggingFeature:
-    """The capability, and the level of a session of the handshake era."""
+    """The capability, and the level of a session of the handshake era.
+
+    In the modern era each request says which messages it wants, in its ``_meta``.
+    """
 
     def __init__(self) -> None:
         self.methods = {"logging/setLevel": self.set_level}

@@ -25,7 +25,7 @@ from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.features.resources import RegisteredResource, ResourceFeature
 from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 
-__all__ = ["Mountable", "Mounts"]
+__all__ = ["Mounts"]
 
 PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
 
@@ -34,14 +34,15 @@ EntryT = TypeVar("EntryT", RegisteredTool, RegisteredPrompt, RegisteredResource)
 
 
 @attrs.frozen(eq=False)
-class Mountable:
-    """What of a server can be mounted, and mount.
+class Mounts:
+    """A server as one that is mounted, and mounts others.
 
     Attributes:
         settings: Of the server.
         lifespan: Gives the context manager that surrounds each run; None if there is none.
         dispatch: Answers its requests.
         tools, resources, prompts, completion, custom: Its features.
+        inner: What is mounted in it.
     """
 
     settings: Settings
@@ -52,51 +53,39 @@ class Mountable:
     prompts: PromptFeature
     completion: CompletionFeature
     custom: CustomFeature
+    inner: list[_Mount] = attrs.field(factory=list, init=False)
 
-
-class Mounts:
-    """The servers that are mounted in one.
-
-    Args:
-        own: That server.
-    """
-
-    def __init__(self, own: Mountable) -> None:
-        self.own = own
-        self.mounts: list[_Mount] = []
-
-    def family(self) -> list[Mountable]:
+    def family(self) -> list[Mounts]:
         """The server and all that are mounted in it, each once; the nearest first."""
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
         while waiting:
-            for mount in waiting.pop(0).mounts:
+            for mount in waiting.pop(0).inner:
                 if mount.other not in found:
                     found[mount.other] = None
                     waiting.append(mount.other)
-        return [mounts.own for mounts in found]
+        return list(found)
 
     def add(self, other: Mounts, prefix: str | None) -> None:
         """See `Server.mount`."""
-        own, theirs = self.own, other.own
-        what = f"{theirs.settings.info.name!r} can't be mounted in {own.settings.info.name!r}"
+        what = f"{other.settings.info.name!r} can't be mounted in {self.settings.info.name!r}"
         if prefix is not None and (not isinstance(prefix, str) or not PREFIX.fullmatch(prefix)):
             raise ValueError(
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
-        if any(mount.other is other for mount in self.mounts):
+        if any(mount.other is other for mount in self.inner):
             raise ValueError(f"{what}: it is mounted there already")
         family = other.family()
-        if own in family:
+        if self in family:
             raise ValueError(f"{what}: it would hold itself")
-        for extension, settings in theirs.settings.extensions.items():
-            if own.settings.extensions.get(extension) != settings:
+        for extension, settings in other.settings.extensions.items():
+            if self.settings.extensions.get(extension) != settings:
                 raise ValueError(
-                    f"{what}: it has the extension {extension!r}, which {own.settings.info.name!r} does not declare "
+                    f"{what}: it has the extension {extension!r}, which {self.settings.info.name!r} does not declare "
                     f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
                 )
-        if own.settings.runs and any(each.lifespan is not None for each in family):
+        if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
             )
@@ -107,33 +96,33 @@ class Mounts:
             except ValueError as exc:
                 raise ValueError(f"{what}: {exc}") from None
             undo.pop_all()
-        self.mounts.append(mount)
-        own.completion.mount(theirs.completion)
+        self.inner.append(mount)
+        self.completion.mount(other.completion)
         for each in family:
-            each.settings.runs |= own.settings.runs
+            each.settings.runs |= self.settings.runs
         for method, count in (
-            (TOOLS_CHANGED, len(theirs.tools.registry)),
-            (PROMPTS_CHANGED, len(theirs.prompts.registry)),
-            (RESOURCES_CHANGED, len(theirs.resources.registry) + len(theirs.resources.templates)),
+            (TOOLS_CHANGED, len(other.tools.registry)),
+            (PROMPTS_CHANGED, len(other.prompts.registry)),
+            (RESOURCES_CHANGED, len(other.resources.registry) + len(other.resources.templates)),
         ):
             if count:
-                own.settings.announce(method)
+                self.settings.announce(method)
 
     def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
         """Copy what there is, and from now on what is added; refused with a ValueError."""
-        own, theirs = self.own, mount.other.own
+        other = mount.other
 
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
-            mirror = _Mirror(copies, own.settings.info.name, copy)
+            mirror = _Mirror(copies, self.settings.info.name, copy)
             source.follow(mirror)
             undo.callback(source.unfollow, mirror)
 
-        follow(theirs.custom.registry, own.custom.registry, mount.method)
-        follow(theirs.custom.notifications, own.custom.notifications, lambda item: item)
-        follow(theirs.tools.registry, own.tools.registry, mount.renamed)
-        follow(theirs.prompts.registry, own.prompts.registry, mount.renamed)
-        follow(theirs.resources.registry, own.resources.registry, mount.relabelled)
-        follow(theirs.resources.templates, own.resources.templates, mount.relabelled)
+        follow(other.custom.registry, self.custom.registry, mount.method)
+        follow(other.custom.notifications, self.custom.notifications, lambda item: item)
+        follow(other.tools.registry, self.tools.registry, mount.renamed)
+        follow(other.prompts.registry, self.prompts.registry, mount.renamed)
+        follow(other.resources.registry, self.resources.registry, mount.relabelled)
+        follow(other.resources.templates, self.resources.templates, mount.relabelled)
 
 
 @attrs.frozen(eq=False)
@@ -169,9 +158,8 @@ class _Mount:
             context: The request's.
             changed: Parameters that the mounted server knows by another value.
         """
-        theirs = self.other.own
-        state = context.connection.states.get(theirs.settings)
-        return await theirs.dispatch.through(context.of_same_request(state, context.params | changed))
+        state = context.connection.states.get(self.other.settings)
+        return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
 
 
 @attrs.frozen
@@ -185,7 +173,7 @@ class _Mounted:
         return await self.mount.pass_on(context, **changed)
 
     def can_complete(self) -> bool:
-        return self.mount.other.own.completion.can_complete()
+        return self.mount.other.completion.can_complete()
 
 
 class _Mirror(Generic[ItemT]):

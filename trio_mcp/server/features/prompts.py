@@ -13,8 +13,7 @@ from pydantic_core import from_json
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.entry import Entry, described, name_of
-from trio_mcp.server.features.feature import Settings, check_details
+from trio_mcp.server.features.feature import Entry, Settings, check_details, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.input.interactive import run_interactive

@@ -47,12 +47,17 @@ class Registry(Generic[ItemT]):
     Args:
         kind: What they are.
         taken: What is said of a name that is taken.
+
+    Attributes:
+        get: Gives the thing of a name, or None; as that of a dict, for each call begins with it.
     """
 
     def __init__(self, kind: str, taken: str = "there is a {kind} named {name!r} already") -> None:
         self.kind = kind
         self._taken = taken
-        self._items: dict[str, tuple[int, ItemT]] = {}
+        self._items: dict[str, ItemT] = {}
+        self._numbered: dict[str, tuple[int, ItemT]] = {}  # the same, for listing, with serial numbers
+        self.get = self._items.get
         self._last_serial = 0
         self._changing = threading.Lock()
         self._followers: tuple[Follower[ItemT], ...] = ()
@@ -62,11 +67,6 @@ class Registry(Generic[ItemT]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._items
-
-    def get(self, name: str) -> ItemT | None:
-        """The thing of that name, or None."""
-        found = self._items.get(name)
-        return None if found is None else found[1]
 
     def check_free(self, name: str) -> None:
         """Refuse a name that is taken.
@@ -91,7 +91,8 @@ class Registry(Generic[ItemT]):
                     undo.callback(follower.removed, item)
                 undo.pop_all()
             self._last_serial += 1
-            self._items[item.name] = (self._last_serial, item)
+            self._numbered[item.name] = (self._last_serial, item)
+            self._items[item.name] = item
 
     def remove(self, name: str) -> None:
         """Remove one.
@@ -102,7 +103,8 @@ class Registry(Generic[ItemT]):
         with self._changing:
             if name not in self._items:
                 raise KeyError(f"there is no {self.kind} named {name!r}")
-            _, item = self._items.pop(name)
+            item = self._items.pop(name)
+            del self._numbered[name]
             for follower in self._followers:
                 follower.removed(item)
 
@@ -113,7 +115,7 @@ class Registry(Generic[ItemT]):
             ValueError: It refuses something; then it has been told that all of it is gone.
         """
         with self._changing, contextlib.ExitStack() as undo:
-            for _, item in self._items.values():
+            for item in self._items.values():
                 follower.added(item)
                 undo.callback(follower.removed, item)
             undo.pop_all()
@@ -123,12 +125,12 @@ class Registry(Generic[ItemT]):
         """Tell a follower that everything is gone, and nothing from now on."""
         with self._changing:
             self._followers = tuple(each for each in self._followers if each is not follower)
-            for _, item in self._items.values():
+            for item in self._items.values():
                 follower.removed(item)
 
     def __iter__(self) -> Iterator[ItemT]:
         """Everything that is there now, in order."""
-        return iter([item for _, item in list(self._items.values())])
+        return iter(list(self._items.values()))
 
     @property
     def used(self) -> bool:
@@ -164,7 +166,7 @@ class Registry(Generic[ItemT]):
         after = 0 if cursor is None else self._serial_of(cursor)
         page: list[ItemT] = []
         last = after
-        for serial, item in list(self._items.values()):
+        for serial, item in list(self._numbered.values()):
             if serial <= after:
                 continue
             if len(page) == size:

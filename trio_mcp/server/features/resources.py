@@ -17,8 +17,7 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.entry import Entry, described, name_of
-from trio_mcp.server.features.feature import Handler, Settings, check_details
+from trio_mcp.server.features.feature import Entry, Handler, Settings, check_details, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive

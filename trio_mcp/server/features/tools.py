@@ -13,8 +13,7 @@ import attrs
 from trio_mcp.errors import McpError, ToolError
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.entry import Entry, described, name_of
-from trio_mcp.server.features.feature import Settings, check_details
+from trio_mcp.server.features.feature import Entry, Settings, check_details, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import InvalidArguments, read_function, single
 from trio_mcp.server.functions.output import Output, OutputError, read_output, text_result

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import attrs
 
-from trio_mcp.server.functions.hints import bare, bound_by_partials, is_async, is_context, resolved_hints
+from trio_mcp.server.functions.introspection import bare, bound_by_partials, is_async, is_context, resolved_hints
 from trio_mcp.server.functions.sync_threads import SyncThreads
 
 __all__ = ["Dependencies", "Depends", "Overrides", "Surroundings", "marker_in", "read_dependencies"]

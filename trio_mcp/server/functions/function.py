@@ -19,8 +19,15 @@ from pydantic_core import ErrorDetails, to_json
 from typing_extensions import TypedDict
 
 from trio_mcp.server.functions.dependencies import Dependencies, Depends, Surroundings, marker_in, read_dependencies
-from trio_mcp.server.functions.docstrings import read_docstring
-from trio_mcp.server.functions.hints import bare, bound_by_partials, is_async, is_context, is_generator, resolved_hints
+from trio_mcp.server.functions.introspection import (
+    bare,
+    bound_by_partials,
+    is_async,
+    is_context,
+    is_generator,
+    read_docstring,
+    resolved_hints,
+)
 from trio_mcp.server.functions.schemas import ArgumentsSchema, adapter_for, json_schema_of, problem_line
 
 __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handler", "single"]

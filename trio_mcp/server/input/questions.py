@@ -45,7 +45,6 @@ class Asking(Protocol):
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         """Get the answers to some questions, in one round."""
-        ...
 
 
 class Asker(Protocol):
@@ -67,7 +66,6 @@ class Asker(Protocol):
         Raises:
             LocalProtocolError: Nothing can be asked now.
         """
-        ...
 
 
 @attrs.frozen

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -15,8 +16,7 @@ from trio_mcp.http.rules.ladder import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.legacy.router import Router
-from trio_mcp.http.server.legacy.streams import Stream, Writer, watching
+from trio_mcp.http.server.legacy.router import Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
@@ -193,7 +193,9 @@ class HttpSession:
         if stream is not None and cursor > stream.ready:
             await _refuse(answer, 400, "the Last-Event-ID is of an event that was never sent")
             return
-        turn = 0 if stream is None else stream.next_turn()
+        turn = 0
+        if stream is not None:  # who has asked before gives way
+            turn = stream.turn = stream.turn + 1
         try:
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
@@ -256,7 +258,7 @@ class HttpSession:
         self.exchanges += 1
         try:
             with writer.scope:
-                async with watching(request, left):
+                async with _watching(request, left):
                     if at_once or (self.primes and stream.may_stream and not stream.ended):
                         await answer.start_events()
                         await answer.send(self._first_event(stream, cursor))
@@ -344,6 +346,28 @@ class HttpSession:
             logger.exception("the event store failed; the session that it failed for is ended")
             self.end("the event store failed")
             raise EventsLost("the event store failed") from exc
+
+
+@contextlib.asynccontextmanager
+async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIterator[None]:
+    """A block during which a function is called if the client leaves."""
+    extension = request.extension
+    if extension is not None:
+        extension.call(left)
+        try:
+            yield
+        finally:
+            extension.call(None)
+        return
+
+    async def watch() -> None:
+        await request.gone()
+        left()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        yield
+        nursery.cancel_scope.cancel("the exchange is over")
 
 
 def _requests_in(message: Incoming) -> list[RequestId]:

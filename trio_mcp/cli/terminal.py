@@ -1,39 +1,34 @@
-"""Asks the user of a terminal what a server wants to know (`client/elicitation`)."""
+"""The user's terminal: asks there what a server wants to know (`client/elicitation`), and shows progress."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import trio
 
 from trio_mcp.cli.arguments import value_of
 from trio_mcp.cli.exits import Exit
-from trio_mcp.cli.text import clean, clean_line, paragraph
+from trio_mcp.cli.text import clean, clean_line, paragraph, shorten
 from trio_mcp.schema.forms import Form
 from trio_mcp.schema.validator import SchemaError
 from trio_mcp.types.elicitation import ElicitRequestFormParams, ElicitRequestURLParams
+from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["Dialogue", "has_terminal"]
+__all__ = ["Dialogue", "ProgressBar", "has_terminal"]
 
 MAX_LINE = 64 * 1024
+BAR_LENGTH = 24
 YES, NO = ("y", "yes"), ("n", "no")
 
 
 class _Stopped(Exception):
-    """The user wants no more of it.
-
-    Attributes:
-        action: ``"decline"`` or ``"cancel"``.
-    """
-
-    def __init__(self, action: str) -> None:
-        super().__init__(action)
-        self.action = action
+    """The user wants no more of it; its text is what to answer, ``"decline"`` or ``"cancel"``."""
 
 
 def has_terminal() -> bool:
@@ -66,16 +61,15 @@ class Dialogue:
                     return await self._visit(params.url)
                 return await self._fill_in(params.requested_schema.to_wire())
             except _Stopped as exc:
-                return exc.action
+                return str(exc)
 
     async def _visit(self, url: str) -> str:
         """The whole address, and consent before anything happens (Safe URL Handling). Opening it is up to the user."""
         host = urlsplit(url).hostname or ""
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
         _say(f"It wants you to visit this page:\n  {clean(url)}\n  on the host {plain}")
-        if not await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False):
-            return "decline"
-        return "accept"
+        agreed = await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False)
+        return "accept" if agreed else "decline"
 
     async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:
         fields = schema.get("properties") or {}
@@ -124,8 +118,7 @@ class Dialogue:
         Raises:
             _Stopped: The user declines or cancels.
         """
-        sys.stderr.write(question)
-        sys.stderr.flush()
+        print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
         if text == "!":
             raise _Stopped("decline")
@@ -221,3 +214,39 @@ def _chosen(text: str, choices: Mapping[str, str]) -> str:
     if len(found) != 1:
         raise Exit(f"choose a number from 1 to {len(values)}")
     return found[0]
+
+
+class ProgressBar:
+    """Shows how far a request has come, in one line that is gone when it ends.
+
+    Args:
+        stream: Where to; if it is no terminal, nothing is shown.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = False
+        self.wanted = stream.isatty()
+
+    def show(self, progress: ProgressNotificationParams) -> None:
+        """Show a notification."""
+        message = clean_line(progress.message or "")
+        total = progress.total
+        if total is not None and total > 0:
+            part = min(max(progress.progress / total, 0.0), 1.0)
+            done = round(part * BAR_LENGTH)
+            head = f"[{'#' * done}{'-' * (BAR_LENGTH - done)}] {part:4.0%}"
+        else:
+            head = f"{progress.progress:g}"
+        columns = shutil.get_terminal_size().columns
+        self._write(shorten(f"{head} {message}".rstrip(), columns - 1))
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._write("")
+            self._shown = False
+
+    def _write(self, line: str) -> None:
+        print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)

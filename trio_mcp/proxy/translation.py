@@ -1,4 +1,4 @@
-"""What an upstream server asks, handed on to the client whose request it is about, as plain data."""
+"""What passes through a proxy, in the words of each side: questions of the upstream, and results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.questions import InputRequest
-from trio_mcp.server.revisions import wire_for
+from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.context import RequestContext
-from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.session.handlers import RequestContext
+from trio_mcp.types._base import WireModel
+from trio_mcp.types.completion import CompleteResult
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.types.methods import method_spec
+from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult
+from trio_mcp.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
+from trio_mcp.types.tools import CallToolResult, ListToolsResult
 
-__all__ = ["ASKING", "HandedOn", "handed_on"]
+__all__ = ["ASKING", "RESULTS", "HandedOn", "handed_on", "in_words_of"]
 
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
 """What a server may ask its client."""
@@ -114,3 +119,64 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
 
     needs = tuple(_NEEDS[key] for key in keys)
     return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity)
+
+
+RESULTS: dict[str, type[WireModel]] = {
+    "tools/list": ListToolsResult,
+    "tools/call": CallToolResult,
+    "resources/list": ListResourcesResult,
+    "resources/templates/list": ListResourceTemplatesResult,
+    "resources/read": ReadResourceResult,
+    "prompts/list": ListPromptsResult,
+    "prompts/get": GetPromptResult,
+    "completion/complete": CompleteResult,
+}
+"""Every method that is passed on, and its result."""
+
+# What only the modern era says of a result.
+_MODERN = ("resultType", "ttlMs", "cacheScope")
+
+
+def in_words_of(
+    revision: str, method: str, result: dict[str, Any], spoken: str, hints: dict[str, Any]
+) -> dict[str, Any]:
+    """The result for a client.
+
+    Args:
+        revision: The client's.
+        method: Of the request.
+        result: As it came.
+        spoken: The revision in which it came.
+        hints: How long it may be kept, if it does not say so itself.
+
+    Raises:
+        McpError: It is malformed, and can't be put in other words: -32603.
+    """
+    if revision == spoken:
+        return result
+    rules = rules_of(revision)
+    try:
+        wire = wire_for(RESULTS[method].from_wire(result), revision)
+    except ValidationError as exc:
+        text = f"the upstream server's result of {method!r} is malformed: {brief(exc)}"
+        raise McpError(INTERNAL_ERROR, text) from None
+    if method == "tools/call":
+        _in_older_content(wire, revision)
+    elif method == "tools/list" and not rules.any_structured_content:
+        for tool in wire["tools"]:
+            if tool.get("outputSchema", {}).get("type", "object") != "object":
+                del tool["outputSchema"]
+    elif method == "prompts/get":
+        for message in wire["messages"]:
+            message["content"] = downgraded_block(message["content"], revision)
+    if not rules.modern:
+        for name in _MODERN:
+            wire.pop(name, None)
+        return wire
+    return hints | wire
+
+
+def _in_older_content(wire: dict[str, Any], revision: str) -> None:
+    wire["content"] = [downgraded_block(block, revision) for block in wire.get("content", ())]
+    if not rules_of(revision).any_structured_content and type(wire.get("structuredContent", {})) is not dict:
+        del wire["structuredContent"]

@@ -1,9 +1,0 @@
-"""``python -m trio_mcp.cli``."""
-
-from __future__ import annotations
-
-import sys
-
-from trio_mcp.cli import main
-
-sys.exit(main())

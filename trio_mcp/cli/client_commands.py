@@ -1,0 +1,268 @@
+"""``trio-mcp list``, ``inspect``, ``call``, ``read`` and ``prompt``: what is done with a server, as its client."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from trio_mcp.cli.arguments import as_json_object, from_words
+from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
+from trio_mcp.cli.targets import connected
+from trio_mcp.cli.terminal import ProgressBar
+from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
+from trio_mcp.client import Client, ToolResult
+from trio_mcp.errors import McpError
+from trio_mcp.types.error_codes import METHOD_NOT_FOUND
+from trio_mcp.types.prompts import Prompt
+from trio_mcp.types.resources import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+from trio_mcp.types.tools import Tool
+
+__all__ = ["COMMANDS", "run"]
+
+Item = Tool | Prompt | Resource | ResourceTemplate
+
+
+def run(options: argparse.Namespace) -> int:
+    """Connect, and do what the command says."""
+    options.bar = ProgressBar(sys.stderr)
+    if options.command == "call":
+        # Before anything is started: what is wrong with it is wrong without a server, too.
+        options.whole = _whole(options.arguments)
+
+    async def main() -> int:
+        async with connected(options, options.bar.clear) as client:
+            return await COMMANDS[options.command](client, options) or OK
+
+    return trio.run(main)
+
+
+# --- what a server offers ---------------------------------------------------------------------------------------------
+
+# kind -> the capability that it takes, the listing, its line
+KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
+    "tools": ("tools", Client.iter_tools, lambda tool: f"{clean_line(tool.name)}({_parameters(tool.input_schema)})"),
+    "prompts": ("prompts", Client.iter_prompts, lambda prompt: f"{clean_line(prompt.name)}({_blanks(prompt)})"),
+    "resources": ("resources", Client.iter_resources, lambda resource: clean_line(resource.uri)),
+    "templates": ("resources", Client.iter_resource_templates, lambda template: clean_line(template.uri_template)),
+}
+
+
+async def _list(client: Client, options: argparse.Namespace) -> None:
+    found = await _offered(client, options.kinds)
+    if options.json:
+        print(dumps(_as_json(found)))
+    else:
+        print("\n\n".join(_outline(kind, items) for kind, items in found.items()) or "the server offers nothing")
+
+
+async def _inspect(client: Client, options: argparse.Namespace) -> None:
+    found = await _offered(client)
+    capabilities = client.capabilities.to_wire()
+    info = client.server_info
+    if options.json:
+        about = {
+            "serverInfo": None if info is None else info.to_wire(),
+            "protocolVersion": client.protocol_version,
+            "capabilities": capabilities,
+            "instructions": client.instructions,
+        }
+        print(dumps(about | _as_json(found)))
+        return
+    if info is None:
+        print("a server that does not say its name")
+    else:
+        title = f" ({clean_line(info.title)})" if info.title and info.title != info.name else ""
+        print(f"{clean_line(info.name)} {clean_line(info.version)}{title}")
+    print(f"  protocol: {client.protocol_version}\n  capabilities")
+    for name, settings in sorted(capabilities.items()):
+        print(f"    {clean_line(name)}{_settings(settings)}")
+    if client.instructions:
+        print(f"  instructions\n{paragraph(client.instructions, '    ')}")
+    for kind, items in found.items():
+        print(_outline(kind, items, "  "))
+
+
+async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
+    """Everything of these kinds that the server lists; of all that it offers if none is named.
+
+    Raises:
+        CapabilityError: A kind is named that the server does not offer.
+    """
+    found: dict[str, list[Item]] = {}
+    for kind, (capability, items, _) in KINDS.items():
+        if kind not in kinds if kinds is not None else getattr(client.capabilities, capability) is None:
+            continue
+        try:
+            found[kind] = [item async for item in items(client)]
+        except McpError as exc:
+            # A server with resources need not know of templates.
+            if kinds is not None or exc.code != METHOD_NOT_FOUND:
+                raise
+    return found
+
+
+def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
+    return {kind: [item.to_wire() for item in items] for kind, items in found.items()}
+
+
+def _outline(kind: str, items: list[Item], indent: str = "") -> str:
+    """One kind, with a line or more for each item."""
+    if not items:
+        return f"{indent}{kind}: none"
+    line = KINDS[kind][2]
+    lines = [f"{indent}{kind}"]
+    for item in items:
+        lines.append(f"{indent}  {line(item)}")
+        title = clean_line(item.title or "")
+        facts = [title] if title and title != item.name else []
+        if isinstance(item, (Resource, ResourceTemplate)):
+            facts = [clean_line(item.name), *facts, *([clean_line(item.mime_type)] if item.mime_type else [])]
+        about = (", ".join(facts), item.description)
+        lines += [paragraph(text, f"{indent}      ") for text in about if text]
+    return "\n".join(lines)
+
+
+def _settings(settings: Any) -> str:
+    if not isinstance(settings, dict):
+        return ""
+    shown = [name if value is True else f"{name}: {value}" for name, value in settings.items() if value is not False]
+    return f": {clean_line(', '.join(shown))}" if shown else ""
+
+
+def _blanks(prompt: Prompt) -> str:
+    return ", ".join(clean_line(each.name) + ("" if each.required else "?") for each in prompt.arguments or ())
+
+
+def _parameters(schema: Mapping[str, Any]) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict):
+        return ""
+    needed = required if isinstance(required, list) else []
+    return ", ".join(
+        f"{clean_line(name)}{'' if name in needed else '?'}{_type(field)}" for name, field in properties.items()
+    )
+
+
+def _type(field: Any) -> str:
+    """The type of a parameter as far as it can be said in a word or two."""
+    if not isinstance(field, dict):
+        return ""
+    options = field.get("anyOf", field.get("oneOf"))
+    if isinstance(options, list):
+        names = [_type(each)[2:] for each in options[:5]]
+        return f": {' | '.join(names)}" if all(names) else ""
+    if isinstance(field.get("enum"), list):
+        return ": " + " | ".join(clean_line(repr(each)) for each in field["enum"][:8])
+    named = field.get("type")
+    if isinstance(named, list):
+        named = " | ".join(str(each) for each in named[:5])
+    if not isinstance(named, str):
+        return ""
+    inner = _type(field.get("items"))[2:] if named == "array" else ""
+    return f": {clean_line(named)}" + (f" of {inner}" if inner else "")
+
+
+# --- a tool: its result to standard output; its errors, and its progress, to standard error ---------------------------
+
+
+def _whole(words: list[str]) -> dict[str, Any] | None:
+    """The arguments of a tool if they are given as one JSON text."""
+    if len(words) != 1 or not (words[0] == "-" or words[0].lstrip().startswith("{")):
+        return None
+    return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
+
+
+async def _call(client: Client, options: argparse.Namespace) -> int:
+    arguments = options.whole
+    if arguments is None:
+        arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
+    bar: ProgressBar = options.bar
+    try:
+        limits = {} if options.total_timeout is None else {"total_timeout": options.total_timeout}
+        result = await client.call_tool(
+            options.tool, arguments, on_progress=bar.show if bar.wanted else None, reset_on_progress=True, **limits
+        )
+    finally:
+        bar.clear()
+    if options.json:
+        print(dumps(result.to_wire()))
+    elif result.is_error:
+        print(f"trio-mcp call: {clean(_text(result)) or f'the tool {options.tool!r} failed'}", file=sys.stderr)
+    elif text := _text(result):
+        print(clean(text) if sys.stdout.isatty() else text)
+    return FAILED if result.is_error else OK
+
+
+async def _schema(client: Client, name: str) -> Mapping[str, Any]:
+    schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
+    if name in schemas:
+        return schemas[name]
+    raise Exit(f"the server lists no tool {name!r}; there are: {', '.join(schemas) or 'none'}", FAILED)
+
+
+def _text(result: ToolResult) -> str:
+    if result.content:
+        return "\n".join(map(block_text, result.content))
+    return "" if result.structured_content is None else dumps(result.structured_content)
+
+
+# --- a resource: its text to standard output, or its bytes to a file --------------------------------------------------
+
+
+async def _read(client: Client, options: argparse.Namespace) -> None:
+    result = await client.read_resource(options.uri)
+    if options.json:
+        print(dumps(result.to_wire()))
+        return
+    pieces = [_bytes(each) for each in result.contents]
+    if options.output is not None:
+        if len(pieces) != 1:
+            raise Exit(f"there are {len(pieces)} contents, and --output takes one; see them with --json", FAILED)
+        try:
+            Path(options.output).write_bytes(pieces[0])  # noqa: ASYNC240 - nothing else runs here
+        except OSError as exc:
+            raise Exit(f"can't write {options.output}: {exc.strerror or exc}", FAILED) from None
+    elif not sys.stdout.isatty():
+        sys.stdout.buffer.write(b"".join(pieces))
+        sys.stdout.buffer.flush()
+    else:
+        for each in result.contents:
+            if isinstance(each, BlobResourceContents):
+                raise Exit("it is binary: say where to write it with --output FILE, or redirect the output")
+            print(clean(each.text))
+
+
+def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
+    if isinstance(contents, TextResourceContents):
+        return contents.text.encode("utf-8", "surrogatepass")
+    content = decoded(contents.blob)
+    if content is None:
+        raise Exit(f"the server sent broken Base64 for {contents.uri!r}", NO_CONNECTION)
+    return content
+
+
+# --- a prompt ---------------------------------------------------------------------------------------------------------
+
+
+async def _prompt(client: Client, options: argparse.Namespace) -> None:
+    filled = await client.get_prompt(options.prompt, dict(options.arguments))
+    if options.json:
+        print(dumps(filled.to_wire()))
+        return
+    for message in filled.messages:
+        print(f"{message.role}: {clean(block_text(message.content))}")
+
+
+COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]]] = {
+    "list": _list,
+    "inspect": _inspect,
+    "call": _call,
+    "read": _read,
+    "prompt": _prompt,
+}
+"""What each command does; it gives the exit status if that is not `OK`."""
