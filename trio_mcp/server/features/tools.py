@@ -1,33 +1,261 @@
-"""Tools: registering, listing and calling them (`server/tools`)."""
+"""Tools: registering, listing and calling them, and what becomes of a result (`server/tools`)."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, Never, NoReturn, TypedDict, Unpack, get_args, get_origin
 
 import attrs
+from pydantic import TypeAdapter
+from pydantic_core import to_json, to_jsonable_python
 
+from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, ToolError
+from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Entry, Settings, check_details, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import InvalidArguments, read_function, single
-from trio_mcp.server.functions.output import Output, OutputError, read_output, text_result
+from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
 from trio_mcp.server.input.interactive import run_interactive, without_questions
 from trio_mcp.server.input.rounds import Asked
-from trio_mcp.server.revisions import wire_for
+from trio_mcp.server.revisions import downgraded_block, wire_for
+from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import Icon
+from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.tools import Tool, ToolAnnotations
+from trio_mcp.types.tools import CallToolResult, Tool, ToolAnnotations
 
-__all__ = ["RegisteredTool", "ToolDetails", "ToolFeature"]
+__all__ = ["Output", "OutputError", "RegisteredTool", "ToolDetails", "ToolFeature"]
 
 # `server/tools`, section Tool Names (a SHOULD since 2025-11-25; other clients enforce it).
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+_BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+_SCALARS = (int, float, str, bool)
+_UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
+
+
+class OutputError(Exception):
+    """The tool returned something else than it declares: a fault of the server's, not of the caller's."""
+
+
+@attrs.frozen
+class Output:
+    """How a tool's return value becomes a result.
+
+    Attributes:
+        schema: The output schema; None for content without structure.
+        wrapped: The value is no object, so it travels as ``{"result": value}``.
+        _to_json_data: Checks a return value and turns it into JSON data; None for content without structure.
+        _to_content: Checks a return value that is declared to be content; None if nothing is declared.
+        _validator: Gives the validator of the schema; compiled on first use.
+    """
+
+    schema: dict[str, Any] | None
+    wrapped: bool = False
+    _to_json_data: Callable[[Any], Any] | None = None
+    _to_content: Callable[[Any], Any] | None = None
+    _validator: Callable[[], SchemaValidator] | None = None
+
+    def schema_for(self, revision: str) -> dict[str, Any] | None:
+        """The output schema as a revision may have it: until 2025-11-25 only objects are structured content."""
+        rules = rules_of(revision)
+        if self.schema is None or not rules.structured_content:
+            return None
+        return self.schema if self.schema.get("type") == "object" or rules.any_structured_content else None
+
+    def result(self, value: Any, revision: str) -> dict[str, Any]:
+        """The wire form of a `CallToolResult` that carries a return value.
+
+        Raises:
+            OutputError: The value is not of the declared type.
+        """
+        if isinstance(value, CallToolResult):
+            return self._complete_result(value, revision)
+        if self._to_json_data is None:
+            if self._to_content is not None:
+                value = self._to_content(value)
+            return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
+        data = self._to_json_data(value)
+        result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
+        rules = rules_of(revision)
+        if rules.structured_content:
+            structured = {"result": data} if self.wrapped else data
+            if type(structured) is dict or rules.any_structured_content:
+                result["structuredContent"] = structured
+        return result
+
+    def _complete_result(self, value: CallToolResult, revision: str) -> dict[str, Any]:
+        """A result that the tool made itself; where there is a schema it holds for that, too (`server/tools`)."""
+        result = wire_for(value, revision)
+        if self._validator is not None and not value.is_error:
+            if "structured_content" not in value.model_fields_set:
+                raise OutputError("the tool has an output schema, and its CallToolResult has no structured_content")
+            if (problem := self._validator().problem(value.structured_content)) is not None:
+                raise OutputError(f"the structured_content does not conform to the output schema: {problem}")
+        any_json = rules_of(revision).any_structured_content
+        if not any_json and type(result.get("structuredContent", {})) is not dict:
+            del result["structuredContent"]
+        result["content"] = [downgraded_block(block, revision) for block in result["content"]]
+        return result
+
+
+def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str) -> Output:
+    """Read a return annotation, or take the schema that the tool brings along.
+
+    Raises:
+        TypeError: The type has no JSON Schema.
+        SchemaError: The explicit schema can't be used.
+    """
+    if explicit_schema is not None:
+        if not isinstance(explicit_schema, dict):
+            raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
+        validator = SchemaValidator(explicit_schema)
+        return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
+    if returns in _UNDECLARED:
+        return Output(None)
+    if _is_content(returns):
+        return Output(None, to_content=_declared_content(returns))
+    return _scalar(returns) if returns in _SCALARS else _structured(returns, f"{what}: the return type")
+
+
+@functools.cache
+def _scalar(returns: Any) -> Output:
+    """What so many tools return is made once for all of them."""
+    return _structured(returns, "the return type", warnings=False)
+
+
+def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = "error") -> Output:
+    adapter = adapter_for(returns, subject)
+    schema, _ = json_schema_of(adapter, "serialization", subject)
+    wrapped = not _describes_object(schema)
+    if wrapped:
+        definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
+        schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
+    elif "type" not in schema:
+        schema = {"type": "object", **schema}  # a bare $ref: until 2025-11-25 the root must say that it is an object
+    return Output(
+        schema,
+        wrapped,
+        _serialized(adapter, warnings),
+        validator=functools.cache(functools.partial(SchemaValidator, schema)),
+    )
+
+
+def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) -> Callable[[Any], Any]:
+    validate, dump = adapter.validator.validate_python, adapter.serializer.to_python
+
+    def to_json_data(value: Any) -> Any:
+        try:
+            # An instance that was changed after its validation is not validated again, but warned of; a scalar can't
+            # be one, and the watching costs more than all the rest.
+            return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
+        except ValueError as exc:
+            raise OutputError(f"the return value is not of the declared type: {exc}") from exc
+
+    return to_json_data
+
+
+def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
+    def to_json_data(value: Any) -> Any:
+        data = _plain(value)
+        if (problem := validator.problem(data)) is not None:
+            raise OutputError(f"the return value does not conform to the output schema: {problem}")
+        return data
+
+    return to_json_data
+
+
+def _declared_content(returns: Any) -> Callable[[Any], Any]:
+    @functools.cache  # on first use: building this validator takes longer than everything else about a tool
+    def validate() -> Callable[[Any], Any]:
+        return TypeAdapter(returns).validator.validate_python
+
+    def to_content(value: Any) -> Any:
+        try:
+            return validate()(value)
+        except ValueError as exc:
+            raise OutputError(f"the return value is not of the declared type: {exc}") from exc
+
+    return to_content
+
+
+def _is_content(returns: Any) -> bool:
+    """Whether a type speaks of content blocks, which have no structure of the tool's own."""
+    if hasattr(returns, "__value__"):  # a type alias; there is more than one class of them
+        return _is_content(returns.__value__)
+    origin = get_origin(returns)
+    if origin is None:
+        return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return False
+    return any(_is_content(part) for part in get_args(returns))
+
+
+def _describes_object(schema: dict[str, Any]) -> bool:
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+    return schema.get("type") == "object"
+
+
+def _items(value: Any, declared: bool) -> list[Any]:
+    """The things that become one block each."""
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
+        return list(value)
+    return [value]
+
+
+def _block(value: Any, revision: str) -> dict[str, Any]:
+    if isinstance(value, _BLOCKS):
+        return downgraded_block(wire_for(value, revision), revision)
+    if isinstance(value, str):
+        return _text(value)
+    return _text(to_json(value.to_wire() if isinstance(value, WireModel) else _plain(value)).decode())
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value, by_alias=True)
+    except ValueError as exc:
+        raise OutputError(f"the return value has no JSON form: {exc}") from exc
+
+
+def _json_text(data: Any) -> str:
+    """Structured content as text; where it is a string that very string."""
+    try:
+        if type(data) is str:
+            if not data.isascii():
+                data.encode()
+            return data
+        text = to_json(data, inf_nan_mode="constants").decode()
+        if "NaN" in text or "Infinity" in text:
+            json.dumps(data, allow_nan=False)
+    except ValueError as exc:
+        raise OutputError(f"the return value has no JSON form: {exc}") from exc
+    return text
+
+
+def _text(text: str) -> dict[str, Any]:
+    if not text.isascii():
+        # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return {"type": "text", "text": text}
+
+
+def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
+    """The wire form of a result that is one text."""
+    return {"content": [_text(text)], "isError": is_error}
 
 
 class ToolDetails(TypedDict, total=False):
