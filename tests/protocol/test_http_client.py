@@ -333,6 +333,15 @@ def test_another_origin_is_not_followed(data: bytes) -> None:
         endpoint_url("https://example.com/sse", data)
 
 
+def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
+    """RFC 9110, section 4.1, has every URL of up to 8000 characters supported."""
+    longest = "/" + "x" * 7999
+    assert endpoint_url("https://example.com/sse", longest.encode()) == "https://example.com" + longest
+    for data in (longest + "x", ""):
+        with pytest.raises(RemoteProtocolError, match="no URL, or one that is too long"):
+            endpoint_url("https://example.com/sse", data.encode())
+
+
 def test_a_request_names_its_own_revision() -> None:
     """Only a modern one counts, and only of requests."""
     assert modern_revision_of(modern()) == MODERN

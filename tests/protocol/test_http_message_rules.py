@@ -323,6 +323,15 @@ def test_every_rule_has_a_row() -> None:
     assert sorted(rule.name for rule in MESSAGE_RULES.rules) == sorted({row[3] for row in REFUSED.values()})
 
 
+def test_a_client_without_a_session_is_told_how_to_go_on() -> None:
+    """With the handshake; or without one, where the modern era is served too."""
+    both = post(LIST, fields(), BOTH_ERAS).error.error.message
+    assert "send initialize first" in both
+    assert f"or speak {MODERN} with MCP-Protocol-Version and params._meta" in both
+    legacy = post(LIST, fields(), LEGACY_ONLY).error.error.message
+    assert legacy.endswith("send initialize first")
+
+
 def test_what_a_modern_server_tells_a_legacy_client() -> None:
     """2026-07-28 basic/versioning: any error to initialize names the versions; it may be all that users get to see."""
     for headers in (fields(), legacy_fields()):
