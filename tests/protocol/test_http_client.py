@@ -36,7 +36,7 @@ from trio_mcp.http.client.heads import (
     read_failure,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
+from trio_mcp.http.rules.statuses import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Request, Response
 

@@ -31,7 +31,7 @@ from tests.protocol.http_requests import (
     post,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import MESSAGE_RULES, HttpSettings, Refusal
+from trio_mcp.http.rules.statuses import MESSAGE_RULES, HttpSettings, Refusal
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request
 from trio_mcp.types import meta

@@ -14,7 +14,6 @@ from trio_mcp.server.features.feature import Mounted, Settings
 from trio_mcp.server.features.prompts import PromptFeature, PromptOutputError
 from trio_mcp.server.features.resources import ResourceFeature
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function
-from trio_mcp.types.completion import Completion
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.uri_templates import UriTemplate
 
@@ -195,6 +194,8 @@ def _matching(choices: list[str], value: str) -> list[str]:
 
 def _completion(found: Any) -> dict[str, Any]:
     """The wire form of what a function returned, cut to what may be sent."""
+    from trio_mcp.types.completion import Completion  # few servers complete
+
     if isinstance(found, Completion):
         completion = found
     elif isinstance(found, (list, tuple)) and all(isinstance(value, str) for value in found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import LocalProtocolError, McpError
-from trio_mcp.server.input.forms import NoSuchField, form_of
-from trio_mcp.types.elicitation import ElicitResult
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
-from trio_mcp.types.roots import ListRootsResult, Root
 from trio_mcp.types.versions import LATEST_LEGACY
+
+if TYPE_CHECKING:  # few servers ask; the wire types of what they ask are loaded when one does
+    from trio_mcp.types.roots import Root
 
 __all__ = [
     "Asker",
@@ -138,10 +138,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: The revision has no words for it.
         """
-        try:
-            params = self._params(revision)
-        except NoSuchField as exc:
-            raise missing_capability("elicitation.form", str(exc)) from None
+        params = self._params(revision)
         return {"method": self.method} if params is None else {"method": self.method, "params": params}
 
     def read(self, answer: Any) -> T:
@@ -270,12 +267,18 @@ def ask_form(
     context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[ModelT | None]]:
     """See `Context.elicit`."""
+    from trio_mcp.server.input.forms import NoSuchField, form_of
+    from trio_mcp.types.elicitation import ElicitResult
+
     _check_message(message)
     form = form_of(model)
 
     def params(revision: str) -> dict[str, Any]:
         mode = {"mode": "form"} if rules_of(revision).elicitation_modes else {}
-        return {**mode, "message": message, "requestedSchema": form.schema_for(revision)}
+        try:
+            return {**mode, "message": message, "requestedSchema": form.schema_for(revision)}
+        except NoSuchField as exc:
+            raise missing_capability(_FORM, str(exc)) from None
 
     def read(answer: Any) -> Elicited[ModelT | None]:
         result = ElicitResult.from_wire(answer)
@@ -288,6 +291,8 @@ def ask_url(
     context: Asker, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[None]]:
     """See `Context.elicit_url`."""
+    from trio_mcp.types.elicitation import ElicitResult
+
     _check_message(message)
     if not isinstance(url, str):
         raise TypeError(f"url must be a string, got {type(url).__name__}")
@@ -314,6 +319,7 @@ def ask_url(
 
 def ask_roots(context: Asker, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
     """See `Context.list_roots`."""
+    from trio_mcp.types.roots import ListRootsResult
 
     def read(answer: Any) -> list[Root]:
         return ListRootsResult.from_wire(answer).roots
