@@ -32,9 +32,9 @@ async def connect(url: str) -> None:
         assert client.server_info is not None
 
 
-async def list_tools_of_a_handshake(url: str) -> None:
-    """List the tools. Whatever the revision, this scenario's server knows the handshake only."""
-    async with Client(url, mode="legacy") as client:
+async def list_tools(url: str) -> None:
+    """List the tools."""
+    async with Client(url, mode=MODE) as client:
         await client.list_tools()
 
 
@@ -129,7 +129,7 @@ SCENARIOS: dict[str, Scenario] = {
     "elicitation-sep1034-client-defaults": fill_in_defaults,
     "sep-2322-client-request-state": answer_rounds,
     "json-schema-2020-12-preservation": echo_schema,
-    "json-schema-ref-no-deref": list_tools_of_a_handshake,
+    "json-schema-ref-no-deref": list_tools,
 }
 
 

@@ -25,10 +25,10 @@ DEADLINE = 180
 
 
 @contextlib.contextmanager
-def everything_url() -> Iterator[str]:
-    """Serve it over HTTP. It must not complain of anything while it runs, and must end well when told to."""
+def everything_url(checkout: Path = CHECKOUT) -> Iterator[str]:
+    """Serve that of a checkout over HTTP. It must not complain of anything, and must end well when told to."""
     with marked_environment() as environment:
-        server = subprocess.Popen(COMMAND, cwd=CHECKOUT, env=environment, stderr=subprocess.PIPE, text=True)
+        server = subprocess.Popen(COMMAND, cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True)
         try:
             assert server.stderr is not None
             yield server.stderr.readline().split()[-1]

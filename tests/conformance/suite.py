@@ -65,9 +65,15 @@ class Check:
 
 @attrs.frozen
 class Suite:
-    """The installed suite."""
+    """The installed suite.
+
+    Attributes:
+        peers: Where it is installed.
+        checkout: Whose client it starts.
+    """
 
     peers: NodePeers
+    checkout: Path = CHECKOUT
 
     def scenarios(self, side: Side, revision: str) -> list[str]:
         """The names of the scenarios that apply to a revision, or of all there are."""
@@ -111,7 +117,7 @@ class Suite:
         script = self.peers.modules / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
         done = subprocess.run(
             [self.peers.node, script, *arguments],
-            cwd=CHECKOUT,
+            cwd=self.checkout,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -26,6 +26,12 @@ TIMED = {"sse-retry"}
 
 @pytest.mark.parametrize("revision", [*REVISIONS, BARE])
 def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say: Callable[[str], None]) -> None:
+    say(judge_client(suite, revision, tmp_path))
+
+
+def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
+    """Run what the suite has for a revision; give the totals in words."""
+
     def run(scenario: str) -> list[Check]:
         folder = tmp_path / scenario
         folder.mkdir(parents=True)
@@ -40,7 +46,7 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
     with ThreadPoolExecutor(2) as pool:
         checks = dict(zip(together, pool.map(run, together), strict=True))
     checks |= {scenario: run(scenario) for scenario in scenarios if scenario in TIMED}
-    say(judge("client", revision, checks))
+    return judge("client", revision, checks)
 
 
 def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:

@@ -29,7 +29,12 @@ def url() -> Iterator[str]:
 def test_the_server_conforms_to(
     suite: Suite, url: str, revision: str, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
+    say(judge_server(suite, url, revision, tmp_path))
+
+
+def judge_server(suite: Suite, url: str, revision: str, tmp_path: Path) -> str:
+    """Run what the suite has for a revision; give the totals in words."""
     scenarios = suite.scenarios("server", revision)
     checks, output = suite.run("server", "--url", url, "--suite", "all", revision=revision, folder=tmp_path)
     assert set(checks) == set(scenarios), output
-    say(judge("server", revision, checks))
+    return judge("server", revision, checks)

@@ -10,7 +10,7 @@ from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.http.rules.ladder import HttpSettings, judge_head, judge_message
+from trio_mcp.http.rules.statuses import HttpSettings, judge_head, judge_message
 from trio_mcp.jsonrpc.messages import Batch, Notification, Request, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS

@@ -36,7 +36,7 @@ from trio_mcp.http.client.heads import (
     read_failure,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
+from trio_mcp.http.rules.statuses import Accept, Opening, Refusal
 from trio_mcp.jsonrpc.codec import encode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Request, Response
 
@@ -331,6 +331,17 @@ def test_another_origin_is_not_followed(data: bytes) -> None:
 
     with pytest.raises(RemoteProtocolError, match="endpoint event"):
         endpoint_url("https://example.com/sse", data)
+
+
+def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
+    """RFC 9110, section 4.1, has every URL of up to 8000 characters supported."""
+    from trio_mcp.http.client.legacy.sse_client import endpoint_url
+
+    longest = "/" + "x" * 7999
+    assert endpoint_url("https://example.com/sse", longest.encode()) == "https://example.com" + longest
+    for data in (longest + "x", ""):
+        with pytest.raises(RemoteProtocolError, match="no URL, or one that is too long"):
+            endpoint_url("https://example.com/sse", data.encode())
 
 
 def test_a_request_names_its_own_revision() -> None:

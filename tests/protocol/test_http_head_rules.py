@@ -18,7 +18,7 @@ from tests.protocol.http_requests import (
     serving,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import HEAD_RULES, HttpSettings, Opening, Refusal
+from trio_mcp.http.rules.statuses import HEAD_RULES, HttpSettings, Opening, Refusal
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 # --- the head ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tests.protocol.http_requests import (
     post,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import MESSAGE_RULES, HttpSettings, Refusal
+from trio_mcp.http.rules.statuses import MESSAGE_RULES, HttpSettings, Refusal
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request
 from trio_mcp.types import meta
@@ -321,6 +321,15 @@ def test_a_message_is_refused(row: str) -> None:
 def test_every_rule_has_a_row() -> None:
     """A rule that refuses nothing is either dead or untested."""
     assert sorted(rule.name for rule in MESSAGE_RULES.rules) == sorted({row[3] for row in REFUSED.values()})
+
+
+def test_a_client_without_a_session_is_told_how_to_go_on() -> None:
+    """With the handshake; or without one, where the modern era is served too."""
+    both = post(LIST, fields(), BOTH_ERAS).error.error.message
+    assert "send initialize first" in both
+    assert f"or speak {MODERN} with MCP-Protocol-Version and params._meta" in both
+    legacy = post(LIST, fields(), LEGACY_ONLY).error.error.message
+    assert legacy.endswith("send initialize first")
 
 
 def test_what_a_modern_server_tells_a_legacy_client() -> None:

@@ -190,6 +190,8 @@ ROWS: dict[str, tuple[Any, str | None, bool]] = {
     "42 is not 0x2a": (42, "0x2a", False),
     "42 is not fullwidth 42": (42, "=?base64?77yU77yS?=", False),
     "-7": (-7, "-7", True),
+    "1e-07 is 1e-07": (1e-07, "1e-07", True),
+    "0.5 is no word": (0.5, "x", False),
     "beyond 2**53, equal": (2**53 + 1, "9007199254740993", True),
     "beyond 2**53, one off": (2**53, "9007199254740993", False),
     "beyond 2**53 as a float, one off": (2.0**53, "9007199254740993", False),
@@ -230,7 +232,18 @@ def test_headers_of_other_parameters_are_ignored() -> None:
     assert check_parameter_headers(Headers([("Mcp-Param-B", "x")]), {}, parameter_headers(schema(v=A))) is None
 
 
-@pytest.mark.parametrize(("value", "text"), [(42, "42"), (-7, "-7"), (42.0, "42"), (True, "true"), (False, "false")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (42, "42"),
+        (-7, "-7"),
+        (42.0, "42"),
+        (True, "true"),
+        (False, "false"),
+        (2**53 - 1, "9007199254740991"),
+        (1 - 2**53, "-9007199254740991"),
+    ],
+)
 def test_type_conversion(value: Any, text: str) -> None:
     """Section Value Encoding: decimal integers, lower-case booleans."""
     assert parameter_values({"v": value}, parameter_headers(schema(v=A))) == {"Mcp-Param-A": text}

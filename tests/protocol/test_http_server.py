@@ -41,7 +41,7 @@ from tests.protocol.http_requests import (
 )
 from tests.strategies import batches, messages
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.ladder import (
+from trio_mcp.http.rules.statuses import (
     Accept,
     HttpSettings,
     Refusal,

@@ -76,6 +76,13 @@ def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
         assert len(set(waits)) > 50
 
 
+def test_patience_is_the_longest_wait_that_a_server_may_ask_for() -> None:
+    """What asks for more gets no further try."""
+    backoff = Backoff(patience=5)
+    assert backoff.wait(0, random.random, 5.0) == 5
+    assert backoff.wait(0, random.random, 5.001) is None
+
+
 def test_waits_double_and_differ() -> None:
     """Each is between half of its ceiling and the ceiling, which doubles."""
     backoff = Backoff(first=1, longest=10)

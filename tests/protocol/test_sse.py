@@ -207,10 +207,11 @@ def test_the_limit_is_exact(stream: bytes, fits: bool, piece: int) -> None:
 
 @pytest.mark.parametrize("piece", [1, 1000, 1_000_000])
 @pytest.mark.parametrize("split", [False, True])
-def test_an_oversize_event_costs_only_itself(split: bool, piece: int) -> None:
+@pytest.mark.parametrize("field", [b"data: ", b"data:"])
+def test_an_oversize_event_costs_only_itself(field: bytes, split: bool, piece: int) -> None:
     """The call whose answer it is fails by its id, and the events around it are read."""
     answer = json.dumps({"jsonrpc": "2.0", "result": {"a": "x" * 9000}, "id": 7}, indent=1 if split else None)
-    stream = GOOD + encode_event(answer.encode()) + GOOD
+    stream = GOOD + encode_event(answer.encode()).replace(b"data: ", field) + GOOD
     before, big, after = events_of(*in_pieces(stream, piece), limit=1000)
     assert decode(before.data) == decode(after.data) == Notification("x")
     assert isinstance(big, Malformed)

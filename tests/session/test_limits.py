@@ -166,6 +166,17 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
         assert isinstance(await other.receive(), Response)
 
 
+async def test_answers_that_wait_for_a_slow_peer_are_not_said_to_be_dropped() -> None:
+    faults: list[Exception] = []
+    async with server_on_wire(on_error=faults.append) as (server, wire):
+        for number in range(500):
+            await wire.send(Request(number, "ping"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.statistics().control_waiting > 0
+        assert [await wire.receive() for _ in range(500)] == [Response(number, {}) for number in range(500)]
+    assert not faults
+
+
 async def test_garbage_from_a_peer_that_never_reads_is_bounded_too() -> None:
     async with server_on_wire() as (server, wire):
         for _ in range(5_000):

@@ -127,6 +127,19 @@ async def test_a_modern_error_is_never_answered_with_a_handshake() -> None:
             await negotiate_with(error)
 
 
+async def test_discovery_without_a_revision_in_common_says_so() -> None:
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client, trio.open_nursery() as nursery:
+
+        async def answer() -> None:
+            wire = Peer(theirs)
+            request = await wire.expect(Request)
+            await wire.send(Response(request.id, {**MODERN, "supportedVersions": ["2099-01-01"]}))
+
+        nursery.start_soon(answer)
+        with pytest.raises(NegotiationError, match="serves no modern revision that this client speaks"):
+            await client.discover()
+
+
 async def test_a_refusal_that_names_the_very_revision_as_supported_is_tried_once_more() -> None:
     """2026-07-28 `basic/versioning`: select a version from the `supported` list and retry the request."""
     refusal = ErrorData(-32022, "not now", {"supported": ["2026-07-28"], "requested": "2026-07-28"})

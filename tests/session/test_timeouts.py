@@ -37,6 +37,13 @@ async def test_the_sessions_timeout_holds_for_calls_that_say_nothing(autojump_cl
         assert caught.value.seconds == 2
 
 
+async def test_a_ping_may_have_a_timeout_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
+    async with client_on_wire() as (client, _):
+        with pytest.raises(RequestTimeout) as caught:
+            await client.ping(timeout=2)
+        assert caught.value.seconds == 2
+
+
 async def test_none_waits_for_ever(autojump_clock: trio.testing.MockClock) -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 

@@ -14,8 +14,8 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
+from trio_mcp.session.calls import UNLIMITED
 from trio_mcp.session.client import ClientSession
-from trio_mcp.session.requests import UNLIMITED
 from trio_mcp.types.notices import LoggingLevel
 
 __all__ = ["ConnectedSession"]
@@ -103,7 +103,7 @@ class ConnectedSession(ClientSession):
     async def raise_loss(self) -> NoReturn:
         """Wait until no call can be made any more, and raise what every call then raises."""
         await self._loss.wait()
-        self._requests.check_open()
+        self._calls.check_open()
         raise AssertionError("a session that is lost has a reason")
 
     def _settle_everything(self, error: Exception) -> None:

@@ -14,7 +14,7 @@ import trio
 from trio_mcp.client.connection import Connection
 from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
-from trio_mcp.session.requests import USE_SESSION, CallLimits
+from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.common import INPUT_REQUIRED
 

@@ -19,7 +19,7 @@ from trio_mcp.convert import as_result
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.session.requests import CallLimits, Limit, Limits
+from trio_mcp.session.calls import CallLimits, Limit, Limits
 from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 

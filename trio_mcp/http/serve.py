@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 from hypercorn.config import Config
@@ -17,7 +15,7 @@ from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 
-__all__ = ["asgi_app", "serve_http", "serve_until_signalled"]
+__all__ = ["asgi_app", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
@@ -93,36 +91,3 @@ async def _serve(
         urls: list[str] = await nursery.start(serve)
         task_status.started(urls[0] + (options.path or options.sse_path or ""))
         await trio.sleep_forever()  # the end of the server cancels it
-
-
-async def serve_until_signalled(name: str, serve: Serve, arguments: dict[str, Any]) -> int:
-    """Serve until the process is told to end, and say on stderr where; a second signal ends it at once.
-
-    Args:
-        name: The server's.
-        serve: As `Server.serve_http`.
-        arguments: What it takes.
-
-    Returns:
-        The signal.
-    """
-    received: list[int] = []
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with background_nursery() as nursery:
-
-            async def second() -> None:
-                await anext(signals)
-                nursery.cancel_scope.cancel("told twice to end")
-
-            async def first() -> None:
-                received.append(await anext(signals))
-                nursery.start_soon(second)
-
-            async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
-                await serve(shutdown=first, task_status=task_status, **arguments)
-                nursery.cancel_scope.cancel("the server has ended")
-
-            url = await nursery.start(serve_to_the_end)
-            print(f"{name} serves {url}", file=sys.stderr)
-            await trio.sleep_forever()  # the end of the server cancels it
-    return received[0]

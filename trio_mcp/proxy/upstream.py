@@ -20,7 +20,7 @@ from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
-from trio_mcp.session.requests import ProgressCallback
+from trio_mcp.session.calls import ProgressCallback
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.notices import ProgressNotificationParams
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,6 +27,7 @@ from trio_mcp.server.functions.sync_threads import SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputRun, InputSettings
 from trio_mcp.server.run import Run, ServerStatistics
+from trio_mcp.server.signals import run_http, run_stdio
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons
@@ -393,33 +392,8 @@ class BaseServer:
         }
 
     def _run_stdio(self) -> None:
-        terminated = False
+        serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
+        run_stdio(serve, ends_on_sigterm=self.ends_on_sigterm)
 
-        async def serve_until_sigterm() -> None:
-            async with background_nursery() as nursery:
-
-                async def end_on_sigterm() -> None:
-                    nonlocal terminated
-                    with trio.open_signal_receiver(signal.SIGTERM) as signals:
-                        async for _ in signals:
-                            terminated = True
-                            nursery.cancel_scope.cancel("SIGTERM")
-
-                nursery.start_soon(end_on_sigterm)
-                await self._serve_stdio(EXIT_GRACE, lambda: None)
-
-        try:
-            if self.ends_on_sigterm:
-                trio.run(serve_until_sigterm)
-            else:
-                trio.run(self._serve_stdio, EXIT_GRACE, lambda: None)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        if terminated:
-            sys.exit(128 + signal.SIGTERM)
-
-    def _run_http(self, serve_there: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
-        from trio_mcp.http.serve import serve_until_signalled
-
-        if trio.run(serve_until_signalled, self.info.name, serve_there, arguments) == signal.SIGINT:
-            sys.exit(130)
+    def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
+        run_http(self.info.name, serve, arguments)

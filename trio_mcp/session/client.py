@@ -28,8 +28,8 @@ from trio_mcp.errors import (
     RequestTimeout,
 )
 from trio_mcp.jsonrpc.messages import SessionMessage
+from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.session.options import SessionOptions
-from trio_mcp.session.requests import USE_SESSION, Limit
 from trio_mcp.session.session import BaseSession
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.methods import facts_of, method_spec

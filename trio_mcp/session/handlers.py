@@ -159,7 +159,7 @@ class RequestHooks(Protocol):
 class Handlers:
     """The handlers of one link that run, each in a task and a cancel scope of its own.
 
-    Used by sessions, beside `Requests`, and alone for a single request of the modern era over HTTP.
+    Used by sessions, beside `Calls`, and alone for a single request of the modern era over HTTP.
 
     Args:
         peer: What is in flight.

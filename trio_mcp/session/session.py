@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
 import trio
@@ -28,11 +29,10 @@ from trio_mcp.jsonrpc.events import (
 )
 from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
+from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
-from trio_mcp.session.notices import Notices
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.outbox import Outbox
-from trio_mcp.session.requests import CallLimits, Limits, Requests
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -46,6 +46,73 @@ RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 # How many messages the reader takes in one go before it lets other tasks run.
 READ_BURST = 64
+
+
+class NoticeHooks(Protocol):
+    """Who hears of it."""
+
+    async def received_notification(self, notification: Notification) -> None:
+        """Take one notification."""
+        ...
+
+    async def received_error(self, error: RemoteProtocolError) -> None:
+        """Take what arrived and belongs to no request."""
+        ...
+
+
+class Notices:
+    """Notifications and faults that wait for their handlers, and the one task that calls those.
+
+    Args:
+        hooks: Who hears of them.
+        most: How many wait here; further ones are dropped, and the log says so.
+        spawn: Start a task: the one that calls the handlers, while there is something to handle.
+    """
+
+    def __init__(self, hooks: NoticeHooks, most: int, spawn: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+        self._hooks = hooks
+        self._most = most
+        self._spawn = spawn
+        self._waiting: deque[Notification | RemoteProtocolError] = deque()
+        self._handling = False
+        self._overrun = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, notice: Notification | RemoteProtocolError) -> None:
+        """Hand over one of them, without waiting."""
+        if len(self._waiting) < self._most:
+            self._overrun = False
+            self._waiting.append(notice)
+            if not self._handling:
+                self._handling = True
+                self._spawn(self._handle)
+        elif not self._overrun:  # said once, or a peer could fill the log
+            self._overrun = True
+            logger.warning("notifications arrive faster than they are handled; some are dropped")
+
+    def clear(self) -> None:
+        """Drop what waits."""
+        self._waiting.clear()
+
+    async def _handle(self) -> None:
+        while self._waiting:
+            notice = self._waiting.popleft()
+            try:
+                if isinstance(notice, Notification):
+                    await self._hooks.received_notification(notice)
+                else:
+                    await self._hooks.received_error(notice)
+            except RemoteProtocolError as exc:
+                # A handler found the peer at fault: that is for `on_error`, unless it is `on_error` that says so.
+                if isinstance(notice, Notification):
+                    self.put(exc)
+                else:
+                    logger.exception("on_error failed")
+            except Exception:
+                logger.exception("the handler of %s failed", notice)
+        self._handling = False
 
 
 @attrs.frozen
@@ -117,7 +184,7 @@ class BaseSession(EnteredOnce):
         self._peer = Peer(max_running=limits.max_running_requests, max_queued=limits.max_queued_requests)
         self._sink = self._way_out(write)
         self._notices = Notices(self, limits.max_pending_notifications, self._spawn)
-        self._requests = Requests(self._peer, self._sink, options, self._spawn, self._notices.put)
+        self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
         self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
 
     def _way_out(self, write: object) -> SessionSink:
@@ -243,12 +310,12 @@ class BaseSession(EnteredOnce):
     @property
     def closed(self) -> bool:
         """Whether no call can be made any more."""
-        return self._requests.lost is not None
+        return self._calls.lost is not None
 
     @property
     def close_cause(self) -> Exception | None:
         """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
-        lost = self._requests.lost
+        lost = self._calls.lost
         return None if lost is None else another(lost)
 
     def statistics(self) -> SessionStatistics:
@@ -269,8 +336,8 @@ class BaseSession(EnteredOnce):
         )
 
     def _settle_everything(self, error: Exception) -> None:
-        self._requests.lose(error)
-        why = str(self._requests.lost)
+        self._calls.lose(error)
+        why = str(self._calls.lost)
         _, incoming = self._peer.close()
         for received in incoming:
             received.scope.cancel(why)
@@ -343,7 +410,7 @@ class BaseSession(EnteredOnce):
     async def _link_ended(self, lost: Exception | None) -> None:
         if lost is None:
             # The peer has closed its sending side, but may still read: let running handlers finish, for a moment.
-            self._requests.lose(SessionClosed("the peer closed the link"))
+            self._calls.lose(SessionClosed("the peer closed the link"))
             with trio.move_on_after(self.options.handlers.drain_grace):
                 await self._handlers.wait_idle()
             self._settle_everything(SessionClosed("the peer closed the link"))
@@ -496,8 +563,8 @@ class BaseSession(EnteredOnce):
         if trace is not None:
             params = trace.added_to(params)
         if era is None:
-            return await self._requests.call(method, params, limits, opened, related)
-        return era.read_result(await self._requests.call(method, era.request_params(params), limits, opened, related))
+            return await self._calls.call(method, params, limits, opened, related)
+        return era.read_result(await self._calls.call(method, era.request_params(params), limits, opened, related))
 
     async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
         """Send a notification.
@@ -512,7 +579,7 @@ class BaseSession(EnteredOnce):
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
         await self._sink.room()
-        self._requests.check_open()
+        self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain)))
 
     def _check_outgoing(self, method: str) -> None:

@@ -13,7 +13,7 @@ from trio_mcp.client.client import Client
 from trio_mcp.client.group.members import Member, Members, did_you_mean
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TrioMcpError
 from trio_mcp.joined_names import JoinedNames
-from trio_mcp.session.requests import USE_SESSION, Limit
+from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.uri_templates import MAX_URI, UriTemplate
 

@@ -16,7 +16,7 @@ from trio_mcp.client.targets import Target
 from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.joined_names import JoinedNames
 from trio_mcp.retrying import Backoff
-from trio_mcp.session.requests import USE_SESSION, Limit
+from trio_mcp.session.calls import USE_SESSION, Limit
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from trio_mcp.types.prompts import GetPromptResult, Prompt
 from trio_mcp.types.resources import ReadResourceResult, Resource, ResourceTemplate

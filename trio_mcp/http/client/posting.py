@@ -274,6 +274,7 @@ class Exchange:
         response: The head of the answer that has come; None before.
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The answer, or the batch that holds it, once it is there.
+        given_up: The server is told that nobody wants the answer: that none comes is no trouble any more.
     """
 
     request: Request
@@ -286,6 +287,7 @@ class Exchange:
     response: HttpResponse | None = None
     tools_seen: int = 0
     answer: Incoming | None = None
+    given_up: bool = False
 
     async def run(self) -> None:
         """Send the request, once more if the trouble with it could be mended, and see to its answer.
@@ -308,7 +310,7 @@ class Exchange:
             if failed is None:
                 return
             mend = mends.get(failed.trouble)
-            if mend is None or not await mend(self):
+            if mend is None or self.given_up or not await mend(self):
                 break
             mends = {}  # once is enough
         remote.not_modern = remote.not_modern or failed.trouble == "not_modern"

@@ -160,7 +160,7 @@ class HttpLink:
                     async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
                         await exchange.run()
                 except Exception as exc:
-                    if exchange.answer is None:
+                    if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(Failure(_as_ours(exc), request.id))
         finally:
             if self._exchanges.get(request.id) is exchange:
@@ -179,6 +179,7 @@ class HttpLink:
             # S, Cancellation: the end of the response stream is the notice.
             exchange.scope.cancel(params.get("reason"))
         else:
+            exchange.given_up = True  # the server may end the response before it has taken the notice
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
             posts.start_soon(self._post, notice, told)
 

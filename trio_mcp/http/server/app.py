@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.ladder import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
+from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from trio_mcp.http.rules.ladder import Accept, Opening, Refusal
+from trio_mcp.http.rules.statuses import Accept, Opening, Refusal
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions

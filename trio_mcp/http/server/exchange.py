@@ -6,7 +6,7 @@ from collections import deque
 
 import trio
 
-from trio_mcp.http.rules.ladder import Accept, refuse, status_of
+from trio_mcp.http.rules.statuses import Accept, refuse, status_of
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.sse import encode_comment, encode_event

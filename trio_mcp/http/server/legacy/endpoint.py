@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote
 import trio
 
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
-from trio_mcp.http.rules.ladder import Accept, Opening, Refusal, refuse
+from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
 from trio_mcp.http.server.event_store import EventsLost

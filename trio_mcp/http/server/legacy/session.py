@@ -12,11 +12,11 @@ from typing import Any
 import trio
 
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.http.rules.ladder import Accept, refuse
+from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.legacy.router import Router, Stream, Writer
+from trio_mcp.http.server.legacy.streams import Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode

@@ -23,7 +23,7 @@ from trio_mcp.session.options import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.notices import ProgressNotificationParams
 
-__all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Limit", "Limits", "ProgressCallback", "Requests"]
+__all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Run an async function in a task."""
@@ -226,7 +226,7 @@ class Deadlines:
         self._watched = False
 
 
-class Requests:
+class Calls:
     """Our requests on one link.
 
     Args:
