@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TrioMcpError
-from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
@@ -22,6 +21,9 @@ from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
+
+if TYPE_CHECKING:  # a server on stdio needs nothing of HTTP
+    from trio_mcp.http.server.host import ExchangeSink
 
 __all__ = ["Connection", "Exchange", "Served", "SharedByClients"]
 

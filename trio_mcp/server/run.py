@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.server_negotiation import ClientDeclaration
-from trio_mcp.http.server.host import ExchangeSink
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
@@ -19,6 +18,9 @@ from trio_mcp.server.changes import Changes
 from trio_mcp.server.connection import Connection, Exchange, Served
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.session.sink import SessionSink
+
+if TYPE_CHECKING:  # a server on stdio needs nothing of HTTP
+    from trio_mcp.http.server.host import ExchangeSink
 
 __all__ = ["HttpStatistics", "Run", "ServerStatistics"]
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -22,9 +22,11 @@ from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.meta import checked_meta
-from trio_mcp.types.prompts import Prompt
 from trio_mcp.types.resources import Resource, ResourceTemplate
 from trio_mcp.types.tools import Tool
+
+if TYPE_CHECKING:  # loaded with the first prompt
+    from trio_mcp.types.prompts import Prompt
 
 __all__ = [
     "Entry",
@@ -182,7 +184,7 @@ def check_details(details: Iterable[str], known: type, function: str) -> None:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-DefinitionT = TypeVar("DefinitionT", bound=Tool | Prompt | Resource | ResourceTemplate)
+DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceTemplate")
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -162,8 +162,7 @@ class _Mount:
         return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
 
 
-@attrs.frozen
-class _Mounted:
+class _Mounted(NamedTuple):
     """Where an entry comes from: see `Mounted`."""
 
     mount: _Mount

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import attrs
 from pydantic_core import from_json
@@ -22,7 +22,9 @@ from trio_mcp.server.revisions import downgraded_block, wire_for
 from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from trio_mcp.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+
+if TYPE_CHECKING:  # loaded with the first prompt
+    from trio_mcp.types.prompts import Prompt, PromptMessage  # noqa: F401 - `Entry` is of the former
 
 __all__ = ["PromptDetails", "PromptFeature", "PromptOutputError", "RegisteredPrompt"]
 
@@ -66,7 +68,7 @@ class PromptDetails(TypedDict, total=False):
 
 
 @attrs.frozen
-class RegisteredPrompt(Entry[Prompt]):
+class RegisteredPrompt(Entry["Prompt"]):
     """A prompt as the server holds it.
 
     Attributes:
@@ -183,6 +185,8 @@ def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
 
 
 def _make_prompt(function: Callable[..., Any], settings: Settings, details: PromptDetails) -> RegisteredPrompt:
+    from trio_mcp.types.prompts import Prompt, PromptArgument
+
     if not callable(function):
         raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
     name = name_of(function, details)
@@ -211,6 +215,8 @@ def _prompt_result(value: Any, description: str | None, revision: str) -> dict[s
     Raises:
         PromptOutputError: It is no message.
     """
+    from trio_mcp.types.prompts import GetPromptResult
+
     if not isinstance(value, GetPromptResult):
         items = value if isinstance(value, (list, tuple)) else [value]
         value = GetPromptResult(description=description, messages=[_message(item) for item in items])
@@ -221,6 +227,8 @@ def _prompt_result(value: Any, description: str | None, revision: str) -> dict[s
 
 
 def _message(item: Any) -> PromptMessage:
+    from trio_mcp.types.prompts import PromptMessage
+
     if isinstance(item, PromptMessage):
         return item
     if isinstance(item, str):
