@@ -142,7 +142,7 @@ def run(mutation: Mutation, root: Path, *, clean: bool = False) -> Outcome:
         shutil.rmtree(root / ".hypothesis", ignore_errors=True)
     if code == 5:
         raise RuntimeError(f"{mutation.id}: no test was run\n{output}")
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - |$)", output, re.MULTILINE)
     how = "survived" if code == 0 else "timed out" if code is None else "caught"
     return Outcome(mutation, how, failed[1] if failed else "", time.monotonic() - started)
 
@@ -218,6 +218,7 @@ def main() -> int:
         print(f"{what:16} {outcome.how:10} {outcome.seconds:5.1f} s  {outcome.by}", flush=True)
         return outcome
 
+    covering = {mutation.id: mutation.tests for mutation in chosen}
     if arguments.clean:  # each file once
         chosen = [attrs.evolve(each, tests=[test]) for test, each in {t: e for e in chosen for t in e.tests}.items()]
     with copies(arguments.jobs) as free, ThreadPoolExecutor(arguments.jobs) as pool:
@@ -225,7 +226,11 @@ def main() -> int:
     if arguments.clean:
         failed = [outcome.mutation.tests[0] for outcome in outcomes if outcome.caught]
         print("without a mutation these fail:" if failed else "without a mutation all tests pass", *failed)
-        return int(bool(failed))
+        took = {outcome.mutation.tests[0]: outcome.seconds for outcome in outcomes}
+        slow = [each for each, tests in covering.items() if sum(took[test] for test in tests) > LIMIT]
+        if slow:
+            print(f"the tests of these may take longer than {LIMIT:g} seconds:", *slow)
+        return int(bool(failed or slow))
     table = report(outcomes)
     print(table.partition("\n")[0])
     if arguments.write:

@@ -333,6 +333,7 @@ def test_another_origin_is_not_followed(data: bytes) -> None:
         endpoint_url("https://example.com/sse", data)
 
 
+@pytest.mark.handshake
 def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
     """RFC 9110, section 4.1, has every URL of up to 8000 characters supported."""
     from trio_mcp.http.client.legacy.sse_client import endpoint_url
