@@ -57,8 +57,8 @@ class Selection:
 
 
 SELECTIONS = {
-    # All there is about HTTP, but for what says that it is of the handshake era: a new test is chosen by itself. Left out
-    # are the streams and windows of HTTP/2, which know no era and take ten seconds.
+    # All there is about HTTP, but for what says that it is of the handshake era: a new test is chosen by itself. The
+    # streams and windows of HTTP/2 are left out: they know no era and take ten seconds.
     "server": Selection(("tests/server/http",), 45, "not test_http2"),
     # The same for the client. Left out is what counts objects after a thousand exchanges, twice: half a minute.
     "client": Selection(("tests/transports/test_http_*.py",), 170, "not a_thousand_exchanges"),

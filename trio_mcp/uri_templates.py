@@ -12,10 +12,8 @@ import keyword
 import re
 import string
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
-
-import attrs
 
 __all__ = ["MAX_URI", "UriTemplate", "check_uri"]
 
@@ -33,8 +31,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Value: TypeAlias = "str | dict[str, str]"
 
 
-@attrs.frozen
-class _Operator:
+class _Operator(NamedTuple):
     """RFC 6570, appendix A: how an expression is written."""
 
     first: str = ""
@@ -55,13 +52,11 @@ _OPERATORS = {
 }
 
 
-@attrs.frozen
-class _Literal:
+class _Literal(NamedTuple):
     units: tuple[str, ...]
 
 
-@attrs.frozen
-class _Slot:
+class _Slot(NamedTuple):
     """Where one variable stands, and which characters may stand there."""
 
     name: str

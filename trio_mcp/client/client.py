@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.answers.elicitation import MODES as ELICITATION_MODES
-from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
-from trio_mcp.client.answers.roots import Roots
-from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.connection import Connection, Middleware, check_log_level
-from trio_mcp.client.input_rounds import INPUT_REQUIRED, InputRounds
+from trio_mcp.client.input_rounds import InputRounds
 from trio_mcp.client.listen import Listening, wanted_filter
 from trio_mcp.client.listing import CachedCalls, every
 from trio_mcp.client.subscriptions import Subscription, Subscriptions
@@ -34,9 +30,8 @@ from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.options import SessionOptions
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
-from trio_mcp.types.common import Implementation
+from trio_mcp.types.common import INPUT_REQUIRED, Implementation
 from trio_mcp.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from trio_mcp.types.input_required import InputRequiredResult
 from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams
 from trio_mcp.types.prompts import GetPromptResult, ListPromptsResult, Prompt
@@ -48,6 +43,12 @@ from trio_mcp.types.resources import (
     ResourceTemplate,
 )
 from trio_mcp.types.tools import ListToolsResult, Tool
+
+if TYPE_CHECKING:  # most clients answer nothing: what they could is loaded by those that do
+    from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
+    from trio_mcp.client.answers.roots import Roots
+    from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
+    from trio_mcp.types.input_required import InputRequiredResult
 
 __all__ = ["Client", "ClientStatistics"]
 
@@ -134,7 +135,7 @@ class Client(EnteredOnce):
         result_types: Collection[str] = (),
         capabilities: ClientCapabilities | Mapping[str, Any] | None = None,
         elicitation: ElicitationCallback | None = None,
-        elicitation_modes: Collection[ElicitationMode] = ELICITATION_MODES,
+        elicitation_modes: Collection[ElicitationMode] = ("form", "url"),
         sampling: SamplingCallback | None = None,
         sampling_features: Collection[SamplingFeature] = (),
         roots: Roots | None = None,

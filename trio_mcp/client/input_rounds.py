@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -16,9 +16,12 @@ from trio_mcp.convert import as_object, as_result
 from trio_mcp.errors import InputError, LocalProtocolError, RemoteProtocolError, RequestTimeout
 from trio_mcp.session.calls import USE_SESSION, CallLimits
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.input_required import INPUT_REQUIRED, InputRequiredResult
+from trio_mcp.types.common import INPUT_REQUIRED
 
-__all__ = ["INPUT_REQUIRED", "InputRounds", "read_input_required"]
+if TYPE_CHECKING:  # few servers ask
+    from trio_mcp.types.input_required import InputRequiredResult
+
+__all__ = ["InputRounds", "read_input_required"]
 
 MAX_INPUT_REQUESTS = 32
 """What a server may ask for in one round; all of it is asked at once."""
@@ -122,6 +125,8 @@ class InputRounds:
             params = _retry(params, _responses(input_responses), request_state)
         result = await self._connection.request(method, params, limits)
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
+            from trio_mcp.types.input_required import InputRequiredResult
+
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)

@@ -7,17 +7,14 @@ their fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 
 __all__ = ["Rules", "rules_of"]
 
 
-@attrs.frozen(kw_only=True)
-class Rules:
+class Rules(NamedTuple):
     """The rules of one revision. Sections are those of the first revision for which a fact holds.
 
     Attributes:
@@ -57,6 +54,7 @@ class Rules:
     """
 
     revision: str
+    client_capabilities: frozenset[str]
     modern: bool = False
     cache_hints: bool = False
     input_in_results: bool = False
@@ -69,7 +67,6 @@ class Rules:
     structured_content: bool = True
     any_structured_content: bool = False
     completion_context: bool = True
-    client_capabilities: frozenset[str]
     argument_errors_as_results: bool = True
     sampling_lists: bool = True
     choices_of_several: bool = True
@@ -84,8 +81,7 @@ _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampli
 
 # From the newest to the oldest: each lacks what the next one brought.
 _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
-_2025_06_18: Final = attrs.evolve(
-    _2025_11_25,
+_2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
     client_capabilities=_ASKED_LATER,
     argument_errors_as_results=False,
@@ -94,23 +90,20 @@ _2025_06_18: Final = attrs.evolve(
     elicitation_modes=False,
     primed_streams=False,
 )
-_2025_03_26: Final = attrs.evolve(
-    _2025_06_18,
+_2025_03_26: Final = _2025_06_18._replace(
     revision="2025-03-26",
     client_capabilities=_ASKED_FIRST,
     no_content=frozenset({"resource_link"}),
     structured_content=False,
     completion_context=False,
 )
-_2024_11_05: Final = attrs.evolve(
-    _2025_03_26,
+_2024_11_05: Final = _2025_03_26._replace(
     revision="2024-11-05",
     no_content=frozenset({"resource_link", "audio"}),
     completions_capability=False,
     progress_messages=False,
 )
-_2026_07_28: Final = attrs.evolve(
-    _2025_11_25,
+_2026_07_28: Final = _2025_11_25._replace(
     revision="2026-07-28",
     modern=True,
     cache_hints=True,

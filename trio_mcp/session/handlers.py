@@ -167,6 +167,7 @@ class Handlers:
         hooks: Who decides what is answered.
         options: Limits and hooks.
         spawn: Start a task for a handler.
+        reply: Send an answer that is given on the spot, without waiting.
     """
 
     def __init__(

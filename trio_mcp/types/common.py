@@ -4,7 +4,7 @@ requests, notifications and results have in common.
 Schemas before 2025-11-25 describe a request as method and params; since then its JSON-RPC envelope belongs to it.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Strict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
@@ -53,6 +53,7 @@ IconTheme = Literal["light", "dark"]
 Cursor = str
 # Open: extensions may add to "complete" and "input_required".
 ResultType = str
+INPUT_REQUIRED: Final = "input_required"
 
 # Plain aliases: JSON data was parsed as JSON, so looking through it once more could not find anything.
 JSONValue = Any

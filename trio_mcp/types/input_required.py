@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from trio_mcp.types._base import WireModel
-from trio_mcp.types.common import Result
+from trio_mcp.types.common import INPUT_REQUIRED, Result
 from trio_mcp.types.elicitation import ElicitRequest, ElicitResult
 from trio_mcp.types.roots import ListRootsRequest, ListRootsResult
 from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
@@ -22,8 +22,6 @@ __all__ = [
     "InputResponses",
     "input_response_from_wire",
 ]
-
-INPUT_REQUIRED: Final = "input_required"
 
 InputRequest = Annotated[CreateMessageRequest | ListRootsRequest | ElicitRequest, Field(discriminator="method")]
 InputRequests = dict[str, InputRequest]

@@ -7,19 +7,21 @@ it names a method and parameters, and gets the same answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode, ElicitationSource
-from trio_mcp.client.answers.roots import Roots, RootsSource
-from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature, SamplingSource
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
+
+if TYPE_CHECKING:  # each is loaded by a client that answers it
+    from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
+    from trio_mcp.client.answers.roots import Roots, RootsSource
+    from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
 
 __all__ = ["InputSources"]
 
@@ -45,10 +47,16 @@ class InputSources:
         self._sources: dict[str, _Source] = {}
         self.roots: RootsSource | None = None
         if elicitation is not None:
+            from trio_mcp.client.answers.elicitation import ElicitationSource
+
             self._sources["elicitation/create"] = ElicitationSource(elicitation, elicitation_modes)
         if sampling is not None:
+            from trio_mcp.client.answers.sampling import SamplingSource
+
             self._sources["sampling/createMessage"] = SamplingSource(sampling, sampling_features)
         if roots is not None:
+            from trio_mcp.client.answers.roots import RootsSource
+
             self._sources["roots/list"] = self.roots = RootsSource(roots)
 
     def capabilities(self, revision: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
 import attrs
 
@@ -215,14 +215,12 @@ class Surroundings:
 _IN_THE_LOOP = (Kind.AWAITED, Kind.ASYNC_MANAGER)
 
 
-@attrs.frozen(eq=False)
-class _Step:
+class _Step(NamedTuple):
     provider: Provider
     arguments: dict[str, int]  # which step gives each
 
 
-@attrs.frozen(eq=False)
-class _Plan:
+class _Plan(NamedTuple):
     """The steps that fill the parameters of one function, each after what it needs.
 
     Attributes:

@@ -14,7 +14,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 from pydantic_core import from_json
@@ -38,8 +38,7 @@ class StateRefused(TrioMcpError):
     """A token is not for this request; the text may be told to the client."""
 
 
-@attrs.frozen
-class Question:
+class Question(NamedTuple):
     """What was asked under a key.
 
     Attributes:
@@ -51,8 +50,7 @@ class Question:
     digest: str
 
 
-@attrs.frozen
-class Answer:
+class Answer(NamedTuple):
     """A question, and its answer as plain data."""
 
     question: Question
