@@ -42,7 +42,7 @@ async def asgi_app(server: Runnable, options: HttpOptions | None) -> AsyncIterat
             app.close()
 
 
-async def serve_http(
+async def serve_http(  # noqa: ASYNC128 - it hands it on
     server: Runnable,
     host: str,
     port: int,

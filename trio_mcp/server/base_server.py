@@ -286,7 +286,7 @@ class BaseServer:
         async with self.open_run() as run:
             await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
 
-    async def serve_http(
+    async def serve_http(  # noqa: ASYNC128 - it hands it on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,

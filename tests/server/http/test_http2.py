@@ -137,11 +137,11 @@ async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The time is that of a piece."""
-    async with connected(tmp_path, caplog, HttpOptions(write_timeout=1)) as (made, client):
+    async with connected(tmp_path, caplog, HttpOptions(write_timeout=2)) as (made, client):
 
         @made.server.tool
         async def much() -> str:
-            return "x" * 4 * PIECE
+            return "x" * 8 * PIECE
 
         stream_id, began = await client.call("much"), trio.current_time()
         while stream_id not in client.ended:
@@ -151,8 +151,8 @@ async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
                 for window in (None, stream_id):
                     client.connection.increment_flow_control_window(PIECE // 4, window)
                 await client.flush()
-        assert trio.current_time() > began + 1
-        assert len(client.bodies[stream_id]) > 8 * PIECE  # as content and as structured content
+        assert trio.current_time() > began + 2
+        assert len(client.bodies[stream_id]) > 16 * PIECE  # as content and as structured content
         await client.works()
 
 
