@@ -23,6 +23,7 @@ FEWEST_LINES = 40
 SMALL = {
     "__init__.py": "says what the folder is",
     "__main__.py": "runs the command line",
+    "_log.py": "one logger for all",
     "_version.py": "read by the build",
 }
 """Files that may be shorter, and why."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 
 __all__ = ["BUFFER", "Link", "hand_on", "report_unsent"]
-
-logger = logging.getLogger("trio_mcp")
 
 BUFFER = 64
 """Messages between a transport and the session, each way. More would only delay control messages behind bulk."""

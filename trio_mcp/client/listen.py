@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +11,7 @@ from typing import Any
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.connection import Connection, OutgoingCall
 from trio_mcp.client.subscriptions import Feed, Subscription, Subscriptions
@@ -24,8 +24,6 @@ from trio_mcp.types import meta
 from trio_mcp.types.subscriptions import SubscriptionFilter, SubscriptionsListenResult
 
 __all__ = ["Listening", "ResourceWatches", "wanted_filter"]
-
-logger = logging.getLogger("trio_mcp")
 
 LISTEN = "subscriptions/listen"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.client.client import Client
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
@@ -25,8 +25,6 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_N
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
-
-logger = logging.getLogger("trio_mcp")
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),

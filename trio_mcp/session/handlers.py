@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.convert import as_object
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
@@ -20,8 +20,6 @@ from trio_mcp.session.sink import Sink
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["Handlers", "RequestContext", "RequestHooks", "error_for"]
-
-logger = logging.getLogger("trio_mcp")
 
 
 class RequestContext:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Literal
 
 import attrs
 
 from trio_mcp._checks import check_count, check_seconds, validator
+from trio_mcp._log import logger
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
-
-logger = logging.getLogger("trio_mcp")
 
 _SECONDS = validator(check_seconds, optional=True)
 _GRACE = validator(check_seconds, zero=True)

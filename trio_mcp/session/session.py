@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar, Unpack, overload
@@ -12,6 +11,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery
 from trio_mcp.convert import another, as_object, as_result, brief
 from trio_mcp.eras.client_negotiation import ModernClientEra
@@ -38,8 +38,6 @@ from trio_mcp.trace_context import CURRENT_TRACE
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
-
-logger = logging.getLogger("trio_mcp")
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]

@@ -6,7 +6,6 @@ Whatever the child does, nothing that it started and left in its group survives 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import shutil
@@ -18,13 +17,12 @@ from pathlib import Path
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.stdio.lines import PipeReader
 from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default_environment
 
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
-
-logger = logging.getLogger("trio_mcp")
 
 TERM_MOMENT = 0.2
 """Seconds between SIGTERM and SIGKILL on a cancelled way out."""

@@ -7,13 +7,13 @@ private descriptors, and what prints or runs in this process finds standard erro
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
@@ -23,8 +23,6 @@ from trio_mcp.stdio.lines import CLOSE_GRACE, read_lines, write_lines
 from trio_mcp.stdio.standard_streams import private_streams
 
 __all__ = ["stdio_server"]
-
-logger = logging.getLogger("trio_mcp")
 
 
 @contextlib.asynccontextmanager

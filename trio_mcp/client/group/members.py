@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
@@ -21,8 +21,6 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.retrying import Backoff
 
 __all__ = ["ConnectedClients", "Member", "Members", "Require", "ServerStatus", "did_you_mean"]
-
-logger = logging.getLogger("trio_mcp")
 
 State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]

@@ -5,12 +5,12 @@ S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transport
 
 from __future__ import annotations
 
-import logging
 from http import HTTPStatus
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp._log import logger
 from trio_mcp.errors import HttpError, HttpTrouble, TransportError
 from trio_mcp.http.headers import EVENTS, JSON, PROTOCOL_VERSION, Headers, shown, standard_headers
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers, parameter_values
@@ -37,8 +37,6 @@ __all__ = [
     "modern_revision_of",
     "read_failure",
 ]
-
-logger = logging.getLogger("trio_mcp")
 
 MAX_ERROR_BODY: Final = 64 * 1024
 """How much of the body of an error is worth reading, in bytes."""

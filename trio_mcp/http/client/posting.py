@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeAlias
@@ -11,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.eras.client_negotiation import supported_by
 from trio_mcp.errors import (
     HttpError,
@@ -58,8 +58,6 @@ __all__ = [
     "message_of",
     "refusal_of",
 ]
-
-logger = logging.getLogger("trio_mcp")
 
 ERROR_BODY_TIMEOUT: Final = 5.0
 """Seconds that the body of an error may take; what has come by then is the excerpt."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.errors import TransportError, TrioMcpError
 from trio_mcp.http.client.door import session_keeper
@@ -32,8 +32,6 @@ from trio_mcp.retrying import Backoff
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
-
-logger = logging.getLogger("trio_mcp")
 
 MAX_CONNECTIONS: Final = 100
 """Requests that are on their way at once; further ones wait. Those that are meant to last don't count."""

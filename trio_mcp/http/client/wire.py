@@ -11,7 +11,6 @@ import base64
 import contextlib
 import functools
 import itertools
-import logging
 import os
 import ssl
 import sys
@@ -24,6 +23,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp._version import __version__
 from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.client.origins import origin_of
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import httpx  # noqa: ASYNC127 - the one that this package depends on
 
 __all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
-
-logger = logging.getLogger("trio_mcp")
 
 MAX_REDIRECTS: Final = 5
 CONNECT_TIMEOUT: Final = 30.0

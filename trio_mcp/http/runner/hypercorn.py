@@ -16,7 +16,6 @@ nobody else anything:
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket as stdlib_socket
 import stat
@@ -38,12 +37,11 @@ from hypercorn.trio.worker_context import EventWrapper, WorkerContext
 from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp._log import logger
 from trio_mcp.http.runner.http2 import PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
 __all__ = ["HttpConnection", "ServerLimits", "configured", "serve_asgi"]
-
-logger = logging.getLogger("trio_mcp")
 
 MAX_RECEIVED = 64 * 1024
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import NoReturn
 
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
 from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
@@ -33,8 +33,6 @@ from trio_mcp.types.error_codes import OVERLOADED
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpApp"]
-
-logger = logging.getLogger("trio_mcp")
 
 MAX_TOOL_HEADERS = 10_000
 """Tools whose headers are kept at hand."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.registry import Named, Registry
@@ -41,8 +41,6 @@ __all__ = [
     "described",
     "name_of",
 ]
-
-logger = logging.getLogger("trio_mcp")
 
 Handler: TypeAlias = Callable[[Context[Any]], Awaitable[dict[str, Any]]]
 """``async (context) -> result``."""

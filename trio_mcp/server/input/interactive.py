@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import math
 import operator
 import secrets
@@ -17,6 +16,7 @@ from typing import Any, Union, get_args, get_origin
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import McpError
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.input.questions import InputRequest, InputRequired, UrlElicitationRequired
@@ -32,8 +32,6 @@ from trio_mcp.server.input.rounds import (
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED
 
 __all__ = ["ParkedRounds", "run_interactive", "without_questions"]
-
-logger = logging.getLogger("trio_mcp")
 
 
 class ParkedRounds(Rounds):

@@ -7,7 +7,6 @@ when it comes back with the answer the function runs again (2026-07-28 `basic/pa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +15,7 @@ import trio
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp._log import logger
 from trio_mcp.convert import brief
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request, RequestId
@@ -46,8 +46,6 @@ __all__ = [
     "Rounds",
     "earlier_rounds",
 ]
-
-logger = logging.getLogger("trio_mcp")
 
 
 class RoundEnded(BaseException):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import math
 import random
 import re
@@ -16,6 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError, TrioMcpError
 from trio_mcp.http.client.legacy.sse_client import open_old_stream
 from trio_mcp.http.client.origins import ORIGINS
@@ -27,8 +27,6 @@ from trio_mcp.jsonrpc.messages import Failure, Malformed, Notification, Request,
 from trio_mcp.retrying import may_repeat
 
 __all__ = ["LegacySession", "LegacySessions"]
-
-logger = logging.getLogger("trio_mcp")
 
 MIN_WAIT: Final = 0.1
 """Seconds between two attempts to go on with a stream, whatever the server says."""

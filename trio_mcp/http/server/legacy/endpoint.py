@@ -4,7 +4,6 @@ server; and HTTP+SSE at paths of its own."""
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs, quote
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
@@ -27,8 +27,6 @@ from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, Resp
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
-
-logger = logging.getLogger("trio_mcp")
 
 
 class Endpoint(LegacyEndpoint):

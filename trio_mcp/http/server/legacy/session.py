@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
@@ -34,8 +34,6 @@ from trio_mcp.jsonrpc.messages import (
 )
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
-
-logger = logging.getLogger("trio_mcp")
 
 COMMENT = encode_comment()
 

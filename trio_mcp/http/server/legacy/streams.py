@@ -10,7 +10,6 @@ only. Routing never waits for a stream. It waits for the event store, which all 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
@@ -18,6 +17,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import TransportError
 from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.jsonrpc.codec import encode_or_replace
@@ -37,8 +37,6 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.session.sink import Owner
 
 __all__ = ["MAX_DETACHED", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router", "Stream", "Writer"]
-
-logger = logging.getLogger("trio_mcp")
 
 ROOM = 64
 """How many messages wait on a stream before the handler that it belongs to waits."""

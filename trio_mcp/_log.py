@@ -1,0 +1,7 @@
+"""The one logger of the package: `logging.getLogger("trio_mcp")`."""
+
+import logging
+
+__all__ = ["logger"]
+
+logger = logging.getLogger("trio_mcp")
