@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Probe = Callable[[Path, int], Values]  # where trio_mcp is, and how many calls there are to make
 
 WARM_UP = 200  # calls before the clock runs: imports, caches, and the interpreter's own specialising
-STARTS = 3  # of a process that does nothing else; the least counts, since what disturbs only adds
+STARTS = 5  # of a process that does nothing else; the least counts, since what disturbs only adds
 SESSIONS = 800
 
 MICROSECONDS, MILLISECONDS, MEBIBYTES, KIBIBYTES = "µs/call", "ms", "MiB", "KiB"
