@@ -18,6 +18,9 @@ from tests.public_names import LISTED, PACKAGE, lines
 MOST_CLASSES = 4
 """In the MRO of a public class, besides `object` and those of the standard library."""
 
+LONGER = {"ToolResult": 1}
+"""Models of the wire that a client adds short cuts to: pydantic's base class is one too many."""
+
 FEWEST_LINES = 40
 
 SMALL = {
@@ -57,9 +60,8 @@ def classes() -> list[type]:
 @pytest.mark.parametrize("kind", classes(), ids=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
 def test_no_public_class_has_a_ladder_of_bases(kind: type) -> None:
     """Objects own parts instead of inheriting them."""
-    ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
-    foreign = [base for base in ours if not base.__module__.startswith("trio_mcp")]
-    assert len(ours) - len(foreign) <= MOST_CLASSES, ours
+    bases = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
+    assert len(bases) <= MOST_CLASSES + LONGER.get(kind.__name__, 0), bases
 
 
 def test_every_public_name_has_been_looked_at() -> None:
