@@ -11,7 +11,7 @@ from trio_mcp.server.features.tools import ToolDetails
 from trio_mcp.server.functions.dependencies import Depends
 from trio_mcp.server.input.questions import Elicited, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.log_messages import McpLogHandler
-from trio_mcp.server.run import HttpStatistics, ServerStatistics
+from trio_mcp.server.run import ServerStatistics
 from trio_mcp.server.server import Server
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Context",
     "Depends",
     "Elicited",
-    "HttpStatistics",
     "InputRequest",
     "InputRequired",
     "McpLogHandler",

@@ -11,7 +11,6 @@ import trio
 
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.server_negotiation import ClientDeclaration
-from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes
@@ -21,8 +20,9 @@ from trio_mcp.session.sink import SessionSink
 
 if TYPE_CHECKING:  # a server on stdio needs nothing of HTTP
     from trio_mcp.http.server.host import ExchangeSink
+    from trio_mcp.http.server.statistics import HttpStatistics
 
-__all__ = ["HttpStatistics", "Run", "ServerStatistics"]
+__all__ = ["Run", "ServerStatistics"]
 
 
 @attrs.define(eq=False)
