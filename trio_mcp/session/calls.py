@@ -14,7 +14,7 @@ import attrs
 import trio
 from pydantic import ValidationError
 
-from trio_mcp.convert import another, brief
+from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
@@ -348,9 +348,7 @@ class Calls:
                 except ValidationError as exc:
                     self._on_fault(RemoteProtocolError(f"a malformed progress notification: {brief(exc)}"))
                     continue
-                outcome = limits.on_progress(progress)
-                if isinstance(outcome, Awaitable):
-                    await outcome
+                await call_back(limits.on_progress, progress)
             if waiting.outcome is not None:
                 return
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery
-from trio_mcp.convert import another, as_object, as_result, brief
+from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
@@ -465,9 +465,7 @@ class BaseSession(EnteredOnce):
         if self._on_error is None:
             logger.warning("from the peer: %s", error)
             return
-        outcome = self._on_error(error)
-        if isinstance(outcome, Awaitable):
-            await outcome
+        await call_back(self._on_error, error)
 
     def _note(self, notification: Notification) -> None:
         """Look at a notification in the order of arrival, before any later message is looked at."""

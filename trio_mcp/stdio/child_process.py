@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp.convert import call_back
 from trio_mcp.errors import TransportError
 from trio_mcp.stdio.lines import PipeReader
 from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default_environment
@@ -275,9 +276,7 @@ class StderrCopier:
     async def _call(self, line: str) -> None:
         assert not isinstance(self._sink, str)
         try:
-            outcome = self._sink(line)
-            if isinstance(outcome, Awaitable):
-                await outcome
+            await call_back(self._sink, line)
         except Exception:
             logger.exception("the callback for standard error failed")
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp._log import logger
-from trio_mcp.convert import brief
+from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.server.functions.function import Call, single
@@ -205,9 +205,7 @@ class Rounds:
         if self._over:
             await self._end()
         if key not in self._memory:
-            value = function(*arguments)
-            if isinstance(value, Awaitable):
-                value = await value
+            value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
         await trio.lowlevel.checkpoint()
         return self._memory[key]

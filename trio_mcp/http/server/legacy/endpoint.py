@@ -280,8 +280,7 @@ class SseSessions:
 
     async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
         """Take a message."""
-        given = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-        if given != JSON:
+        if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
             return refuse(404, f"the session is not known or has ended: open a stream at {self._options.sse_path}")
