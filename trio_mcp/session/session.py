@@ -234,6 +234,7 @@ class BaseSession(EnteredOnce):
         given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
         """
         if self._lifetime_manager is None:
+            await trio.lowlevel.checkpoint()
             return  # never entered, so nothing runs
         if not self._closing:
             self._closing = True
@@ -443,6 +444,7 @@ class BaseSession(EnteredOnce):
         `add_request_handler`. A result is a model, a mapping, or None for an empty one; an exception becomes an error
         answer.
         """
+        await trio.lowlevel.checkpoint()
         handler, params_type = self._added.get(context.method, (None, None))
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
@@ -459,13 +461,15 @@ class BaseSession(EnteredOnce):
 
         Notifications and errors come one after the other, in the order of arrival.
         """
+        await trio.lowlevel.checkpoint()
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         """Take what arrived and belongs to no request: override it. As it stands it calls ``on_error``, or logs."""
+        await trio.lowlevel.checkpoint()
         if self._on_error is None:
             logger.warning("from the peer: %s", error)
-            return
-        await call_back(self._on_error, error)
+        else:
+            await call_back(self._on_error, error)
 
     def _note(self, notification: Notification) -> None:
         """Look at a notification in the order of arrival, before any later message is looked at."""

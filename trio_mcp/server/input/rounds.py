@@ -202,12 +202,12 @@ class Rounds:
         """See `Context.once`."""
         if not isinstance(key, str):
             raise TypeError(f"key must be a string, got {type(key).__name__}")
+        await trio.lowlevel.checkpoint()
         if self._over:
             await self._end()
         if key not in self._memory:
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
-        await trio.lowlevel.checkpoint()
         return self._memory[key]
 
     @property
