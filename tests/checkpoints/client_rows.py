@@ -20,8 +20,6 @@ from trio_mcp import Client, Context, ResponseCache, Server
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client import OutgoingCall, Subscription
 from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types import PromptReference, meta
 
 URI = "test://x"
@@ -454,34 +452,6 @@ async def no_log_level() -> None:
 
 
 # --- the session of a client ------------------------------------------------------------------------------------
-
-
-@call(ConnectedSession.received_error, "logged")
-async def received_error(check: Check) -> None:
-    async with client_in(MODERN) as (client, _, _):
-        await check(client.session.received_error(RemoteProtocolError("bad")))
-
-
-@call(ConnectedSession.received_notification, "nobody wants it")
-async def received_notification(check: Check) -> None:
-    async with client_in(MODERN) as (client, _, _):
-        await check(client.session.received_notification(Notification("acme/x")))
-
-
-@effect(ConnectedSession.received_error, "nobody is told")
-async def nobody_is_told() -> None:
-    told: list[Exception] = []
-    async with client_in(MODERN, on_error=told.append) as (client, _, _):
-        await cancelled_before(client.session.received_error(RemoteProtocolError("bad")))
-        assert not told
-
-
-@effect(ConnectedSession.received_notification, "nobody is told")
-async def nobody_is_told_of_a_notification() -> None:
-    told: list[Notification] = []
-    async with client_in(MODERN, on_message=told.append) as (client, _, _):
-        await cancelled_before(client.session.received_notification(Notification("acme/x")))
-        assert not told
 
 
 @effect(ConnectedSession.subscribe, "nothing is asked")

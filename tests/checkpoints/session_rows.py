@@ -14,8 +14,6 @@ from tests.peer import Peer, settle
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
 from trio_mcp import BaseSession, ClientSession, Link, RequestContext, memory_link_pair
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.jsonrpc.messages import Notification
 
 
 @contextlib.asynccontextmanager
@@ -83,67 +81,6 @@ def waiting(function: Any) -> None:
 
 waiting(BaseSession.wait_idle)
 waiting(BaseSession.wait_settled)
-
-
-# --- hooks ------------------------------------------------------------------------------------------------------
-
-
-@call(BaseSession.received_request, "a handler that waits for nothing")
-async def received_request(check: Check) -> None:
-    async def handle(params: Any, context: RequestContext) -> None:
-        return None
-
-    done = trio.Event()
-
-    class Checked(BaseSession):
-        async def received_request(self, context: RequestContext) -> Any:
-            result = await check(super().received_request(context))
-            done.set()
-            return result
-
-    async with memory_link_pair() as (ours, theirs), Checked(*ours) as session, BaseSession(*theirs) as other:
-        session.add_request_handler("acme/x", handle)
-        await other.send_request("acme/x")
-        await done.wait()
-
-
-@effect(BaseSession.received_request, "the handler is not called")
-async def handler_not_called() -> None:
-    called: list[object] = []
-
-    async def handle(params: Any, context: RequestContext) -> None:
-        called.append(params)
-
-    class Cancelled(BaseSession):
-        async def received_request(self, context: RequestContext) -> Any:
-            await cancelled_before(super().received_request(context))
-
-    async with memory_link_pair() as (ours, theirs), Cancelled(*ours) as session, BaseSession(*theirs) as other:
-        session.add_request_handler("acme/x", handle)
-        await other.send_request("acme/x")
-        assert not called
-
-
-@call(BaseSession.received_notification, "nobody wants it")
-async def received_notification(check: Check) -> None:
-    async with bare() as (session, _):
-        await check(session.received_notification(Notification("acme/x")))
-
-
-@call(BaseSession.received_error, "logged, and taken by a callback")
-async def received_error(check: Check) -> None:
-    async with bare() as (session, _):
-        await check(session.received_error(RemoteProtocolError("bad")))
-    async with memory_link_pair() as (ours, _), BaseSession(*ours, on_error=lambda error: None) as session:
-        await check(session.received_error(RemoteProtocolError("bad")))
-
-
-@effect(BaseSession.received_error, "nobody is told")
-async def nobody_is_told() -> None:
-    told: list[Exception] = []
-    async with memory_link_pair() as (ours, _), BaseSession(*ours, on_error=told.append) as session:
-        await cancelled_before(session.received_error(RemoteProtocolError("bad")))
-        assert not told
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ HANG = 30  # seconds; only a net
 assert client_rows, (group_rows, server_rows, session_rows, transport_rows)  # their imports fill the tables
 
 WITHOUT_EFFECT: dict[object, str] = {
-    BaseSession.received_notification: "does nothing",
     BaseSession.wait_closed: "waits",
     BaseSession.wait_idle: "waits",
     BaseSession.wait_settled: "waits",

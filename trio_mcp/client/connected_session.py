@@ -67,7 +67,6 @@ class ConnectedSession(ClientSession):
         await super().received_error(error)
 
     async def received_notification(self, notification: Notification) -> None:
-        await trio.lowlevel.checkpoint()
         await self._on_notification(notification)
 
     def _note(self, notification: Notification) -> None:

@@ -100,7 +100,6 @@ class Connection(ServerSession):
         return await self._served.answer(context)
 
     async def received_notification(self, notification: Notification) -> None:
-        await trio.lowlevel.checkpoint()
         await self._served.heard(notification, self.states)
 
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:

@@ -42,7 +42,7 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
-# How many messages the reader takes in one go before it lets other tasks run.
+# How many messages are taken, and notices handled, in one go before other tasks run.
 READ_BURST = 64
 
 
@@ -95,6 +95,7 @@ class Notices:
         self._waiting.clear()
 
     async def _handle(self) -> None:
+        handled = 0
         while self._waiting:
             notice = self._waiting.popleft()
             try:
@@ -110,6 +111,9 @@ class Notices:
                     logger.exception("on_error failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
+            handled += 1
+            if handled % READ_BURST == 0:  # a batch may hold hundreds; with each, what precedes an answer came after it
+                await trio.lowlevel.checkpoint()
         self._handling = False
 
 
@@ -444,7 +448,6 @@ class BaseSession(EnteredOnce):
         `add_request_handler`. A result is a model, a mapping, or None for an empty one; an exception becomes an error
         answer.
         """
-        await trio.lowlevel.checkpoint()
         handler, params_type = self._added.get(context.method, (None, None))
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
@@ -461,15 +464,13 @@ class BaseSession(EnteredOnce):
 
         Notifications and errors come one after the other, in the order of arrival.
         """
-        await trio.lowlevel.checkpoint()
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         """Take what arrived and belongs to no request: override it. As it stands it calls ``on_error``, or logs."""
-        await trio.lowlevel.checkpoint()
         if self._on_error is None:
             logger.warning("from the peer: %s", error)
-        else:
-            await call_back(self._on_error, error)
+            return
+        await call_back(self._on_error, error)
 
     def _note(self, notification: Notification) -> None:
         """Look at a notification in the order of arrival, before any later message is looked at."""
