@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 
 from tests.checkpoints.table import Check, call, cancelled_before, effect
 from tests.injection import cancel_everywhere
 from tests.peer import Peer, settle
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, ClientSession, Link, RequestContext, memory_link_pair
+from trio_mcp import BaseSession, ClientSession, Link, LocalProtocolError, RequestContext, memory_link_pair
 from trio_mcp._nursery import EnteredOnce
 
 
@@ -159,6 +160,20 @@ def opening(function: Any, revision: str, make: Callable[[ClientSession], Awaita
             await cancelled_before(make(session))
             await settle()
             assert not peer.arrived()
+
+    @effect(function, "open or cancelled")
+    async def open_or_cancelled() -> None:
+        async def scenario() -> None:
+            async with unopened(revision) as (session, peer), trio.open_nursery() as nursery:
+                nursery.start_soon(peer.greet)
+                try:
+                    await make(session)
+                except trio.Cancelled:
+                    with pytest.raises(LocalProtocolError, match="not open yet"):
+                        _ = session.server
+                    raise
+
+        await cancel_everywhere(scenario, settle)
 
 
 @contextlib.asynccontextmanager

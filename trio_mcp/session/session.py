@@ -112,7 +112,7 @@ class Notices:
             except Exception:
                 logger.exception("the handler of %s failed", notice)
             handled += 1
-            if handled % READ_BURST == 0:  # a batch may hold hundreds; with each, what precedes an answer came after it
+            if handled % READ_BURST == 0:  # not after each: what precedes an answer would come long after it
                 await trio.lowlevel.checkpoint()
         self._handling = False
 
