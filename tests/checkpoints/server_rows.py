@@ -43,12 +43,14 @@ async def in_tool(
     body: Callable[[Context], Awaitable[object]],
     revision: str,
     replies: Callable[[Request], Any] = lambda question: None,
+    *,
+    park: bool = False,
 ) -> None:
     """Run something as the function of a tool, through all rounds of input; what it raises is raised here."""
     failures: list[Exception] = []
     server = Server("x")
 
-    @server.tool
+    @server.tool(park_input=park)
     async def tool(ctx: Context) -> None:
         try:
             await body(ctx)
@@ -123,22 +125,23 @@ QUESTIONS: dict[Any, Callable[[Context], Any]] = {
 
 
 def every_question(function: Any, ask: Callable[[Context], Any]) -> None:
-    for revision in (LEGACY, MODERN):
+    for revision, park in ((LEGACY, False), (MODERN, False), (MODERN, True)):
+        where = f"{revision}, parked" if park else revision
 
-        @call(function, f"{revision}: answered")
-        async def answered(check: Check, revision: str = revision) -> None:
-            # In the modern era the function runs twice; the second time the answer is there.
-            await in_tool(lambda ctx: check(ask(ctx)), revision, reply)
+        @call(function, f"{where}: answered")
+        async def answered(check: Check, revision: str = revision, park: bool = park) -> None:
+            # In the modern era the function runs twice unless it is parked; the second time the answer is there.
+            await in_tool(lambda ctx: check(ask(ctx)), revision, reply, park=park)
 
-    @effect(function, "nothing is asked")
-    async def nothing_asked() -> None:
-        asked: list[Request] = []
+        @effect(function, f"{where}: nothing is asked")
+        async def nothing_asked(revision: str = revision, park: bool = park) -> None:
+            asked: list[Request] = []
 
-        async def body(context: Context) -> None:
-            await cancelled_before(ask(context))
+            async def body(context: Context) -> None:
+                await cancelled_before(ask(context))
 
-        await in_tool(body, LEGACY, asked.append)
-        assert not asked
+            await in_tool(body, revision, asked.append, park=park)
+            assert not asked
 
 
 for function, ask in QUESTIONS.items():

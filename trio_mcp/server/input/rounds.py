@@ -177,6 +177,7 @@ class Rounds:
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         """Get the answers to some questions, in one round."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # or the end of the round would ask all the same
         revision = self.context.protocol_version
         for request in requests:
             request.check(self.context)
