@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import trio
 import trio.testing
 
-from tests.checkpoints.table import Check, call, cancelled_before, effect, not_entered
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.client.listening import TELLS_ALL, TOOLS, acknowledgement, notice
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
@@ -23,7 +22,6 @@ from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.types import PromptReference, meta
 
 URI = "test://x"
-OLD = "file:///old"
 KEPT = {"ttlMs": 1000, "cacheScope": "private"}
 LISTS = {
     "tools/list": {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]},
@@ -318,19 +316,11 @@ for revision in (LEGACY, MODERN):
     @effect(Client.notify, f"{revision}: sent or cancelled")
     async def notified(revision: str = revision) -> None:
         async with client_in(revision) as (client, _, wire):
-            await cancelled_before(client.notify("acme/x"))
-            done = 0
 
-            async def scenario() -> None:
-                nonlocal done
-                await client.notify("acme/x")
-                done += 1
+            async def heard() -> int:
+                return len(wire.heard_of("acme/x"))
 
-            async def agrees() -> None:
-                await settle()
-                assert len(wire.heard_of("acme/x")) == done
-
-            await cancel_everywhere(scenario, agrees)
+            await all_or_nothing(lambda number: client.notify("acme/x"), heard)
 
 
 async def server_tool() -> None:
@@ -371,15 +361,19 @@ async def set_roots_of_nobody(check: Check) -> None:
     await check(Client(Server("x"), roots=[]).set_roots([]))
 
 
+def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
+    return lambda number: client.set_roots([f"file:///{number}"])  # type: ignore[list-item]
+
+
 @effect(Client.set_roots, "handshake era: the new roots hold and the server is told, or neither")
 async def roots_in_the_handshake_era() -> None:
-    async with client_in(LEGACY, roots=[OLD]) as (client, _, wire):
+    async with client_in(LEGACY, roots=["file:///0"]) as (client, _, wire):
 
         async def held() -> tuple[str, int]:
             (root,) = (await wire.result("roots/list"))["roots"]
             return root["uri"], len(wire.heard_of("notifications/roots/list_changed"))
 
-        await all_or_nothing(client, held)
+        await all_or_nothing(set_roots_to(client), held, lambda done: (f"file:///{done}", done))
 
 
 @effect(Client.set_roots, "modern era: the new roots hold, or the old ones")
@@ -391,56 +385,26 @@ async def roots_in_the_modern_era() -> None:
         (root,) = await ctx.list_roots()
         return root.uri
 
-    async with Client(server, mode=MODERN, roots=[OLD]) as client:  # type: ignore[list-item]
+    async with Client(server, mode=MODERN, roots=["file:///0"]) as client:  # type: ignore[list-item]
 
-        async def held() -> tuple[str, None]:
-            return (await client.call_tool("roots")).data, None
+        async def held() -> str:
+            return (await client.call_tool("roots")).data
 
-        await all_or_nothing(client, held)
-
-
-async def all_or_nothing(client: Client, held: Callable[[], Awaitable[tuple[str, int | None]]]) -> None:
-    """Cancelled at any step, `Client.set_roots` has done everything or nothing."""
-    current, told, number = OLD, 0, 0
-
-    async def scenario() -> None:
-        nonlocal current, told, number
-        number += 1
-        new = f"file:///{number}"
-        await client.set_roots([new])  # type: ignore[list-item]
-        current, told = new, told + 1
-
-    async def agrees() -> None:
-        await settle()
-        uri, heard = await held()
-        assert uri == current
-        assert heard in (None, told)
-
-    await agrees()
-    await cancelled_before(scenario())
-    await agrees()
-    await cancel_everywhere(scenario, agrees)
+        await all_or_nothing(set_roots_to(client), held, lambda done: f"file:///{done}")
 
 
 @effect(Client.set_log_level, "modern era: the level is another, or the old one")
 async def log_level() -> None:
-    async with client_in(MODERN) as (client, asked, _):
-        current: str | None = None
-        levels = itertools.cycle(("error", "warning"))
+    levels: Any = ("error", "warning")
+    async with client_in(MODERN, log_level=levels[0]) as (client, asked, _):
 
-        async def scenario() -> None:
-            nonlocal current
-            level: Any = next(levels)
-            await client.set_log_level(level)
-            current = level
-
-        async def agrees() -> None:
+        async def wanted() -> str:
             await client.request("acme/x")
-            assert asked[-1].params["_meta"].get(meta.LOG_LEVEL) == current
+            return asked[-1].params["_meta"][meta.LOG_LEVEL]
 
-        await cancelled_before(scenario())
-        await agrees()
-        await cancel_everywhere(scenario, agrees)
+        await all_or_nothing(
+            lambda number: client.set_log_level(levels[number % 2]), wanted, lambda done: levels[done % 2]
+        )
 
 
 @effect(Client.set_log_level, "handshake era: nothing is asked")

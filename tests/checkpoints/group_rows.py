@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.checkpoints.table import Check, call, cancelled_before, effect
-from tests.injection import cancel_everywhere
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from tests.peer import settle
 from trio_mcp import ClientGroup, Context, Server
 from trio_mcp._nursery import EnteredOnce
@@ -175,23 +174,11 @@ async def add(check: Check) -> None:
 async def added() -> None:
     for require in ("all", "none"):
         async with ClientGroup({}, require=require) as group:  # type: ignore[arg-type]
-            there = False
 
-            async def scenario(group: ClientGroup = group) -> None:
-                nonlocal there
-                await group.add("a", Server("x"))
-                there = True
+            async def count(group: ClientGroup = group) -> int:
+                return len(group.status)
 
-            async def agrees(group: ClientGroup = group) -> None:
-                nonlocal there
-                assert ("a" in group.status) is there
-                if there:
-                    await group.remove("a")
-                there = False
-
-            await cancelled_before(scenario())
-            await agrees()
-            await cancel_everywhere(scenario, agrees)
+            await all_or_nothing(lambda number, group=group: group.add(f"{number}", Server("x")), count)  # type: ignore[misc]
 
 
 @call(ClientGroup.remove, "never entered, and open")

@@ -10,8 +10,7 @@ import trio
 from pydantic import BaseModel
 
 from tests.checkpoints.session_rows import sent_or_cancelled
-from tests.checkpoints.table import Check, call, cancelled_before, effect, not_entered
-from tests.injection import cancel_everywhere
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.peer import settle
 from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
 from trio_mcp import Client, Context, Server, memory_link_pair
@@ -88,13 +87,13 @@ async def log(check: Check) -> None:
 @effect(Context.notify, "sent or cancelled")
 async def notified() -> None:
     async with served() as (context, peer, _):
-        await sent_or_cancelled(lambda: context.notify("acme/x"), peer.link)
+        await sent_or_cancelled(lambda number: context.notify("acme/x"), peer.link)
 
 
 @effect(Context.log, "sent or cancelled")
 async def logged() -> None:
     async with served(**{LEVEL: "error"}) as (context, peer, _):
-        await sent_or_cancelled(lambda: context.log("error", "x"), peer.link)
+        await sent_or_cancelled(lambda number: context.log("error", "x"), peer.link)
 
 
 # --- asking the client ------------------------------------------------------------------------------------------
@@ -165,20 +164,12 @@ for revision in (LEGACY, MODERN):
     @effect(Context.once, f"{revision}: done and kept, or not done")
     async def once_or_never(revision: str = revision) -> None:
         async def body(context: Context) -> None:
-            number, done, returned = 0, [], []
+            done: list[int] = []
 
-            async def scenario() -> None:
-                nonlocal number
-                number += 1
-                returned.append(await context.once(f"{number}", done.append, number))
+            async def count() -> int:
+                return len(done)
 
-            async def agrees() -> None:
-                assert len(done) == len(returned)
-
-            await cancelled_before(scenario())
-            await agrees()
-            await cancel_everywhere(scenario, agrees)
-            assert returned
+            await all_or_nothing(lambda number: context.once(f"{number}", done.append, number), count)
 
         await in_tool(body, revision)
 

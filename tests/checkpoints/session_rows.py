@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.checkpoints.table import Check, call, cancelled_before, effect
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect
 from tests.injection import cancel_everywhere
 from tests.peer import Peer, settle
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
@@ -97,31 +97,18 @@ async def send_notification(check: Check) -> None:
 @effect(BaseSession.send_notification, "sent or cancelled")
 async def sent() -> None:
     async with bare() as (session, theirs):
-        await sent_or_cancelled(lambda: session.send_notification("acme/x"), theirs)
+        await sent_or_cancelled(lambda number: session.send_notification("acme/x"), theirs)
 
 
-async def sent_or_cancelled(send: Callable[[], Awaitable[object]], theirs: Link) -> None:
+async def sent_or_cancelled(send: Callable[[int], Awaitable[object]], theirs: Link) -> None:
     """Cancelled at any step, what sends one message has sent it, or raises `Cancelled`."""
-    peer = Peer(theirs)
-    done = 0
+    arrived: list[Any] = []
 
-    async def scenario() -> None:
-        nonlocal done
-        await send()
-        done += 1
+    async def count() -> int:
+        arrived.extend(Peer(theirs).arrived())
+        return len(arrived)
 
-    async def agrees() -> None:
-        nonlocal done
-        await settle()
-        assert len(peer.arrived()) == done
-        done = 0
-
-    await cancelled_before(scenario())
-    await agrees()
-    await cancel_everywhere(scenario, agrees)
-    await scenario()
-    assert done == 1
-    await agrees()
+    await all_or_nothing(send, count)
 
 
 @call(BaseSession.send_request, "answered")
@@ -255,17 +242,10 @@ async def unwanted_progress(check: Check) -> None:
 @effect(RequestContext.send_notification, "sent or cancelled")
 async def context_sent() -> None:
     async with served() as (context, wire, _):
-        await sent_or_cancelled(lambda: context.send_notification("acme/x"), wire.link)
+        await sent_or_cancelled(lambda number: context.send_notification("acme/x"), wire.link)
 
 
 @effect(RequestContext.report_progress, "sent or cancelled")
 async def progress_sent() -> None:
-    number = 0
-
-    async def report() -> None:
-        nonlocal number
-        number += 1
-        await context.report_progress(number)
-
     async with served(progressToken="t") as (context, wire, _):
-        await sent_or_cancelled(report, wire.link)
+        await sent_or_cancelled(context.report_progress, wire.link)

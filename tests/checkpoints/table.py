@@ -11,7 +11,10 @@ from typing import Any, Generic, TypeVar
 import trio
 import trio.testing
 
-__all__ = ["CALLS", "EFFECTS", "Check", "Row", "call", "cancelled_before", "effect", "not_entered"]
+from tests.injection import cancel_everywhere
+from tests.peer import settle
+
+__all__ = ["CALLS", "EFFECTS", "Check", "Row", "all_or_nothing", "call", "cancelled_before", "effect", "not_entered"]
 
 T = TypeVar("T")
 Function = Callable[..., Any]
@@ -150,3 +153,32 @@ async def not_entered(manager: AbstractAsyncContextManager[object]) -> None:
             inside = True
     assert scope.cancelled_caught
     assert not inside, "it was entered"
+
+
+async def all_or_nothing(
+    change: Callable[[int], Awaitable[object]],
+    state: Callable[[], Awaitable[Any]],
+    expected: Callable[[int], object] = lambda done: done,
+) -> None:
+    """Cancel a change before it, and at each of its steps: it was made if it returned, and otherwise nothing was.
+
+    Args:
+        change: Makes it; gets its number, from 1.
+        state: Shows what has been changed.
+        expected: What that shows after so many changes.
+    """
+    done = 0
+
+    async def scenario() -> None:
+        nonlocal done
+        await change(done + 1)
+        done += 1
+
+    async def agrees() -> None:
+        await settle()
+        assert await state() == expected(done)
+
+    await cancelled_before(scenario())
+    await agrees()
+    await cancel_everywhere(scenario, agrees)
+    assert done

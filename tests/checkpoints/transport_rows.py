@@ -11,9 +11,8 @@ from typing import Any
 
 import trio
 
-from tests.checkpoints.table import Check, call, cancelled_before, effect, not_entered
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.http_peer import peer
-from tests.injection import cancel_everywhere
 from tests.peer import settle
 from trio_mcp import (
     EventStore,
@@ -146,46 +145,29 @@ def of_a_store(make: Callable[[], Any]) -> None:
     @effect(kind.append, "kept or cancelled")
     async def kept() -> None:
         store = make()
-        count = 0
 
-        async def scenario() -> None:
-            nonlocal count
-            await store.append("session", [StoredEvent(1, count + 1, b"{}")])
-            count += 1
+        async def count() -> int:
+            return len(await numbers(store))
 
-        async def agrees() -> None:
-            assert await numbers(store) == list(range(1, count + 1))
-
-        await cancelled_before(scenario())
-        await agrees()
-        await cancel_everywhere(scenario, agrees)
+        await all_or_nothing(lambda number: store.append("session", [StoredEvent(1, number, b"{}")]), count)
 
     @effect(kind.forget, "forgotten or cancelled")
     async def forgotten() -> None:
         store = make()
-        there = True
+        sessions = [f"{number}" for number in range(1, 50)]
+        for session in sessions:
+            await store.append(session, EVENTS)
 
-        async def scenario() -> None:
-            nonlocal there
-            await store.forget("session")
-            there = False
+        async def count() -> int:
+            return sum([not await numbers(store, session) for session in sessions])
 
-        async def agrees() -> None:
-            nonlocal there
-            assert await numbers(store) == ([1, 2] if there else [])
-            await store.append("session", EVENTS)
-            there = True
-
-        await store.append("session", EVENTS)
-        await cancelled_before(scenario())
-        await agrees()
-        await cancel_everywhere(scenario, agrees)
+        await all_or_nothing(lambda number: store.forget(f"{number}"), count)
 
 
-async def numbers(store: EventStore) -> list[int]:
+async def numbers(store: EventStore, session: str = "session") -> list[int]:
     """The numbers of the events that are kept."""
     try:
-        return [event.number for event in await store.after("session", 1, 0)]
+        return [event.number for event in await store.after(session, 1, 0)]
     except EventsLost:
         return []
 
