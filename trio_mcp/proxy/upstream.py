@@ -10,11 +10,13 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.client.client import Client
+from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
-from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
+from trio_mcp.proxy.upstream_session import UnansweredCalls, UpstreamSession
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
@@ -65,7 +67,6 @@ class Upstream:
         self._connecting = trio.Lock()
         self._connected = False
         self._reconnected = trio.Event()
-        self._calls: dict[Context[Any], None] = {}  # in flight, in order
         self._watches: dict[str, trio.CancelScope] = {}
         self._log_level: str | None = None
 
@@ -126,14 +127,13 @@ class Upstream:
         Raises:
             McpError: The upstream's error as it is; or -32603, which names the upstream, if it did not answer.
         """
-        with self._refusing(context.method), self._in_flight(context):
+        on_progress = _reporter(context) if "progressToken" in context.meta else None
+        with self._refusing(context.method):
             client = await self.connected()
+            if isinstance(client, UpstreamClient):
+                return await client.pass_on(context, params, on_progress)
             return await client.request(
-                context.method,
-                params,
-                timeout=None,
-                total_timeout=None,
-                on_progress=_reporter(context) if "progressToken" in context.meta else None,
+                context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
 
     async def connected_or_refuse(self, method: str) -> Client:
@@ -160,14 +160,6 @@ class Upstream:
             text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
             raise McpError(INTERNAL_ERROR, text) from None
 
-    @contextlib.contextmanager
-    def _in_flight(self, context: Context[Any]) -> Iterator[None]:
-        self._calls[context] = None
-        try:
-            yield
-        finally:
-            del self._calls[context]
-
     @property
     def name(self) -> str:
         """What the upstream calls itself, or what the proxy is called."""
@@ -191,19 +183,20 @@ class Upstream:
 
     # --- what the upstream asks and says of its own accord -------------------------------------------------------
 
-    async def answer(self, method: str, params: Any) -> dict[str, Any]:
-        """Have the client whose request it is about answer a question of an upstream of the handshake era.
+    async def answer(self, method: str, params: Any, asked: Context[Any] | None) -> dict[str, Any]:
+        """Have the client whose call it is about answer a question of an upstream of the handshake era.
 
-        Over most links such a question does not say which request that is: it is that of the last request in flight.
-        If requests of several clients are in flight, it is refused, for nobody shall answer somebody else's question.
+        Args:
+            method: The question's.
+            params: Its parameters.
+            asked: The call, if it can be told; nobody shall answer somebody else's question.
 
         Raises:
-            McpError: There is no such client, or it can't or won't answer.
+            McpError: There is no such call, or its client can't or won't answer.
         """
-        asked = self._only_clients_call()
         if asked is None or asked.rounds is None:
-            text = f"nobody knows whom {method!r} is for: no client's request is in flight, or those of several are"
-            raise McpError(INVALID_REQUEST, text)
+            text = f"nobody knows whom {method!r} is for: no client waits for an answer"
+            raise McpError(INVALID_REQUEST, f"{text}, or calls of several have none, those given up included")
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
@@ -214,33 +207,33 @@ class Upstream:
         except RoundEnded:
             raise McpError(INVALID_REQUEST, "the request that this is about has ended") from None
 
-    def _only_clients_call(self) -> Context[Any] | None:
-        """The last call in flight, if all of them are one client's."""
-        clients = {context.connection for context in self._calls}
-        return next(reversed(self._calls)) if len(clients) == 1 else None
+    def heard(self, calls: UnansweredCalls, notification: Notification, related: RequestId | None) -> None:
+        """Pass a notification of the upstream on to the client that it is for.
 
-    def heard(self, notification: Notification) -> None:
-        """Pass a notification of the upstream on to the client that it is for."""
+        Args:
+            calls: What the upstream has not answered.
+            notification: What it says.
+            related: The request that this came with, where the transport tells.
+        """
         method, params = notification.method, notification.params or {}
         if method == "notifications/message":
-            self._pass_log(params)
+            self._pass_log(params, calls, related)
         elif method == "notifications/elicitation/complete":
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
-        elif not is_spec_method(method) and (context := self._only_clients_call()) is not None:
-            context.send_notification_nowait(method, params)
+        elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
+            call.send_notification_nowait(method, params)
 
-    def _pass_log(self, params: dict[str, Any]) -> None:
+    def _pass_log(self, params: dict[str, Any], calls: UnansweredCalls, related: RequestId | None) -> None:
         level = params.get("level")
         if not isinstance(level, str) or level not in SEVERITY:
             return
-        context = self._only_clients_call()
-        if context is not None:
-            if wants_log(context.client, SEVERITY[level]):
-                context.send_notification_nowait("notifications/message", params)
-        elif not self._calls:
+        if (call := calls.meant(related)) is not None:
+            if wants_log(call.client, SEVERITY[level]):
+                call.send_notification_nowait("notifications/message", params)
+        elif related is None:  # it need not be about a call
             connections = [each for run in self._proxy.settings.runs for each in run.connections]
-            if len(connections) == 1:
+            if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
     # --- changes -------------------------------------------------------------------------------------------------
@@ -300,3 +293,13 @@ class UpstreamClient(Client):
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
         self._connection.inputs = HandedOn(upstream.answer, upstream.heard)
+        self._connection.session_type = UpstreamSession
+
+    async def pass_on(
+        self, context: Context[Any], params: dict[str, Any], on_progress: ProgressCallback | None
+    ) -> dict[str, Any]:
+        """Send a client's call, through the middleware, and wait for its result as long as it takes."""
+        session = self.session
+        assert isinstance(session, UpstreamSession)
+        call = OutgoingCall(context.method, params, session.server.revision)
+        return await self._connection.through(call, lambda: session.pass_on(call, context, on_progress))
