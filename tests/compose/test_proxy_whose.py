@@ -234,7 +234,7 @@ async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Rule: what is kept of them is bounded; of the older ones it is known whose they were, not which."""
-    monkeypatch.setattr("trio_mcp.proxy.upstream_session.MAX_GIVEN_UP", 2)
+    monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 2)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
         for number in range(4):
@@ -250,7 +250,7 @@ async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
 
 
 async def test_the_oldest_calls_of_several_clients_are_nobodys_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.proxy.upstream_session.MAX_GIVEN_UP", 1)
+    monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 1)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
         for number, client in enumerate((one, two, two)):
@@ -356,3 +356,20 @@ async def test_a_call_that_the_upstream_refused_by_a_status_is_over(status: int,
             await upstream.ask("")
             await settle()
             assert asked(two) == (["elicitation/create"] if told_of else [])
+
+
+async def test_a_log_level_that_one_client_gave_up_setting_is_set_for_the_next() -> None:
+    """Rule: it counts as set once the upstream has said so."""
+    async with staged(LEGACY) as stage:
+        one, two = await stage.client(), await stage.client()
+        upstream = stage.upstream.peer
+        upstream.replies = lambda request: None  # it takes its time
+        setting = await one.request("logging/setLevel", {"level": "info"})
+        await settle()
+        waiting = await two.request("logging/setLevel", {"level": "info"})
+        await settle()
+        assert len(upstream.questions) == 1
+        upstream.replies = lambda request: {}
+        await one.cancel(setting)
+        assert (await two.answer(waiting)).id == waiting
+        assert [each.params for each in upstream.questions] == [{"level": "info"}] * 2

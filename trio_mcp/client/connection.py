@@ -62,10 +62,7 @@ class Connection:
 
     Attributes:
         inputs: What the client can answer the server.
-        session_type: What its session is.
     """
-
-    session_type: type[ConnectedSession] = ConnectedSession
 
     def __init__(
         self,
@@ -133,7 +130,7 @@ class Connection:
             with self._scope:
                 with trio.CancelScope(deadline=trio.current_time() + self._connect_timeout) as connecting:
                     async with self._open_link() as link:
-                        session = self.session_type(
+                        session = ConnectedSession(
                             link,
                             client_info=self._client_info,
                             capabilities=self._declared,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from trio_mcp.client.answers.sources import InputSources
+from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
-from trio_mcp.jsonrpc.messages import Notification, RequestId
-from trio_mcp.proxy.upstream_session import CALL, UnansweredCalls, UpstreamSession
+from trio_mcp.proxy.unanswered import CALL, UnansweredCalls
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
@@ -43,7 +42,6 @@ _NEEDS = {
 }
 
 Answer = Callable[[str, Any, Context[Any] | None], Awaitable[dict[str, Any]]]
-Heard = Callable[[UnansweredCalls, Notification, RequestId | None], None]
 
 
 class HandedOn(InputSources):
@@ -52,11 +50,10 @@ class HandedOn(InputSources):
     Args:
         answer: ``async (method, params, call) -> answer`` for a server of the handshake era; the call is the client's
             that the question is about, or None.
-        heard: Called where a notification arrives, so that what belongs to a call comes before its result; with the
-            calls that have none yet, the notification, and the request that it came with, where the transport tells.
+        calls: Those that the server has not answered.
     """
 
-    def __init__(self, answer: Answer, heard: Heard) -> None:
+    def __init__(self, answer: Answer, calls: UnansweredCalls) -> None:
         def unused(params: object) -> None:
             raise AssertionError("questions are handed on as they are")
 
@@ -68,12 +65,12 @@ class HandedOn(InputSources):
             roots=(),
         )
         self._answer_with = answer
-        self._heard = heard
+        self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
         """Answer the requests of a server of the handshake era, and hear what either kind says."""
-        assert isinstance(session, UpstreamSession)
-        session.heard = functools.partial(self._heard, session.calls)
+        assert isinstance(session, ConnectedSession)
+        session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             return await self._answer_with(context.method, params, context.transport_metadata[CALL])

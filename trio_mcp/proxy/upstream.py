@@ -14,15 +14,16 @@ from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
+from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
-from trio_mcp.proxy.upstream_session import UnansweredCalls, UpstreamSession
+from trio_mcp.proxy.unanswered import UnansweredCalls
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
-from trio_mcp.session.calls import ProgressCallback
+from trio_mcp.session.calls import Limits, ProgressCallback
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.notices import ProgressNotificationParams
 
@@ -69,6 +70,7 @@ class Upstream:
         self._reconnected = trio.Event()
         self._watches: dict[str, trio.CancelScope] = {}
         self._log_level: str | None = None
+        self._setting_level = trio.Lock()
 
     # --- the connection ------------------------------------------------------------------------------------------
 
@@ -168,12 +170,23 @@ class Upstream:
 
     async def want_logs(self, level: str | None) -> None:
         """Let an upstream of the handshake era send log messages from a level on, and more if others want more."""
-        client = await self.connected()
+        method = "logging/setLevel"
+        client = await self.connected_or_refuse(method)
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
-        if self._log_level is None or SEVERITY[level] < SEVERITY[self._log_level]:
-            self._log_level = level
-            await client.request("logging/setLevel", {"level": level})
+        if not self._logs_from(level):
+            async with self._setting_level:  # who comes later finds it set, or given up
+                if not self._logs_from(level):
+                    with self._refusing(method):
+                        try:
+                            await client.request(method, {"level": level})
+                        except McpError:
+                            self._log_level = level  # it would refuse again
+                            raise
+                    self._log_level = level
+
+    def _logs_from(self, level: str) -> bool:
+        return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
         """Send the upstream a notification of the handshake era, if it speaks that."""
@@ -292,14 +305,23 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        self._connection.inputs = HandedOn(upstream.answer, upstream.heard)
-        self._connection.session_type = UpstreamSession
+        self._unanswered = calls = UnansweredCalls(upstream.heard)
+        self._connection.inputs = HandedOn(upstream.answer, calls)
 
     async def pass_on(
         self, context: Context[Any], params: dict[str, Any], on_progress: ProgressCallback | None
     ) -> dict[str, Any]:
         """Send a client's call, through the middleware, and wait for its result as long as it takes."""
         session = self.session
-        assert isinstance(session, UpstreamSession)
         call = OutgoingCall(context.method, params, session.server.revision)
-        return await self._connection.through(call, lambda: session.pass_on(call, context, on_progress))
+
+        async def send() -> dict[str, Any]:
+            with self._unanswered.entered(context) as entered:
+
+                def opened(outgoing: OutgoingRequest) -> None:
+                    call.request_id = outgoing.request.id
+                    entered(outgoing)
+
+                return await session.ask(call.method, call.params, opened, Limits(None, None, False, on_progress))
+
+        return await self._connection.through(call, send)

@@ -160,8 +160,8 @@ class Connection(ServerSession):
         for method in LIST_CHANGES:
             self._hear(method)
 
-    def _note(self, notification: Notification, metadata: Mapping[str, Any] | None) -> None:
-        super()._note(notification, metadata)
+    def _note(self, notification: Notification) -> None:
+        super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
             # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization): it waits.
             self._announcing = True

@@ -99,7 +99,7 @@ class ServerSession(BaseSession):
     def _opened(self) -> None:
         """The handshake has been answered; the client has yet to confirm it."""
 
-    def _note(self, notification: Notification, metadata: Mapping[str, Any] | None) -> None:
+    def _note(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 

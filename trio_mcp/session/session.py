@@ -388,7 +388,7 @@ class BaseSession(EnteredOnce):
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
-                    self._note(event.notification, metadata)
+                    self._note(event.notification)
                     self._notices.put(event.notification)
                 case ProgressReceived():
                     event.outgoing.waiter.add_progress(event.params)
@@ -467,13 +467,8 @@ class BaseSession(EnteredOnce):
             return
         await call_back(self._on_error, error)
 
-    def _note(self, notification: Notification, metadata: Mapping[str, Any] | None) -> None:
-        """Look at a notification in the order of arrival, before any later message is looked at.
-
-        Args:
-            notification: What has arrived.
-            metadata: What the transport knows of it.
-        """
+    def _note(self, notification: Notification) -> None:
+        """Look at a notification in the order of arrival, before any later message is looked at."""
 
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None

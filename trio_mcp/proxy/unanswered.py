@@ -1,14 +1,12 @@
-"""The session with an upstream: whose each call is, and so whom a question or a notification is for."""
+"""Whose the calls are that an upstream has not answered, and so whom a question or a notification is for."""
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from trio_mcp.client.connected_session import ConnectedSession
-from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.errors import HttpError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import (
@@ -23,9 +21,10 @@ from trio_mcp.jsonrpc.messages import (
     Response,
 )
 from trio_mcp.server.context import Context
-from trio_mcp.session.calls import Limits, ProgressCallback
 
-__all__ = ["CALL", "UnansweredCalls", "UpstreamSession"]
+__all__ = ["CALL", "Heard", "UnansweredCalls"]
+
+Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
 MAX_GIVEN_UP: Final = 1000
 """Calls given up whose answers are still looked for; of older ones it is known whose they were, not which."""
@@ -38,9 +37,14 @@ class UnansweredCalls:
 
     One that its client gave up is among them: the upstream may go on with it, ask about it and speak of it. Few
     upstreams ever answer such a call, and from outside silence says nothing. So it stays until the connection ends.
+
+    Args:
+        heard: Called where a notification arrives, so that what belongs to a call comes before its result; with this,
+            the notification, and the request that it came with, where the transport tells.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
         self._waited_for: dict[RequestId, Context[Any]] = {}  # in order
         # The clients are held weakly: most of them leave long before the connection to the upstream does.
         self._given_up: dict[RequestId, Callable[[], object]] = {}
@@ -75,7 +79,25 @@ class UnansweredCalls:
             same = self._older is None or self._older() is oldest()
             self._older = oldest if same else _nobody
 
-    def answered(self, request_id: RequestId | None) -> None:
+    def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Look at what the upstream says, in the order of arrival, and give what is known of it.
+
+        Whose a question is, is seen here: its handler may run when the call has ended.
+        """
+        related: RequestId | None = metadata.get(RELATED)
+        if isinstance(message, (Request, Batch)):
+            metadata = {**metadata, CALL: self.meant(related)}
+        items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)
+        for each in items:
+            if isinstance(each, Notification):
+                self._heard(self, each, related)
+            elif isinstance(each, (Response, ErrorResponse)) or (
+                isinstance(each, Malformed) and not each.expects_answer
+            ):
+                self._answered(each.id)
+        return metadata
+
+    def _answered(self, request_id: RequestId | None) -> None:
         """The upstream has answered a request, in time or not."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
@@ -104,45 +126,3 @@ class UnansweredCalls:
 
 def _nobody() -> None:
     """The client of older calls, if they are several clients': nobody that is there."""
-
-
-class UpstreamSession(ConnectedSession):
-    """The session with an upstream.
-
-    Attributes:
-        calls: What the upstream has not answered.
-        heard: Called with each notification where it arrives, and with the request that it came with, where the
-            transport tells. It must neither block nor raise.
-    """
-
-    heard: Callable[[Notification, RequestId | None], None]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.calls = UnansweredCalls()
-
-    async def pass_on(
-        self, call: OutgoingCall, context: Context[Any], on_progress: ProgressCallback | None
-    ) -> dict[str, Any]:
-        """Send a client's call, and wait for its result as long as it takes. As `BaseSession.send_request`."""
-        with self.calls.entered(context) as entered:
-
-            def opened(outgoing: OutgoingRequest) -> None:
-                call.request_id = outgoing.request.id
-                entered(outgoing)
-
-            return await self.ask(call.method, call.params, opened, Limits(None, None, False, on_progress))
-
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
-        known = metadata or {}
-        if isinstance(message, (Request, Batch)):
-            # Whose a question is, is seen in the order of arrival: its handler may run when the call has ended.
-            known = {**known, CALL: self.calls.meant(known.get(RELATED))}
-        super().feed(message, known)
-        for each in message.items if isinstance(message, Batch) else (message,):
-            if isinstance(each, (Response, ErrorResponse)) or (isinstance(each, Malformed) and not each.expects_answer):
-                self.calls.answered(each.id)
-
-    def _note(self, notification: Notification, metadata: Mapping[str, Any] | None) -> None:
-        self.heard(notification, (metadata or {}).get(RELATED))
-        super()._note(notification, metadata)
