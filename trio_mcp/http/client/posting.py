@@ -51,6 +51,7 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = [
     "Answer",
+    "Deliver",
     "Exchange",
     "Remote",
     "Session",
