@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -15,7 +16,9 @@ from tests.peer import LEGACY, MODERN, Peer, settle
 from tests.server.input_harness import EVERYTHING
 from trio_mcp import Link, ProxyServer, memory_link_pair
 from trio_mcp._nursery import background_nursery
-from trio_mcp.jsonrpc.messages import ErrorData, Request
+from trio_mcp.jsonrpc.events import OutgoingRequest
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, Notification, Request, Response
+from trio_mcp.proxy.unanswered import UnansweredCalls
 from trio_mcp.session.options import HandlerOptions, SessionOptions
 
 CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
@@ -373,3 +376,30 @@ async def test_a_log_level_that_one_client_gave_up_setting_is_set_for_the_next()
         await one.cancel(setting)
         assert (await two.answer(waiting)).id == waiting
         assert [each.params for each in upstream.questions] == [{"level": "info"}] * 2
+
+
+async def test_what_comes_in_one_batch_with_the_answer_is_still_about_the_call() -> None:
+    """Rule: what an upstream of 2025-03-26 puts together is looked at in its order."""
+    async with staged(LEGACY, "2025-03-26") as stage:
+        one, two = await stage.client(), await stage.client()
+        await one.cancel(await stage.call(one, "first"))
+        await stage.call(two, "second")
+        answer = Response(stage.upstream.request("first").id, {"content": []})
+        await stage.upstream.peer.send(Batch((Notification("notifications/message", LOG), answer)))
+        await settle()
+        assert told(two) == []
+        await stage.upstream.peer.send(Batch((answer, Notification("notifications/message", LOG))))
+        await settle()
+        assert told(two) == ["notifications/message"]
+
+
+def test_a_call_that_never_left_counts_for_nobody() -> None:
+    """Rule: what has not been sent can't be asked about."""
+    calls = UnansweredCalls(lambda *_: None)
+    one, two = SimpleNamespace(connection=Played), SimpleNamespace(connection=Stage)
+    for number, sent in enumerate((False, True)):
+        with calls.entered(one) as opened:  # type: ignore[arg-type]
+            opened(OutgoingRequest(Request(number, "tools/call", None), sent=sent))
+        with calls.entered(two) as opened:  # type: ignore[arg-type]
+            opened(OutgoingRequest(Request(10 + number, "tools/call", None)))
+            assert (calls.meant(None) is two) is not sent
