@@ -19,7 +19,7 @@ from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, Notification, Request, Response
 from trio_mcp.proxy.unanswered import UnansweredCalls
-from trio_mcp.session.options import HandlerOptions, SessionOptions
+from trio_mcp.session.limits import HandlerOptions, SessionOptions
 
 CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
 QUESTION = {"message": "for A: your password?", "requestedSchema": {"type": "object", "properties": {}}}
