@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
 from trio_mcp.proxy.unanswered import UnansweredCalls
+from trio_mcp.retrying import Backoff
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
@@ -28,6 +30,8 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_N
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
+
+_LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),
@@ -110,8 +114,7 @@ class Upstream:
             if again:
                 self._reconnected.set()
                 self._reconnected = trio.Event()
-                for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
-                    self._announce(method)
+                self._announce_lists()
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -257,13 +260,46 @@ class Upstream:
         if not flags:
             return
         try:
-            async with client.listen(**flags) as events:
-                async for event in events:
-                    self._announce(_LISTS[type(event)][0])
-        except TransportError:
-            pass  # it is told when there is another connection
+            await self._listen(
+                client, lambda event: self._announce(_LISTS[type(event)][0]), self._announce_lists, **flags
+            )
         except TrioMcpError as exc:
             logger.warning("the upstream server %r does not tell of its changes: %s", self.name, exc)
+
+    def _announce_lists(self) -> None:
+        for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
+            self._announce(method)
+
+    async def _listen(
+        self, client: Client, heard: Callable[[Any], None], missed: Callable[[], None], **wanted: Any
+    ) -> None:
+        """Hear of changes until the connection is lost; what tells of them may end before, in the modern era.
+
+        Args:
+            client: The connection.
+            heard: Called with each event.
+            missed: Called when it is heard again after an end: there may have been some.
+            wanted: As for `Client.listen`.
+
+        Raises:
+            TrioMcpError: The upstream tells of none.
+        """
+        attempt = 0
+        again = False
+        while True:
+            try:
+                async with client.listen(**wanted) as events:
+                    if again:
+                        missed()
+                    async for event in events:
+                        attempt = 0
+                        heard(event)
+            except TransportError:
+                pass
+            if client.session.closed:
+                return
+            await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
+            attempt, again = attempt + 1, True
 
     def watch(self, topic: Topic, heard: bool) -> None:
         """Hear of a resource as long as somebody listens to it here."""
@@ -277,15 +313,16 @@ class Upstream:
             self._watches.pop(uri).cancel("nobody listens any more")
 
     async def _watch(self, uri: str, scope: trio.CancelScope) -> None:
+        def updated(event: Any) -> None:
+            self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
+
         with scope:
             while True:
                 lost = self._reconnected
                 try:
-                    async with self.client.listen(resources=[uri]) as events:
-                        async for event in events:
-                            self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
-                except TransportError:
-                    pass
+                    await self._listen(
+                        self.client, updated, lambda: self._announce(RESOURCE_UPDATED, uri), resources=[uri]
+                    )
                 except (TrioMcpError, LocalProtocolError) as exc:
                     logger.warning("the upstream server %r does not tell of %r: %s", self.name, uri, exc)
                     return
