@@ -285,8 +285,8 @@ class PlayedOverHttp:
         await request.result({**INITIALIZED, "capabilities": CAPABILITIES}, Mcp_Session_Id="s1")
 
     async def open(self, request: Asked) -> None:
-        self.streams["" if request.body is None else request.body["params"]["name"]] = request
         await request.begin_events()
+        self.streams["" if request.body is None else request.body["params"]["name"]] = request
         self.news.unpark_all()
         await request.gone()
 
