@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 import attrs
@@ -12,7 +12,7 @@ from trio_mcp.client.subscriptions import NOTICES, Subscriptions
 from trio_mcp.eras.client_negotiation import RESULT_TYPES, ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
-from trio_mcp.jsonrpc.messages import Incoming, Notification
+from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.session.calls import UNLIMITED, Limits
 from trio_mcp.session.client import ClientSession
@@ -22,12 +22,7 @@ __all__ = ["ConnectedSession"]
 
 
 class ConnectedSession(ClientSession):
-    """The session of a `Client`.
-
-    Attributes:
-        on_arrival: Called by the reader with each message and what the transport knows of it, before what comes after
-            it; gives what is known of it. It must neither block nor raise.
-    """
+    """The session of a `Client`."""
 
     def __init__(
         self,
@@ -44,7 +39,6 @@ class ConnectedSession(ClientSession):
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._subscriptions = subscriptions
-        self.on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
         self._loss = trio.Event()
         self._log_level = log_level
 
@@ -68,11 +62,6 @@ class ConnectedSession(ClientSession):
 
     async def received_notification(self, notification: Notification) -> None:
         await self._on_notification(notification)
-
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
-        if self.on_arrival is not None:
-            metadata = self.on_arrival(message, metadata or {})
-        super().feed(message, metadata)
 
     def _note(self, notification: Notification) -> None:
         if notification.method in NOTICES:
