@@ -418,15 +418,15 @@ async def no_log_level() -> None:
 # --- the session of a client ------------------------------------------------------------------------------------
 
 
-@effect(ConnectedSession.subscribe, "nothing is asked")
-async def no_subscription() -> None:
+@effect(ConnectedSession.ask, "nothing is asked")
+async def nothing_asked() -> None:
     async with client_in(MODERN) as (client, asked, _):
-        await cancelled_before(client.session.subscribe("acme/x", {}, lambda outgoing: None))
+        await cancelled_before(client.session.ask("acme/x", {}, lambda outgoing: None))
         await settle()
         assert not asked
 
 
-@call(ConnectedSession.subscribe, "to its end")
-async def subscribe(check: Check) -> None:
+@call(ConnectedSession.ask, "answered")
+async def ask(check: Check) -> None:
     async with client_in(MODERN) as (client, _, _):
-        await check(client.session.subscribe("acme/x", {}, lambda outgoing: None))
+        await check(client.session.ask("acme/x", {}, lambda outgoing: None))

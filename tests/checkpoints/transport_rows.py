@@ -14,6 +14,7 @@ import trio
 from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
 from tests.http_peer import peer
 from tests.peer import settle
+from tests.public_names import ROOT
 from trio_mcp import (
     EventStore,
     MemoryEventStore,
@@ -73,7 +74,8 @@ def in_a_process(function: Any, what: str) -> None:
     @call(function, "a client that leaves")
     async def serve(check: Check) -> None:
         # The standard streams of this process are pytest's.
-        await trio.run_process([sys.executable, "-c", PROGRAM, what], stdin=b"", stdout=subprocess.DEVNULL)
+        command = [sys.executable, "-c", PROGRAM, what]
+        await trio.run_process(command, stdin=b"", stdout=subprocess.DEVNULL, cwd=ROOT)
         check.count += 1
 
 
