@@ -16,6 +16,7 @@ nobody else anything:
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket as stdlib_socket
 import stat
@@ -235,7 +236,8 @@ class HttpConnection:
         self._write_timeout = write_timeout
         self.protocol: Any = None
         self._sending = trio.Lock()
-        self._reading = trio.CancelScope()
+        self._waiting = trio.CancelScope()  # the reader's, for the next bytes
+        self._deadline = math.inf  # for the head of a request to be there
         self._idle = True
 
     async def run(self) -> None:
@@ -247,11 +249,11 @@ class HttpConnection:
                 self.protocol = self._choose_protocol(nursery)
                 await self.protocol.initiate()
                 await self.protocol_send(Updated(idle=True))
-                with self._reading:
-                    data = b"..."
-                    with contextlib.suppress(_ClientLeft):
-                        while data:
-                            data = await self.receive()
+                data: bytes | None = b"..."
+                with contextlib.suppress(_ClientLeft):
+                    while data:
+                        data = await self.receive()
+                        if data is not None:
                             await self.protocol.handle(RawData(data))
                 await self.protocol.handle(Closed())
                 await self.close()
@@ -263,8 +265,9 @@ class HttpConnection:
             await trio.aclose_forcefully(self.stream)
 
     async def _shake_hands(self) -> bool:
+        """The peer has no more time for this than for the head of a request."""
         try:
-            with trio.fail_after(self._config.ssl_handshake_timeout):
+            with trio.fail_after(min(self._config.ssl_handshake_timeout, self._config.keep_alive_timeout)):
                 await self.stream.do_handshake()
         except (trio.BrokenResourceError, trio.TooSlowError):
             return False
@@ -288,10 +291,14 @@ class HttpConnection:
             return Http2(*given, write_timeout=self._write_timeout)
         return Http1(*given, receive=self.receive, patience=self._write_timeout)
 
-    async def receive(self) -> bytes:
-        """What comes next from the peer; nothing at its end."""
+    async def receive(self) -> bytes | None:
+        """What comes next from the peer; nothing at its end, None if it was not there in time.
+
+        The deadline is that of the wait alone: what has been read is handled, whatever the time is then.
+        """
         timeout = self._config.read_timeout
-        with trio.CancelScope(deadline=float("inf") if timeout is None else trio.current_time() + timeout):
+        patience = math.inf if timeout is None else trio.current_time() + timeout
+        with trio.CancelScope(deadline=min(self._deadline, patience)) as self._waiting:
             try:
                 if not isinstance(self.stream, trio.SocketStream):
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
@@ -304,12 +311,14 @@ class HttpConnection:
                         return os.read(socket.fileno(), MAX_RECEIVED)
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
-        return b""
+            return b""
+        return None
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
-            self._reading.cancel("the server is ending")
+            self._deadline = -math.inf
+            self._waiting.cancel("the server is ending")
 
     async def protocol_send(self, event: Event) -> None:
         """Do what the protocol wants done."""
@@ -327,8 +336,8 @@ class HttpConnection:
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
-            keep_alive = self._config.keep_alive_timeout if event.idle else float("inf")
-            self._reading.deadline = trio.current_time() + keep_alive
+            self._deadline = trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf
+            self._waiting.deadline = min(self._waiting.deadline, self._deadline)
             if self._context.terminated.is_set():
                 self.shut_if_idle()
 
@@ -375,7 +384,7 @@ class Http1(H11Protocol):
 
     _head = b""
 
-    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
         self.can_read = _NextRequest(self, receive, patience)
 
@@ -437,11 +446,11 @@ class _NextRequest(EventWrapper):
 
     Args:
         protocol: Gets what comes meanwhile.
-        receive: Gives the next bytes; nothing at the end.
+        receive: Gives the next bytes; nothing at the end, None when it is given up.
         patience: Seconds for the answer when more has come than is kept.
     """
 
-    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__()
         self.protocol = protocol
         self._receive = receive
