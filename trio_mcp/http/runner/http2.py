@@ -26,10 +26,15 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import MissingStreamError
 
-__all__ = ["PIECE", "Http2"]
+__all__ = ["MAX_FRAMING", "PIECE", "Http2"]
 
 PIECE = 64 * 1024
 """Bytes that a peer has the whole write timeout to take."""
+
+MAX_FRAMING = 256 * 1024
+"""Bytes by which the framing of a body may exceed a quarter of its content: each chunk, or frame, costs time."""
+
+FRAME_HEAD = 9
 
 
 class Http2(H2Protocol):
@@ -64,10 +69,7 @@ class Http2(H2Protocol):
             if waiting.cancelled_caught:
                 break
         if waiting.cancelled_caught:
-            await self._reset(event.stream_id, ErrorCodes.CANCEL)
-            await self._close_stream(event.stream_id)
-            await self._forget(event.stream_id)
-            await self.send(Updated(idle=self.idle))
+            await self._give_up(event.stream_id, ErrorCodes.CANCEL)
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -79,6 +81,9 @@ class Http2(H2Protocol):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 # RFC 9113, 8.1: the answer does not need the rest of the request.
                 await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+            elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
             if isinstance(event, h2.events.StreamReset):
@@ -122,6 +127,21 @@ class Http2(H2Protocol):
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
         """Ignore it: RFC 9113, 5.3.2, has done away with it."""
 
+    def _is_mostly_framing(self, event: h2.events.DataReceived) -> bool:
+        """Whether a body has come in frames that are too small: each costs time (RFC 9113, 10.5)."""
+        buffer = self.stream_buffers.get(event.stream_id)
+        if not isinstance(buffer, _Buffer):
+            return False  # it has been answered
+        buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
+        return buffer.framing > MAX_FRAMING
+
+    async def _give_up(self, stream_id: int, code: ErrorCodes) -> None:
+        """Reset a stream; its request is cancelled, and nothing is sent on it any more."""
+        await self._reset(stream_id, code)
+        await self._close_stream(stream_id)
+        await self._forget(stream_id)
+        await self.send(Updated(idle=self.idle))
+
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
         with contextlib.suppress(ProtocolError):  # it has ended already
             self.connection.reset_stream(stream_id, code)
@@ -136,7 +156,13 @@ class Http2(H2Protocol):
 
 
 class _Buffer(StreamBuffer):
-    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried."""
+    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried.
+
+    Attributes:
+        framing: Bytes of what came on the stream that were no content, less a quarter of the content.
+    """
+
+    framing = 0
 
     async def pop(self, max_length: int) -> bytes:
         data = bytes(self.buffer[:max_length])

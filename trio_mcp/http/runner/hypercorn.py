@@ -31,7 +31,7 @@ import h11
 import trio
 from hypercorn.config import Config, Sockets
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Request
+from hypercorn.protocol.events import Body, EndBody, Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper, WorkerContext
@@ -39,7 +39,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
-from trio_mcp.http.runner.http2 import PIECE, Http2
+from trio_mcp.http.runner.http2 import MAX_FRAMING, PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
 __all__ = ["HttpConnection", "ServerLimits", "configured", "serve_asgi"]
@@ -379,20 +379,73 @@ class HttpConnection:
 class Http1(H11Protocol):
     """HTTP/1.1 that stays HTTP/1.1: no HTTP/2, no WebSocket. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
 
-    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together.
+    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together. A request
+    whose end is in doubt is refused with 400, and the connection ends.
     """
 
     _head = b""
+    _framing = 0  # bytes of the body that were no content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
         self.can_read = _NextRequest(self, receive, patience)
 
-    async def _check_protocol(self, event: Any) -> None:
-        pass
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            self._framing += len(event.data)
+        await super().handle(event)
+
+    async def _handle_events(self) -> None:
+        """Act on what has been received. What there is of a body is handed over in one piece, whatever its chunks."""
+        connection, body = self.connection, bytearray()
+        while True:
+            if connection.they_are_waiting_for_100_continue:
+                fields = self.config.response_headers("h11")
+                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
+            try:
+                event = connection.next_event()
+                if isinstance(event, h11.Data):
+                    body += self._taken(event)
+                    continue
+                if body and self.stream is not None:
+                    await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
+                    body.clear()
+                if isinstance(event, h11.Request):
+                    await self.send(Updated(idle=False))
+                    await self._create_stream(event)
+                elif event is h11.PAUSED:
+                    await self.can_read.clear()
+                    await self.can_read.wait()
+                elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
+                    await self.stream.handle(EndBody(stream_id=STREAM_ID))
+                else:
+                    break
+            except h11.RemoteProtocolError as error:
+                if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                    # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last.
+                    status = 400 if error.error_status_hint == 501 else error.error_status_hint
+                    await self._send_error_response(status)
+                await self.send(Closed())
+                break
+
+    def _taken(self, piece: h11.Data) -> bytes | bytearray:
+        """What there is of a chunk, as long as the chunks are worth their framing.
+
+        Raises:
+            h11.RemoteProtocolError: They are too small, or too much is said about them (RFC 9112, 7.1.1).
+        """
+        self._framing -= len(piece.data) * 5 // 4
+        if self._framing > MAX_FRAMING:
+            raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
+        return piece.data
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
+        self._framing = 0
+        names = [name for name, _ in headers]
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+            # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
+            raise h11.RemoteProtocolError("the end of the request can be read in two ways")
         scheme, separator, rest = target.partition(b"://")
         if separator and scheme.lower() in (b"http", b"https"):
             # RFC 9112, section 3.2.2: a whole URL is to be taken, and its host instead of the field's.
