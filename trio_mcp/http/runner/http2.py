@@ -12,6 +12,7 @@ Hypercorn 0.18 leaves this open:
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import h2.events
@@ -59,17 +60,12 @@ class Http2(H2Protocol):
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
-        pieces = [event]
-        if isinstance(event, Body) and len(event.data) > PIECE:  # a large answer takes as long as it takes
-            starts = range(0, len(event.data), PIECE)
-            pieces = [Body(event.stream_id, bytes(event.data[start : start + PIECE])) for start in starts]
-        for piece in pieces:
+        for piece in _pieces(event):
             with trio.move_on_after(self._write_timeout) as waiting:
                 await super().stream_send(piece)
             if waiting.cancelled_caught:
-                break
-        if waiting.cancelled_caught:
-            await self._give_up(event.stream_id, ErrorCodes.CANCEL)
+                await self._give_up(event.stream_id, ErrorCodes.CANCEL)
+                return
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -172,6 +168,16 @@ class _Buffer(StreamBuffer):
         if not self.buffer:
             await self._is_empty.set()
         return data
+
+
+def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
+    """What is handed over at a time: a large answer takes as long as it takes, and is copied piece by piece."""
+    if isinstance(event, EndBody) or len(event.data) <= PIECE:
+        yield event
+        return
+    data: Any = memoryview(event.data)
+    for start in range(0, len(data), PIECE):
+        yield Body(event.stream_id, data[start : start + PIECE])
 
 
 def _can_be_served(request: h2.events.RequestReceived) -> bool:

@@ -323,7 +323,7 @@ class HttpConnection:
     async def protocol_send(self, event: Event) -> None:
         """Do what the protocol wants done."""
         if isinstance(event, RawData):
-            data = event.data
+            data = memoryview(event.data)
             if data and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
                 # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event
                 # loop. Where it is full, or broken, what comes next finds out.
@@ -349,7 +349,7 @@ class HttpConnection:
                     await self.stream.send_eof()
             await self.stream.aclose()
 
-    async def _send(self, data: bytes) -> bool:
+    async def _send(self, data: memoryview) -> bool:
         """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
         try:
             self._sending.acquire_nowait()
@@ -357,7 +357,7 @@ class HttpConnection:
             await self._sending.acquire()
         whole = False
         try:
-            whole = await self._send_pieces(memoryview(data))
+            whole = await self._send_pieces(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
             pass  # busy: it is being closed, which needs no lock
         finally:
@@ -477,17 +477,23 @@ class Http1(H11Protocol):
         await self.context.mark_request()
 
     async def _send_h11_event(self, event: Any) -> None:
+        connection: Any = self.connection
         try:
-            data = self.connection.send(event)
+            parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
-            if self.connection.their_state != h11.ERROR:
+            if connection.their_state != h11.ERROR:
                 raise
             return
         if isinstance(event, h11.Response):
-            self._head = data
-        elif self._head or data:
-            data, self._head = self._head + data, b""
-            await self.send(RawData(data=data))
+            self._head = b"".join(parts)
+            return
+        if self._head:
+            parts, self._head = [self._head, *parts], b""
+        if sum(map(len, parts)) <= PIECE:
+            parts = [b"".join(parts)]
+        for part in parts:  # a large body goes out as it is: whoever does not read it costs no copy
+            if part:
+                await self.send(RawData(data=part))
 
 
 class _ClientLeft(Exception):
