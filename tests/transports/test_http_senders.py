@@ -243,6 +243,18 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
 # --- TLS ----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autojump_clock: MockClock) -> None:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    async with listener, http_wire.http_wire(url, None, None) as wire:
+        began = trio.current_time()
+        with pytest.raises(http_wire.Disconnected, match="ConnectTimeout") as caught:
+            async with wire.exchange("GET", {}):
+                pass
+        assert not caught.value.sent
+        assert trio.current_time() - began == pytest.approx(http_wire.CONNECT_TIMEOUT, abs=1)
+
+
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The certificate has to be one that is trusted, and the error says so if it is not."""
     server = Server("secure", version="1")
