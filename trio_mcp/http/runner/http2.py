@@ -179,8 +179,8 @@ class Http2(H2Protocol):
 class _Buffer(StreamBuffer):
     """What waits to be sent on a stream.
 
-    Whoever adds to it goes on when some was sent, not whenever that was tried. Whoever waits for its end goes on when that
-    was sent: the connection may be closed next.
+    Whoever adds to it goes on when some was sent, not whenever that was tried. Whoever waits for its end goes on when
+    that was sent: the connection may be closed next.
 
     Attributes:
         framing: Bytes of what came on the stream that were no content, less a quarter of the content.
