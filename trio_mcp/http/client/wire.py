@@ -101,16 +101,18 @@ class HttpResponse:
         status: The HTTP status.
         headers: Its fields.
         target: The HTTP method and URL, without secrets.
+        has_two_ends: There are two fields that say where its body ends (RFC 9112, 6.3).
     """
 
     def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
         response, take_back = sent
         self.status: int = response.status_code
         self.headers = Headers(response.headers.raw)
+        self.has_two_ends = "transfer-encoding" in response.headers and "content-length" in response.headers
         self.target = target
         self._response = response
         self._take_back = take_back
-        self._chunks: AsyncIterator[bytes] = aiter(response.stream)
+        self._chunks: AsyncIterator[bytes] | None = None  # before the first is asked for
         self._failures = failures
         self._parts = 0
         self._ended = False
@@ -121,6 +123,8 @@ class HttpResponse:
         Raises:
             Disconnected: It broke off.
         """
+        if self._chunks is None:
+            self._chunks = aiter(self._response.stream)
         try:
             while True:
                 if self._burst_is_over():
@@ -158,14 +162,14 @@ class HttpResponse:
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""
         try:
-            if not self._ended:
-                await self._unwind()
+            if self._chunks is not None and not self._ended:
+                await self._unwind(self._chunks)
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
         finally:
             await self._take_back()
 
-    async def _unwind(self) -> None:
+    async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
 
         httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
@@ -174,7 +178,7 @@ class HttpResponse:
         with trio.CancelScope() as scope:
             scope.cancel("the answer is of no use any more")
             with contextlib.suppress(*self._failures):
-                async for _ in self._chunks:
+                async for _ in chunks:
                     if self._burst_is_over():
                         await trio.lowlevel.cancel_shielded_checkpoint()  # the cancellation is for the generators
 
@@ -227,6 +231,11 @@ class HttpWire:
                 if packed.lower() != "identity":
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                    )
+                if response.has_two_ends:
+                    raise TransportError(
+                        f"{response.target} was answered with both Content-Length and Transfer-Encoding: where the"
+                        " answer ends is in doubt"
                     )
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
