@@ -127,7 +127,10 @@ class HttpResponse:
             self._chunks = aiter(self._response.stream)
         try:
             while True:
-                if self._burst_is_over():
+                self._parts += 1
+                if (
+                    self._parts % READ_BURST == 0
+                ):  # what has arrived comes without waiting
                     await trio.lowlevel.checkpoint()
                 if chunk := await anext(self._chunks):
                     return chunk
@@ -179,13 +182,9 @@ class HttpResponse:
             scope.cancel("the answer is of no use any more")
             with contextlib.suppress(*self._failures):
                 async for _ in chunks:
-                    if self._burst_is_over():
+                    self._parts += 1
+                    if self._parts % READ_BURST == 0:
                         await trio.lowlevel.cancel_shielded_checkpoint()  # the cancellation is for the generators
-
-    def _burst_is_over(self) -> bool:
-        """Whether to let others run: what has arrived comes without waiting, in as many parts as the server likes."""
-        self._parts += 1
-        return self._parts % READ_BURST == 0
 
 
 class HttpWire:
