@@ -226,7 +226,9 @@ class HttpApp:
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options
-        if request.path == options.health_path and request.method in ("GET", "HEAD"):
+        if request.headers.get("Origin") is not None and (foreign := self._foreign(request)) is not None:
+            await self._refuse(foreign, request, answer)
+        elif request.path == options.health_path and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
         elif (allowed := self._legacy.method_at(request.path)) is not None:

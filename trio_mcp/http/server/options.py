@@ -49,7 +49,8 @@ class HttpOptions:
         allowed_hosts: Names, with or without a port, by which the server may be reached; None for any. By default
             those of this machine if the connection comes in on a loopback address, else any.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``"*"`` for any. By
-            default those on the server's own hosts. Pages of other origins also need ``cors``.
+            default those on the ``allowed_hosts``, and none where any host is allowed. Pages of other origins also need
+            ``cors``.
         cors: Whether browsers are told that pages of the ``allowed_origins`` may call and read the answers.
         sse_path: Where clients of 2024-11-05 (HTTP+SSE) open their stream; None for nowhere.
         message_path: Where those clients post their messages.
