@@ -349,6 +349,27 @@ async def test_who_sends_waits_for_the_store() -> None:
             assert len(await events.messages()) == 1001
 
 
+async def test_who_sends_waits_for_the_store_when_much_waits_for_it_in_bytes() -> None:
+    store, made = Slow(), Made()
+
+    @made.server.tool
+    async def say(ctx: Context) -> None:
+        for number in range(20):
+            await ctx.report_progress(number + 1, message="x" * 1_000_000)
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("say") as r:
+            events = Events(r)
+            await events.next()
+            await store.asked.wait()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert made.server.statistics().http[0].unstored == 5
+            store.go.set()
+            assert len(await events.messages()) == 21
+
+
 async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_any_more() -> None:
     """Nobody could ever ask for it."""
     store, made = Slow(), Made()

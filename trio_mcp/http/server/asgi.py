@@ -94,8 +94,12 @@ class HttpRequest:
         self._receive = receive
         self._complete = False
 
-    async def body(self, limit: int) -> bytes:
+    async def body(self, limit: int, grow: Callable[[int], None]) -> bytes:
         """Read the body.
+
+        Args:
+            limit: How many bytes it may have.
+            grow: Told of each piece; it may raise.
 
         Raises:
             BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
@@ -108,6 +112,7 @@ class HttpRequest:
             size += len(chunk)
             if size > limit:
                 raise BodyTooLarge
+            grow(len(chunk))
             chunks.append(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Run
+from trio_mcp.http.server.ledger import Held, Ledger
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.messages import Malformed, RequestId
@@ -40,8 +41,8 @@ class LegacyEndpoint:
         """
         return refuse(404, "there are no sessions", request_id)
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a POST."""
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+        """Serve a POST; what of it outlives that keeps it held."""
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET, for a stream."""
@@ -64,7 +65,9 @@ class LegacyEndpoint:
         """The HTTP method that a path besides the endpoint takes; None where nothing is."""
         return None
 
-    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+    async def serve_at(
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
+    ) -> Refusal | None:
         """Serve a request to such a path, unless it has to be refused."""
         return None
 

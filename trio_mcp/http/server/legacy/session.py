@@ -20,6 +20,7 @@ from trio_mcp.http.server.legacy.streams import Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
+from trio_mcp.jsonrpc.events import Hold
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -147,14 +148,14 @@ class HttpSession:
 
     # --- what the client posts ------------------------------------------------------------------------------------
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, {"headers": request.headers}
         if self.connection.closed:  # by the end of the server, as it was opened for this
             await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
             return
         if not accepted.owes_answer:
-            self.feed(message, metadata)
+            self.feed(message, metadata, held)
             await answer.whole(202)
             return
         ids = _requests_in(message)
@@ -164,13 +165,13 @@ class HttpSession:
             await answer.whole(refusal.status, refusal.body, refusal.headers)
             return
         if not ids and type(message) is Batch:  # only faults are to be answered, and no stream would be found by them
-            self.feed(message, metadata)
+            self.feed(message, metadata, held)
             faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
             errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
             await answer.whole(400, encode(Batch(errors)))
             return
         stream = self.router.open(ids, may_stream=accepted.may_stream)
-        self.feed(message, metadata)
+        self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
 
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -208,13 +209,13 @@ class HttpSession:
             return
         await self._carry(stream, request, answer, cursor, at_once=True)
 
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Take what the client has sent."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
-        self.connection.feed(message, metadata)
+        self.connection.feed(message, metadata, held)
         for item in items:
             if type(item) is Notification and item.method == "notifications/cancelled":
                 request_id: Any = (item.params or {}).get("requestId")

@@ -225,6 +225,7 @@ class Router:
         self._by_request: dict[RequestId, Stream] = {}
         self._asked: dict[RequestId, Stream] = {}
         self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
+        self._unstored_bytes = 0
         self._storing = False
         self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
@@ -293,7 +294,9 @@ class Router:
 
     @property
     def has_room(self) -> bool:
-        return self._ended or self._unstored is None or len(self._unstored) < MAX_UNSTORED
+        if self._ended or self._unstored is None:
+            return True
+        return len(self._unstored) < MAX_UNSTORED and self._unstored_bytes < MAX_WAITING_BYTES
 
     async def room(self, related: RequestId | None = None) -> None:
         """Wait until the event store has caught up, and whoever reads the stream of a request."""
@@ -410,6 +413,7 @@ class Router:
             if self._unstored is None:
                 self._unstored = deque()
             self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
+            self._unstored_bytes += len(data)
             if not self._storing:
                 self._storing = True
                 self._owner.start_soon(self._store_all)
@@ -454,6 +458,7 @@ class Router:
             await self.store.append(self.key, [event for _, event in some])
             for stream, event in some:
                 self._unstored.popleft()
+                self._unstored_bytes -= len(event.data)
                 stream.advance(event.number)
                 self.tidy(stream)
             if self._room is not None:
