@@ -16,7 +16,7 @@ from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.legacy.streams import Router, Stream, Writer
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
@@ -33,6 +33,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
+from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
@@ -272,13 +273,21 @@ class HttpSession:
             await self._finish(stream, writer, answer)
 
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
+        fault = writer.fault or stream.fault
+        if fault is not None and stream.asked and not self.connection.closed:
+            error = ErrorData(INTERNAL_ERROR, f"the request was not answered: {fault}")
+            errors = tuple(ErrorResponse(request_id, error) for request_id in stream.asked)
+            data = encode(errors[0] if len(errors) == 1 else Batch(errors))
+            if not answer.started:
+                await answer.whole(500, data)
+                return
+            await answer.send(encode_event(data, event="message"))
         if answer.started:
             await answer.finish()
-        elif stream.ended and not self.connection.closed:
-            await answer.whole(202)  # its client has cancelled it
+        elif self.connection.closed:
+            await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
         else:
-            why = self.connection.close_cause or "the event store keeps too little"
-            await _refuse(answer, 503 if self.connection.closed else 500, f"the request was not answered: {why}")
+            await answer.whole(202)  # its client has cancelled it
 
     def _left(self, stream: Stream) -> None:
         """The client has left. That is no cancellation (2025-11-25 `basic/transports`, Sending Messages, 6)."""
@@ -294,7 +303,7 @@ class HttpSession:
                     await answer.send(encode_retry(writer.retry))
                 return
             if stream.ready > cursor:
-                events = await self._next(stream, cursor)
+                events = await self._next(stream, writer, cursor)
                 if events is None:
                     return
                 only = len(events) == 1 and stream.ended and events[0].number == stream.last
@@ -321,20 +330,21 @@ class HttpSession:
                 if silence.cancelled_caught and answer.started:
                     await answer.send(COMMENT)
 
-    async def _next(self, stream: Stream, cursor: int) -> Sequence[StoredEvent] | None:
+    async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
         if self.router.store is None:
             return stream.take()
         try:
             return await self._stored(stream.number, cursor)
         except EventsLost as exc:
             logger.warning("a stream is closed: %s", exc)
+            writer.fault = str(exc)
             return None
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
-        """What the store has of a stream after a number; if it fails, so does the session.
+        """What the store has of a stream after a number.
 
         Raises:
-            EventsLost: There is nothing to be had.
+            EventsLost: There is nothing to be had, as the store says or because it has failed.
         """
         assert self.router.store is not None
         try:
@@ -342,9 +352,8 @@ class HttpSession:
         except EventsLost:
             raise
         except Exception as exc:
-            logger.exception("the event store failed; the session that it failed for is ended")
-            self.end("the event store failed")
-            raise EventsLost("the event store failed") from exc
+            logger.exception("the event store failed")
+            raise EventsLost(STORE_FAILED) from exc
 
 
 @contextlib.asynccontextmanager
