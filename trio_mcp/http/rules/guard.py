@@ -76,8 +76,9 @@ class HostGuard:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
         match = _ORIGIN.fullmatch(origin)
-        # None is "null": a file, a sandboxed frame.
-        return match is not None and self._hosts is not None and self._takes(match["host"])
+        if match is None:  # "null": a file, a sandboxed frame
+            return False
+        return self._hosts is not None and self._takes(match["host"])
 
 
 def _entry(text: str) -> tuple[str, str]:
