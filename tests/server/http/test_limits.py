@@ -201,14 +201,20 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
         raw = Raw(http)
         await raw.initialize(elicitation={})
         async with raw.call("greet", id=5) as r:
-            question = await Events(r).message()
-            assert (await raw.post("ping", id=6)).status_code == 503
+            events = Events(r)
+            question = await events.message()
+            assert (await raw.post("ping", id=6)).status_code == 503, question
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
+            assert (await events.message())["id"] == 5
+        while made.server.statistics().http[0].requests:  # noqa: ASYNC110 - a turn after the client has it all
+            await trio.lowlevel.checkpoint()
         async with raw.call("wait", {"progress": 1}, id=7):
             await made.started.wait()
             assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
             await made.cancelled.wait()
+        while made.server.statistics().http[0].requests:  # noqa: ASYNC110
+            await trio.lowlevel.checkpoint()
         assert (await raw.post("ping", id=8)).status_code == 200
 
 

@@ -305,23 +305,6 @@ async def test_the_end_of_a_session_forgets_its_events() -> None:
         assert len(options.event_store) == 0
 
 
-class Failing(MemoryEventStore):
-    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        raise OSError("the disk is full")
-
-
-async def test_a_store_that_fails_ends_the_session_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(HttpOptions(event_store=Failing())) as (_, http, _):
-        raw, other = Raw(http), Raw(http)
-        await raw.initialize()
-        await other.initialize()
-        async with raw.call("count", {"to": 1}) as r:
-            assert await Events(r).messages() == []
-        assert (await raw.post("ping")).status_code == 404
-        assert (await other.notify("notifications/x")).status_code == 202
-    assert "the event store failed" in caplog.text
-
-
 class Slow(MemoryEventStore):
     def __init__(self) -> None:
         super().__init__()
