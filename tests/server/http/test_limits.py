@@ -207,13 +207,13 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
             assert (await events.message())["id"] == 5
-        while made.server.statistics().http[0].requests:  # noqa: ASYNC110 - a turn after the client has it all
+        while made.server.statistics().http[0].requests:  # a turn after the client has it all
             await trio.lowlevel.checkpoint()
         async with raw.call("wait", {"progress": 1}, id=7):
             await made.started.wait()
             assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
             await made.cancelled.wait()
-        while made.server.statistics().http[0].requests:  # noqa: ASYNC110
+        while made.server.statistics().http[0].requests:
             await trio.lowlevel.checkpoint()
         assert (await raw.post("ping", id=8)).status_code == 200
 

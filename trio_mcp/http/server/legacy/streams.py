@@ -332,7 +332,9 @@ class Router:
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        if self._ended or (self._unstored is not None and len(self._unstored) >= MAX_UNSTORED + MAX_CONTROL):
+        if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
+            return False
+        if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
             return False
         self._route(message)
         return True
