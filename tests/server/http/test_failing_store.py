@@ -115,10 +115,10 @@ async def test_what_can_not_be_stored_of_one_stream_costs_no_other(caplog: pytes
         async def call(text: str, id: int) -> None:
             answers[text] = told(await raw.post("tools/call", {"name": "echo", "arguments": {"text": text}}, id=id))
 
-        for id, text in enumerate(("one", "poison", "two"), 5):
-            nursery.start_soon(call, text, id)
-        while made.server.statistics().http[0].unstored < 3:  # noqa: ASYNC110
-            await trio.sleep(0.01)
+        for number, text in enumerate(("one", "poison", "two"), 1):  # the store waits with the first
+            nursery.start_soon(call, text, number + 4)
+            while made.server.statistics().http[0].unstored < number:  # noqa: ASYNC110
+                await trio.sleep(0.01)
         store.go.set()
         while len(answers) < 3:  # noqa: ASYNC110
             await trio.sleep(0.01)
