@@ -220,12 +220,6 @@ class Peer:
         successor.running = True
         return successor
 
-    def _enter(self, incoming: IncomingRequest) -> None:
-        self._incoming[incoming.request.id] = incoming
-        self.incoming_bytes += incoming.request.size
-        if incoming.hold is not None:
-            incoming.hold.keep()
-
     def _leave(self, incoming: IncomingRequest) -> None:
         """It runs no more, or will never run."""
         self.incoming_bytes -= incoming.request.size
@@ -289,15 +283,18 @@ class Peer:
         elif self.running_count < self._max_running:
             self.running_count += 1
         elif len(self._queue) < self._max_queued:
-            self._enter(incoming)
             self._queue.append(incoming)
-            return ()
         else:
             counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
             text = f"too many requests: {counts}; try again later"
             return self._refuse(request, OVERLOADED, text, batch)
+        self._incoming[request.id] = incoming
+        self.incoming_bytes += request.size
+        if hold is not None:
+            hold.keep()
+        if self._queue and self._queue[-1] is incoming:
+            return ()
         incoming.running = True
-        self._enter(incoming)
         return (RequestStarted(incoming),)
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:

@@ -11,21 +11,22 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.statuses import Accept, HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
+from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
     HttpAnswer,
     HttpRequest,
+    Ledger,
+    NoRoom,
     ReceiveCallable,
     Scope,
     SendCallable,
 )
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
-from trio_mcp.http.server.door import legacy_endpoint
+from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.ledger import Held, Ledger, NoRoom, ending, no_room
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
@@ -184,11 +185,8 @@ class HttpApp:
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> bytes | None:
         """The body; None if the request has been refused, or the client has left."""
         try:
-            with (
-                self._ledger.body() as body,
-                trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout),
-            ):
-                return await request.body(settings.max_message_size, body.grow)
+            with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
+                return await request.body(settings.max_message_size, self._ledger)
         except NoRoom as exc:
             await self._refuse(no_room(exc), request, answer)
             return None
@@ -221,22 +219,19 @@ class HttpApp:
                 await self._refuse(no_room(exc), request, answer)
                 return
             try:
-                await self._serve(verdict, request, answer, held)
+                if verdict.era is Era.LEGACY:
+                    await self._legacy.post(verdict, request, answer, held)
+                elif not verdict.owes_answer:
+                    await answer.whole(202)
+                else:
+                    exchange = HttpExchange(self._run, answer, verdict.may_stream, self.options.keep_alive)
+                    self._exchanges.add(exchange)
+                    try:
+                        await exchange.serve(verdict, request)
+                    finally:
+                        self._exchanges.discard(exchange)
             finally:
                 held.release()
-
-    async def _serve(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
-        if accepted.era is Era.LEGACY:
-            await self._legacy.post(accepted, request, answer, held)
-        elif not accepted.owes_answer:
-            await answer.whole(202)
-        else:
-            exchange = HttpExchange(self._run, answer, accepted.may_stream, self.options.keep_alive)
-            self._exchanges.add(exchange)
-            try:
-                await exchange.serve(accepted, request)
-            finally:
-                self._exchanges.discard(exchange)
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options

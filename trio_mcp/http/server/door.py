@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.ledger import Held, Ledger
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.messages import Malformed, RequestId
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed, RequestId
+from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["LegacyEndpoint", "ReadBody", "legacy_endpoint"]
+__all__ = ["LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "no_room"]
 
 LEGACY = "trio_mcp.http.server.legacy"
 
@@ -83,6 +83,20 @@ class LegacyEndpoint:
     def statistics(self) -> HttpStatistics:
         """What it is doing, which is a part of what the endpoint does."""
         return HttpStatistics()
+
+
+def no_room(exc: NoRoom) -> Refusal:
+    """Refuse what there is no room for."""
+    return _later(f"too much at once: {exc}; try again later")
+
+
+def ending() -> Refusal:
+    """Refuse new work."""
+    return _later("the server is ending")
+
+
+def _later(text: str) -> Refusal:
+    return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
 def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:

@@ -14,11 +14,10 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
+from trio_mcp.http.server.door import LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.ledger import Held, Ledger, NoRoom, ending, no_room
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
