@@ -47,6 +47,7 @@ async def stdio_server(
             otherwise than by the client's leaving: the disk is full that standard output goes to, for example.
     """
     decoder = LineDecoder(max_message_size)
+    await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)

@@ -193,22 +193,29 @@ class HttpRequest:
         if ledger.bodies >= ledger.max_requests:
             raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
         ledger.bodies += 1
-        chunks: list[bytes] = []
+        body: bytes | bytearray = b""
         size = 0
         try:
             while not self._complete:
-                chunk = await self._next()
-                size += len(chunk)
-                ledger.body_bytes += len(chunk)
+                piece = await self._next()
+                size += len(piece)
+                ledger.body_bytes += len(piece)
                 if size > limit:
                     raise BodyTooLarge
                 if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
                     raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
-                chunks.append(chunk)
+                if not body:
+                    body = piece  # kept as it is, as there is mostly just the one
+                elif piece:
+                    if isinstance(body, bytes):
+                        body = bytearray(
+                            body
+                        )  # pieces of a few bytes, each an object, would cost many times their size
+                    body += piece
         finally:
             ledger.bodies -= 1
             ledger.body_bytes -= size
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return bytes(body)
 
     async def drain(self) -> None:
         """Read what is left of an unwanted body, within bounds."""
