@@ -209,7 +209,9 @@ class Peer:
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
-        self._leave(incoming)
+        self.incoming_bytes -= incoming.request.size  # as in `_leave_queue`: this is the way of every call
+        if incoming.hold is not None:
+            incoming.hold.release()
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
@@ -220,8 +222,8 @@ class Peer:
         successor.running = True
         return successor
 
-    def _leave(self, incoming: IncomingRequest) -> None:
-        """It runs no more, or will never run."""
+    def _leave_queue(self, incoming: IncomingRequest) -> None:
+        """It will never run."""
         self.incoming_bytes -= incoming.request.size
         if incoming.hold is not None:
             incoming.hold.release()
@@ -350,7 +352,7 @@ class Peer:
             events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
         else:
             self._queue.remove(incoming)
-            self._leave(incoming)
+            self._leave_queue(incoming)
         if batch_answer is not None:
             events.append(Reply(batch_answer))
         return tuple(events)
@@ -439,5 +441,5 @@ class Peer:
             received.cancelled = True
         self._incoming.clear()
         while self._queue:
-            self._leave(self._queue.popleft())
+            self._leave_queue(self._queue.popleft())
         return outgoing, [received for received in incoming if received.running]
