@@ -66,12 +66,12 @@ async def pruned() -> None:
             return
 
 
-def of_servers(servers: list[BaseServer[Any]]) -> list[dict[str, Any]]:
+def of_servers(servers: list[BaseServer]) -> list[dict[str, Any]]:
     """What the servers do."""
     return [attrs.asdict(server.statistics()) for server in servers]
 
 
-async def figures(servers: list[BaseServer[Any]]) -> dict[str, Any]:
+async def figures(servers: list[BaseServer]) -> dict[str, Any]:
     """Everything, after a collection; takes some ten milliseconds."""
     await pruned()
     return {
@@ -86,7 +86,7 @@ async def figures(servers: list[BaseServer[Any]]) -> dict[str, Any]:
 
 
 async def on_signal(
-    path: Path, servers: list[BaseServer[Any]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    path: Path, servers: list[BaseServer], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Append the figures to a file whenever SIGUSR1 comes."""
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:

@@ -116,7 +116,7 @@ class Soak:
             return lambda: self._over_tls(port, http2)
 
         modern, legacy = "2026-07-28", "legacy"
-        asks_nothing = {"without": (ask,)}  # whose question it is can't be told there, or there is nobody to ask
+        none_asked = (ask,)  # an upstream of the handshake era can't say whose question it is
         self.lanes = [
             Lane(name="memory-modern", target=lambda: self._memory, mode=modern),
             Lane(name="memory-legacy", target=lambda: self._memory, mode=legacy),
@@ -145,8 +145,8 @@ class Soak:
             Lane(name="mortal-modern", target=to(torn["mortal"]), mode=modern, tears=True),
             Lane(name="mortal-legacy", target=to(torn["mortal"]), mode=legacy, tears=True),
             Lane(name="mortal-auto", target=to(torn["mortal"]), mode="auto", tears=True),
-            Lane(name="proxy-of-mortal", target=to(proxies["of-mortal"]), mode=modern, tears=True, **asks_nothing),
-            Lane(name="proxy-of-stdio", target=to(proxies["of-stdio"]), mode=legacy, **asks_nothing),
+            Lane(name="proxy-of-mortal", target=to(proxies["of-mortal"]), mode=modern, tears=True, without=none_asked),
+            Lane(name="proxy-of-stdio", target=to(proxies["of-stdio"]), mode=legacy, without=none_asked),
             Lane(name="proxy-of-steady", target=to(proxies["of-steady"]), mode=legacy, tears=True),
         ]
         members = ("memory-modern", "stdio-modern", "torn-stored", "torn-modern", "mortal-auto")
