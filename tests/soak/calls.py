@@ -25,6 +25,10 @@ class TooEarly(Exception):
     """An answer came to a call that could not have one yet."""
 
 
+class CouldNotAsk(Exception):
+    """The tool had no way to ask its question, or was told that there is no answer."""
+
+
 @attrs.define
 class Call:
     """One call, as its kind needs it.
@@ -91,7 +95,10 @@ async def log(call: Call) -> None:
 
 async def ask(call: Call) -> None:
     number = call.rng.randrange(10**9)
-    expect((await call.tool("ask", 10, number=number)).data, f"{digest(call.id, number)} {colour_of(call.id)}")
+    answer = await call.tool("ask", 10, number=number)
+    if answer.is_error:
+        raise CouldNotAsk(answer.text)
+    expect(answer.data, f"{digest(call.id, number)} {colour_of(call.id)}")
 
 
 async def announce(call: Call) -> None:
@@ -199,7 +206,7 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
             # The user's answer is a POST of its own in the handshake era: where it is torn, the tool waits for ever.
             fair = FAILED if kind is ask and tears else HUNG
             outcome, note = (TIMED_OUT, "") if kind is slow_timed_out else (fair, str(exc))
-        except (TransportError, McpError) as exc:
+        except (TransportError, McpError, CouldNotAsk) as exc:
             gone = isinstance(exc, TransportError)
             outcome, note = FAILED if tears else WRONG, f"{type(exc).__name__}: {exc}"
         except Exception as exc:

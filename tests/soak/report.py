@@ -142,6 +142,7 @@ def report(soak: Soak) -> int:
         broken += more
         figures[name] = {
             "settled MiB": [round(each[name]["rss"] / MIB, 1) for each in soak.settled],
+            "MiB once trimmed": round(second["trimmed"] / MIB, 1),
             "MiB a minute": slopes(samples, name),
             **{what: [each[name][what] for each in soak.settled] for what in ("descriptors", "tasks", "blocks")},
             "malloc": [each[name]["malloc"] for each in soak.settled],

@@ -22,7 +22,7 @@ import trio_mcp
 from tests.server.http.certificate import over_tls
 from tests.soak.calls import ask, listen, log
 from tests.soak.chaos import Chaos
-from tests.soak.figures import figures
+from tests.soak.figures import figures, trim
 from tests.soak.lanes import Lane, Load
 from tests.soak.ledger import Ledger
 from tests.soak.processes import Served, free_port, kill_children_now_and_then, outside, restart_now_and_then
@@ -185,6 +185,7 @@ class Soak:
                 await self._settle()
                 await self._loaded("load", seconds - warm_up)
                 await self._settle()
+                await self._trim()
             finally:
                 nursery.cancel_scope.cancel()
                 with trio.CancelScope(shield=True):
@@ -229,6 +230,14 @@ class Soak:
         settled["driver"] = {**(await figures([self._memory])), **outside(os.getpid()), "children": children()}
         settled["starts"] = {name: served.starts for name, served in self.served.items()}
         self.settled.append(settled)
+
+    async def _trim(self) -> None:
+        """Find out how much of what is resident is not in use, at the very end."""
+        for name, served in self.served.items():
+            said = await served.measured(signal.SIGUSR2)
+            self.settled[-1][name]["trimmed"] = outside(said["pid"])["rss"]
+        trim()
+        self.settled[-1]["driver"]["trimmed"] = outside(os.getpid())["rss"]
 
     # --- what is seen on the way ---------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ async def serve_http(given: dict[str, Any], nursery: trio.Nursery) -> list[Any]:
         config.bind = [f"127.0.0.1:{given['ports'][kind]}"]
         if kind == "tls":
             config.certfile, config.keyfile = given["certificate"]
+            config.keep_alive_timeout = 30  # httpx does not know when a server closes an idle connection
         await nursery.start(functools.partial(server.serve_http, config=config, options=options))
     servers.append(server)
     return servers
