@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import INITIALIZED, Asked, event, peer
+from tests.http_peer import INITIALIZED, Asked, event, peer, result
 from tests.transports.http_legacy import TEXT, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -233,3 +233,91 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
                 await session.initialize()
                 replaced = await server.until("answer")
     assert replaced.body["error"]["code"] == -32603
+
+
+# --- what has no answer, on a connection that breaks ------------------------------------------------------------
+
+
+def torn_once(then: Any) -> Any:
+    """Break the first connection on which it comes, as if nobody knew whether it was read."""
+    torn: list[Asked] = []
+
+    async def handle(asked: Asked) -> None:
+        torn.append(asked)
+        if len(torn) == 1:
+            await asked.abort()
+        else:
+            await then(asked)
+
+    return handle
+
+
+async def taken(asked: Asked) -> None:
+    await asked.status(202)
+
+
+async def test_the_end_of_the_handshake_is_told_again() -> None:
+    """Else the server may ask this client nothing, for as long as the session lasts."""
+    faults: list[RemoteProtocolError] = []
+    async with legacy({"notifications/initialized": torn_once(taken)}, on_error=faults.append) as (server, client):
+        assert await text(client) == "ok"
+        assert server.methods().count("notifications/initialized") == 2
+    assert not faults
+
+
+async def test_a_cancellation_is_told_again() -> None:
+    """Else the handler works on for nobody."""
+    faults: list[RemoteProtocolError] = []
+
+    async def never(asked: Asked) -> None:
+        await asked.gone()
+
+    handlers = {"tools/call": never, "notifications/cancelled": torn_once(taken)}
+    async with legacy(handlers, on_error=faults.append) as (server, client):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "never")
+            await server.until("tools/call")
+            nursery.cancel_scope.cancel()
+        await server.until("notifications/cancelled", 2)
+    assert not faults
+
+
+async def test_an_answer_is_given_again() -> None:
+    """Else the handler that has asked waits for ever, and with it our own call."""
+    faults: list[RemoteProtocolError] = []
+    answered = trio.Event()
+
+    async def asks(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}))
+        await answered.wait()
+        await asked.chunk(event(result(asked.id, TEXT)))
+        await asked.end_events()
+
+    async def answer(asked: Asked) -> None:
+        assert asked.body["result"] == {"roots": []}
+        await taken(asked)
+        answered.set()
+
+    async with legacy({"tools/call": asks, "answer": torn_once(answer)}, on_error=faults.append, roots=[]) as (
+        _,
+        client,
+    ):
+        assert await text(client) == "ok"
+    assert not faults
+
+
+async def test_a_notification_of_ones_own_is_not_repeated() -> None:
+    """Nobody but its author knows whether it may be heard twice."""
+    faults: list[RemoteProtocolError] = []
+    told = trio.Event()
+
+    def on_error(fault: RemoteProtocolError) -> None:
+        faults.append(fault)
+        told.set()
+
+    async with legacy({"x/note": torn_once(taken)}, on_error=on_error) as (server, client):
+        await client.notify("x/note")
+        await told.wait()
+        assert server.methods().count("x/note") == 1
+    assert "'x/note' was not taken by the server" in str(faults[0])
