@@ -11,7 +11,7 @@ import trio
 
 from tests.soak.answers import WORDS, colour_of, digest, worked
 from tests.soak.record import ANSWERED, CANCELLED, FAILED, HUNG, TIMED_OUT, WRONG, Record
-from trio_mcp import Client, McpError, RequestTimeout, TransportError, types
+from trio_mcp import Client, McpError, RemoteProtocolError, RequestTimeout, TransportError, types
 
 TIMEOUT = 30.0  # longer than any pause that the load makes: a call that needs it has been lost
 SLACK = 5.0  # for a cancelled call to be gone, on a busy machine
@@ -176,7 +176,7 @@ NAMES = {kind: getattr(kind, "__name__", "") for kind in (*TOOLS, *READING)}
 WITH_EFFECT = frozenset(NAMES[kind] for kind in TOOLS)
 
 
-async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: bool) -> bool:
+async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: bool, breaks: bool = False) -> bool:
     """Make one call and record what came of it.
 
     Args:
@@ -185,6 +185,7 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
         lane: Where, for the record.
         record: Where it is written down.
         tears: Whether something on the way may tear, so that an error is a fair outcome.
+        breaks: Whether the client's own end may lose a call.
 
     Returns:
         Whether the client may be gone.
@@ -203,10 +204,10 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
         except (WrongAnswer, TooEarly) as exc:
             outcome, note = WRONG, str(exc)
         except RequestTimeout as exc:
-            # The user's answer is a POST of its own in the handshake era: where it is torn, the tool waits for ever.
-            fair = FAILED if kind is ask and tears else HUNG
+            # The user's answer is a POST of its own in the handshake era: torn twice, and the tool waits for ever.
+            fair = FAILED if breaks or (kind is ask and tears) else HUNG
             outcome, note = (TIMED_OUT, "") if kind is slow_timed_out else (fair, str(exc))
-        except (TransportError, McpError, CouldNotAsk) as exc:
+        except (TransportError, McpError, RemoteProtocolError, CouldNotAsk) as exc:  # a message may be torn, too
             gone = isinstance(exc, TransportError)
             outcome, note = FAILED if tears else WRONG, f"{type(exc).__name__}: {exc}"
         except Exception as exc:
