@@ -50,18 +50,25 @@ async def test_every_message_names_the_session_and_the_revision() -> None:
     assert server.asked[-1].method == "DELETE"
 
 
+@pytest.mark.parametrize(("cancelled", "longest"), [(False, 2.0), (True, 0.2)])
 async def test_a_session_is_ended_with_a_delete_and_a_server_that_does_not_answer_it_holds_nobody_up(
-    autojump_clock: MockClock,
+    cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
-    """L, Session Management, 5."""
+    """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
 
     async def never(asked: Asked) -> None:
         await asked.gone()
 
-    async with peer({"DELETE": never}) as server:
-        async with Client(server.url, mode="legacy"):
-            pass
-        assert server.methods()[-1] == "DELETE"
+    with trio.fail_after(DEADLINE):
+        async with peer({"DELETE": never}) as server:
+            with trio.CancelScope() as scope:
+                async with Client(server.url, mode="legacy"):
+                    await server.until("GET")
+                    began = trio.current_time()
+                    if cancelled:
+                        scope.cancel()
+            assert trio.current_time() - began <= longest
+            await server.until("DELETE")
 
 
 async def test_without_a_session_id_there_is_nothing_to_end() -> None:
