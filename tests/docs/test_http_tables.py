@@ -90,6 +90,7 @@ BOUNDS = {
     "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
     "seconds for a stream to end after its answer; then its connection is not used again": constant("DRAIN_TIMEOUT"),
     "seconds for what is on its way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
+    "seconds for the DELETE of a client that is cancelled": constant("CANCELLED_TIMEOUT"),
 }
 
 

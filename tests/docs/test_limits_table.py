@@ -65,6 +65,7 @@ STATED = {
     "another session over HTTP, in the place of a lost one": constant("RENEWAL_TIMEOUT"),
     "another session over HTTP to hear the server, while nobody calls": constant("UNASKED_INTERVAL"),
     "the end of an HTTP link": constant("CLOSE_TIMEOUT"),
+    "the end of an HTTP link that is cancelled": constant("CANCELLED_TIMEOUT"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "requests of the peer that run": OPTIONS.handlers.max_running_requests,
     "requests of the peer that queue": OPTIONS.handlers.max_queued_requests,

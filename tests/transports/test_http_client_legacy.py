@@ -55,18 +55,25 @@ async def test_every_message_names_the_session_and_the_revision() -> None:
     assert server.asked[-1].method == "DELETE"
 
 
+@pytest.mark.parametrize(("cancelled", "longest"), [(False, 2.0), (True, 0.2)])
 async def test_a_session_is_ended_with_a_delete_and_a_server_that_does_not_answer_it_holds_nobody_up(
-    autojump_clock: MockClock,
+    cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
-    """L, Session Management, 5."""
+    """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
 
     async def never(asked: Asked) -> None:
         await asked.gone()
 
-    async with peer({"DELETE": never}) as server:
-        async with Client(server.url, mode="legacy"):
-            pass
-        assert server.methods()[-1] == "DELETE"
+    with trio.fail_after(DEADLINE):
+        async with peer({"DELETE": never}) as server:
+            with trio.CancelScope() as scope:
+                async with Client(server.url, mode="legacy"):
+                    await server.until("GET")
+                    began = trio.current_time()
+                    if cancelled:
+                        scope.cancel()
+            assert trio.current_time() - began <= longest
+            await server.until("DELETE")
 
 
 async def test_without_a_session_id_there_is_nothing_to_end() -> None:
@@ -238,6 +245,55 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
                 await session.initialize()
                 replaced = await server.until("answer")
     assert replaced.body["error"]["code"] == -32603
+
+
+# --- what has no answer, on a connection that breaks ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("notifications/initialized", 2),  # else the server may ask this client nothing, while the session lasts
+        ("notifications/cancelled", 2),  # else the handler works on for nobody
+        ("answer", 2),  # else the handler that has asked waits for ever, and our own call for its timeout
+        ("DELETE", 2),  # else the session lasts for its timeout
+        ("x/note", 1),  # nobody but its author knows whether it may be heard twice
+    ],
+)
+async def test_what_may_come_twice_is_sent_again(name: str, times: int) -> None:
+    heard = trio.Event()
+    came: list[Asked] = []
+    faults: list[RemoteProtocolError] = []
+
+    async def torn_once(asked: Asked) -> None:
+        came.append(asked)
+        if len(came) == 1:
+            await asked.abort()
+        else:
+            await asked.status(202)
+            heard.set()
+
+    async def asks(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}))
+        await asked.gone()
+
+    def on_error(fault: RemoteProtocolError) -> None:
+        faults.append(fault)
+        heard.set()
+
+    async with legacy({"tools/call": asks, name: torn_once}, roots=[], on_error=on_error) as (server, client):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "t")
+            await server.until("tools/call")
+            await client.notify("x/note")
+            if name not in ("notifications/cancelled", "DELETE"):
+                await heard.wait()
+            nursery.cancel_scope.cancel()
+        if name != "DELETE":
+            await heard.wait()
+    assert len(came) == times
+    assert ["was not taken by the server" in str(fault) for fault in faults] == [True] * (2 - times)
 
 
 async def test_an_endpoint_that_comes_as_its_time_runs_out_is_no_endpoint(mock_clock: MockClock) -> None:

@@ -334,7 +334,7 @@ class MethodFacts(NamedTuple):
             a handshake out. ``"listening"``: it stays open for as long as the peer likes; in the places of calls it
             would starve them. It does not queue, since a place could be free never.
         lasting: It is meant to last: answered with a stream, which either side ends, and no reason for an alert.
-        repeatable: It changes nothing, so it may be sent again when nobody knows whether it arrived.
+        repeatable: The second time it changes nothing, so it may be sent again when nobody knows whether it arrived.
         opening: A client may send it before a revision is agreed on.
         handshake: It opens the session: nobody cancels it, and no batch contains it.
     """
@@ -359,7 +359,8 @@ _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
         "initialize": MethodFacts("priority", opening=True, handshake=True),
-        "notifications/initialized": MethodFacts(opening=True),
+        "notifications/cancelled": MethodFacts(repeatable=True),
+        "notifications/initialized": MethodFacts(repeatable=True, opening=True),
         "ping": MethodFacts("priority", repeatable=True, opening=True),
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),

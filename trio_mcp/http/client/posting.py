@@ -193,11 +193,19 @@ class Remote:
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     async def tell(self, message: Message) -> None:
-        """Send what has no answer.
+        """Send what has no answer; once more if the connection breaks and it may come twice, as our own answers may.
 
         Raises:
             TrioMcpError: It was not taken.
         """
+        try:
+            await self._tell(message)
+        except Disconnected as exc:
+            if exc.sent and isinstance(message, Notification) and not facts_of(message.method).repeatable:
+                raise
+            await self._tell(message)
+
+    async def _tell(self, message: Message) -> None:
         session = self.sessions.session
         content, problem = encode_or_replace(message)
         if problem is not None:

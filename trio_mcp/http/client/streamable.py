@@ -42,6 +42,7 @@ MAX_POSTS: Final = 100
 POST_TIMEOUT: Final = 30.0
 """Seconds for a server to take a notification or an answer."""
 CLOSE_TIMEOUT: Final = 2.0
+CANCELLED_TIMEOUT: Final = 0.2  # for the DELETE of a client that is cancelled; else its session would stay
 """Seconds for what is on its way at a close, and again for the server to take note that the session is over."""
 
 
@@ -122,15 +123,20 @@ class HttpLink:
                 channel.close()
 
     async def _end(self) -> None:
-        """Give up the requests; wait for what else is on its way."""
-        with trio.move_on_after(CLOSE_TIMEOUT):
-            for channel in self._channels[:2]:
-                channel.close()
-            for exchange in self._exchanges.values():
-                exchange.scope.cancel("the link is closed")
-            await self._all_posted.wait()
-        with trio.move_on_after(CLOSE_TIMEOUT):
-            await self.remote.sessions.end()
+        """Give up the requests; wait for what else is on its way, and end the session."""
+        try:
+            with trio.move_on_after(CLOSE_TIMEOUT):
+                for channel in self._channels[:2]:
+                    channel.close()
+                for exchange in self._exchanges.values():
+                    exchange.scope.cancel("the link is closed")
+                await self._all_posted.wait()
+            with trio.move_on_after(CLOSE_TIMEOUT):
+                await self.remote.sessions.end()
+        except trio.Cancelled:
+            with trio.move_on_after(CANCELLED_TIMEOUT, shield=True):
+                await self.remote.sessions.end()
+            raise
 
     async def _dispatch(self) -> None:
         async with trio.open_nursery() as posts:  # what is sent besides requests

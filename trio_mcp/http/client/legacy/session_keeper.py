@@ -239,14 +239,15 @@ class LegacySessions:
         self._ready = done
 
     async def end(self) -> None:
-        """End the session with a DELETE."""
+        """End the session with a DELETE; where the connection breaks, with another."""
         session = self.session
         if session is not None and session.id is not None:
             session.scope.cancel("the link is closed")
             # It may refuse to (L, Session Management, 5), and if it is gone there is nothing to end.
-            with contextlib.suppress(TransportError):
-                async with self.remote.wire.exchange("DELETE", session.stream_headers()):
-                    pass
+            for _ in range(2):
+                with contextlib.suppress(TransportError):
+                    async with self.remote.wire.exchange("DELETE", session.stream_headers()):
+                        return
 
     def _opened(self, exchange: Exchange, answer: Answer) -> Answer:
         """``initialize`` has been answered.

@@ -1,0 +1,138 @@
+"""The processes of the load, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """Find a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Served:
+    """A server process that can be ended and started again on the same ports."""
+
+    def __init__(self, name: str, out: Path, **given: Any) -> None:
+        self.name, self._out = name, out
+        self._given = {"kind": "http", "name": name, "out": str(out), **given}
+        self._process: trio.Process | None = None
+        self.starts = 0
+
+    @property
+    def ports(self) -> dict[str, int]:
+        ports: dict[str, int] = self._given["ports"]
+        return ports
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def figures(self) -> Path:
+        return self._out / f"{self.name}.figures.jsonl"
+
+    async def start(self) -> None:
+        """Start it and wait until it serves."""
+        ready = self._out / f"{self.name}.ready"
+        ready.unlink(missing_ok=True)
+        with (self._out / f"{self.name}.log").open("a") as log:
+            command = [sys.executable, "-m", "tests.soak.serve", json.dumps(self._given)]
+            environment = {**os.environ, "PYTHONPATH": ""}
+            self._process = await trio.lowlevel.open_process(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        self.starts += 1
+        with trio.fail_after(60):
+            while not ready.exists():
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"{self.name} ended with status {self._process.returncode}; see its log")
+                await trio.sleep(0.02)
+
+    async def end(self, number: int) -> None:
+        """Send it a signal and wait until it is gone."""
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(15):
+                await self._process.wait()
+            if self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+        self._process = None
+
+    async def measured(self, number: int = signal.SIGUSR1) -> dict[str, Any]:
+        """Have it say its figures; with SIGUSR2 after malloc has given back what it keeps free."""
+        assert self._process is not None
+        had = self.figures.stat().st_size if self.figures.exists() else 0
+        self._process.send_signal(number)
+        with trio.fail_after(30):
+            while True:
+                if self.figures.exists() and self.figures.stat().st_size > had:
+                    text = self.figures.read_text()
+                    if text.endswith("\n"):
+                        said: dict[str, Any] = json.loads(text.splitlines()[-1])
+                        return said
+                await trio.sleep(0.02)
+
+
+def outside(pid: int) -> dict[str, Any]:
+    """What the operating system knows of a process: bytes, descriptors, threads, seconds of CPU."""
+    process = psutil.Process(pid)
+    with process.oneshot():
+        times = process.cpu_times()
+        return {
+            "rss": process.memory_info().rss,
+            "descriptors": process.num_fds(),
+            "threads": process.num_threads(),
+            "cpu": round(times.user + times.system, 2),
+        }
+
+
+async def restart_now_and_then(served: Served, rng: random.Random, every: float) -> None:
+    """Kill a server, or ask it to end, and start it again after a while; forever."""
+    while True:
+        await trio.sleep(rng.uniform(0.5 * every, 1.5 * every))
+        with trio.CancelScope(shield=True):  # never left ended
+            await served.end(rng.choice((signal.SIGKILL, signal.SIGTERM)))
+            await trio.sleep(rng.choice((0, 0, 1, 3)))
+            await served.start()
+
+
+async def kill_children_now_and_then(rng: random.Random, every: float, spared: set[int]) -> None:
+    """Kill a stdio server that a client has started; forever."""
+    while True:
+        await trio.sleep(rng.uniform(0.5 * every, 1.5 * every))
+        own = [child for child in psutil.Process().children() if child.pid not in spared and is_stdio(child)]
+        if own:
+            rng.choice(own).kill()
+
+
+def is_stdio(process: psutil.Process) -> bool:
+    """Whether it is a stdio server for the clients that may lose theirs."""
+    try:
+        return any('"stdio-killed"' in argument for argument in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def now() -> float:
+    return time.time()

@@ -1,0 +1,260 @@
+"""The promises, held against what was written down; and the figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.soak.calls import WITH_EFFECT
+from tests.soak.ledger import effects
+from tests.soak.plots import draw_all
+from tests.soak.record import ANSWERED, CANCELLED, TIMED_OUT
+from tests.soak.run import Soak
+
+MIB = 2**20
+MEASURED = ("steady", "proxies", "driver")  # those that live from the beginning to the end
+MORTAL = ("mortal", "stdio-legacy", "proxy-of-mortal", "group")  # lanes whose handlers may die with their process
+
+# What may differ between two settled states.
+MORE_DESCRIPTORS = 2
+MORE_TASKS = 2
+MORE_OBJECTS = 60
+MORE_BLOCKS = 20_000  # of Python's allocator: pydantic keeps up to 16,384 short strings that it has parsed
+SLOPE_FROM = 10.0  # minutes of load from which on the slope of resident memory is judged
+MOST_SLOPE = 0.25  # MiB a minute, over the second half: what malloc keeps free still wanders
+MORE_USED = MIB  # what malloc has in use once all is settled: a leak that is none of Python's
+
+
+def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:
+    """Hold the record of what was asked against the ledger of what was done."""
+    done = effects(out / "effects.log")
+    did, ended = done.get("did", Counter()), done.get("cancelled", Counter()) + done.get("finished", Counter())
+    broken = [f"done {number} times: {call}" for call, number in did.items() if number > 1]
+    asked, untold = 0, 0
+    for line in (out / "calls.jsonl").open():
+        entry = json.loads(line)
+        if entry["kind"] not in WITH_EFFECT:
+            continue
+        asked += 1
+        call, outcome = entry["call"], entry["outcome"]
+        if outcome == ANSWERED and did[call] != 1:
+            broken.append(f"answered, and done {did[call]} times: {call}")
+        untold += outcome != ANSWERED and did[call] == 1
+        if entry["kind"].startswith("slow") and did[call] and not entry["lane"].startswith(MORTAL):
+            if not ended[call]:
+                broken.append(f"began and never ended: {call}")
+            direct = not entry["lane"].startswith(("torn", "proxy", "tls-h2"))
+            if direct and outcome in (CANCELLED, TIMED_OUT) and not done.get("cancelled", Counter())[call]:
+                broken.append(f"given up, and ran on: {call}")
+    return broken, {"calls of tools": asked, "effects": sum(did.values()), "effects without an answer": untold}
+
+
+def unexpected(log: Path) -> list[str]:
+    """Give the log's entries with tracebacks, but for those of a connection that was torn: a proxy's to its upstream,
+    or that on which a tool has asked the user; and for what httpx makes of a cancelled request of HTTP/2.
+    """
+    entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", log.read_text(errors="replace"), flags=re.MULTILINE)
+    fair = re.compile(
+        r"the upstream server '\w+' did not answer|the client closed the stream that the request was sent on"
+        r"|before the client has confirmed the handshake|^(ValueError: semaphore|KeyError: \d+|h2\.)",
+        flags=re.MULTILINE,
+    )
+    return [entry for entry in entries if "Traceback (" in entry and not fair.search(entry)]
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Give the median slope of all pairs (Theil and Sen), thinned out to some hundred points: MiB a minute."""
+    points = points[:: max(1, len(points) // 200)]
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for number, earlier in enumerate(points)
+        for later in points[number + 1 :]
+        if later[0] > earlier[0]
+    ]
+    return statistics.median(slopes) * 60 / MIB if slopes else 0.0
+
+
+def slopes(samples: list[dict[str, Any]], name: str) -> dict[str, float]:
+    """Tell how resident memory grew under load, by quarter and in the second half."""
+    load = [(line["time"], line[name]["rss"]) for line in samples if line["phase"] == "load" and "rss" in line[name]]
+    if not load:
+        return {}
+    start, length = load[0][0], load[-1][0] - load[0][0]
+    found = {
+        f"quarter {quarter + 1}": slope(
+            [p for p in load if quarter <= (p[0] - start) / (length or 1) * 4 <= quarter + 1]
+        )
+        for quarter in range(4)
+    }
+    found["second half"] = slope([point for point in load if point[0] - start >= length / 2])
+    return {part: round(each, 3) for part, each in found.items()}
+
+
+def compare(first: dict[str, Any], second: dict[str, Any], name: str) -> tuple[list[str], dict[str, int]]:
+    """Compare two settled states of a process."""
+    broken = []
+    for what, most in (("descriptors", MORE_DESCRIPTORS), ("tasks", MORE_TASKS), ("children", 0)):
+        more = second.get(what, 0) - first.get(what, 0)
+        if more > most:
+            broken.append(f"{name}: {more} more {what}: {first[what]} -> {second[what]}")
+    if second["blocks"] > first["blocks"] + MORE_BLOCKS:
+        broken.append(f"{name}: blocks of Python's allocator: {first['blocks']} -> {second['blocks']}")
+    used = [each["malloc"].get("used", 0) for each in (first, second)]
+    if used[1] > used[0] + MORE_USED:
+        broken.append(f"{name}: bytes that malloc has in use: {used[0]} -> {used[1]}")
+    grown = {
+        kind: number - first["objects"].get(kind, 0)
+        for kind, number in second["objects"].items()
+        if number != first["objects"].get(kind, 0)
+    }
+    broken += [
+        f"{name}: {more} more of {kind}" for kind, more in grown.items() if more > MORE_OBJECTS and kind != "all"
+    ]
+    return broken, grown
+
+
+def cpu(samples: list[dict[str, Any]]) -> float:
+    """Give the part of one core that the steady processes took under load, all together."""
+    load = [line for line in samples if line["phase"] == "load"]
+    if len(load) < 2:
+        return 0.0
+    used = sum(load[-1][name].get("cpu", 0) - load[0][name].get("cpu", 0) for name in MEASURED)
+    return float(used / (load[-1]["time"] - load[0]["time"]))
+
+
+def lanes_of(soak: Soak) -> dict[str, dict[str, int]]:
+    """Count the outcomes by lane."""
+    table: dict[str, dict[str, int]] = {lane.name: {} for lane in soak.lanes}
+    for (lane, outcome), number in sorted(soak.record.outcomes.items()):
+        table.setdefault(lane, {})[outcome] = number
+    return table
+
+
+def report(soak: Soak) -> int:
+    """Write report.json and the plots, print the short of it, and return the exit status."""
+    out, record = soak.out, soak.record
+    samples = [json.loads(line) for line in (out / "samples.jsonl").open()]
+    broken = [f"{each['what']}: {each}" for each in record.violations]
+    ledger, counts = check_ledger(out)
+    broken += ledger
+    figures: dict[str, Any] = {}
+    for name in MEASURED:
+        first, second = soak.settled[0][name], soak.settled[-1][name]
+        more, grown = compare(first, second, name)
+        broken += more
+        figures[name] = {
+            "settled MiB": [round(each[name]["rss"] / MIB, 1) for each in soak.settled],
+            "MiB once trimmed": round(second["trimmed"] / MIB, 1),
+            "MiB a minute": slopes(samples, name),
+            **{what: [each[name][what] for each in soak.settled] for what in ("descriptors", "tasks", "blocks")},
+            "malloc": [each[name]["malloc"] for each in soak.settled],
+            "objects grown": grown,
+        }
+        rate = figures[name]["MiB a minute"].get("second half", 0.0)
+        if soak.plan.minutes >= SLOPE_FROM and rate > MOST_SLOPE:
+            broken.append(f"{name}: resident memory grew by {rate} MiB a minute in the second half")
+    broken += [f"in {path.name}: {entry[:300]}" for path in sorted(out.glob("*.log")) for entry in unexpected(path)]
+    broken += [f"no answer at all in {lane}" for lane, found in lanes_of(soak).items() if not found.get(ANSWERED)]
+    told = {
+        "broken promises": broken,
+        "minutes": soak.plan.minutes,
+        "seed": soak.plan.seed,
+        "session_timeout": soak.plan.session_timeout,
+        **counts,
+        "calls": sum(record.outcomes.values()),
+        "outcomes by lane": lanes_of(soak),
+        "lives": {f"{lane} {how}": number for (lane, how), number in sorted(record.lives.items())},
+        "errors": {f"{lane}: {note}": number for (lane, note), number in record.errors.most_common(60)},
+        "on_error": soak.load.notes,
+        "connections": {name: dict(chaos.drawn) for name, chaos in soak.chaos.items()},
+        "streams resumed": {name: chaos.resumed for name, chaos in soak.chaos.items()},
+        "starts": soak.settled[-1]["starts"],
+        "latest end of a call given up": round(record.late, 2),
+        "cores": round(cpu(samples), 2),
+        "processes": figures,
+    }
+    (out / "report.json").write_text(json.dumps(told, indent=1))
+    (out / "report.md").write_text(markdown(told))
+    draw_all(samples, out)
+    show(told)
+    return 1 if broken else 0
+
+
+def markdown(told: dict[str, Any]) -> str:
+    """Write the figures as tables, for the documentation."""
+    outcomes: Counter[str] = Counter()
+    for found in told["outcomes by lane"].values():
+        outcomes.update(found)
+    resumed, torn = sum(told["streams resumed"].values()), Counter[str]()
+    for drawn in told["connections"].values():
+        torn.update(drawn)
+    of_calm = torn.pop("calm", 0)
+    rows = [
+        ("calls", f"{told['calls']:,}"),
+        *((outcome, f"{outcomes.get(outcome, 0):,}") for outcome in ("answered", "cancelled", "timed out", "failed")),
+        ("wrong, hung", f"{outcomes.get('wrong', 0)}, {outcomes.get('hung', 0)}"),
+        (
+            "effects in the ledger; of calls without an answer",
+            f"{told['effects']:,}; {told['effects without an answer']:,}",
+        ),
+        ("connections through the tearing proxies; hurt", f"{of_calm + torn.total():,}; {torn.total():,}"),
+        ("streams resumed", f"{resumed:,}"),
+        ("starts of the mortal server", f"{told['starts']['mortal']:,}"),
+        ("cores in use, of one", f"{told['cores']}"),
+        ("broken promises", f"{len(told['broken promises'])}"),
+    ]
+    lines = [f"| {told['minutes']:g} minutes, seed {told['seed']} | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in rows]
+    lines += ["", "| settled: after the warm-up, at the end | steady | proxies | driver |", "|---|---|---|---|"]
+    processes = told["processes"].values()
+    pairs: dict[str, Callable[[Any], list[Any]]] = {
+        "resident, MiB": lambda each: each["settled MiB"],
+        "the same, once malloc is trimmed": lambda each: ["", each.get("MiB once trimmed", "")],
+        "in use by malloc, MiB": lambda each: [round(now["used"] / MIB, 2) for now in each["malloc"]],
+        "free in malloc, MiB": lambda each: [round(now["free"] / MIB, 2) for now in each["malloc"]],
+        "blocks of Python's allocator": lambda each: each["blocks"],
+        "descriptors": lambda each: each["descriptors"],
+        "Trio tasks": lambda each: each["tasks"],
+        "objects more than before": lambda each: [each["objects grown"].get("all", 0)],
+        "MiB a minute, by quarter of the load": lambda each: list(each["MiB a minute"].values())[:4],
+        "MiB a minute, second half": lambda each: [each["MiB a minute"].get("second half", "")],
+    }
+    for name, pair in pairs.items():
+        cells = (", ".join(str(value) for value in pair(each) if value != "") for each in processes)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def show(told: dict[str, Any]) -> None:
+    """Print the short of it."""
+    print(f"\n{'lane':18}{'answered':>10}{'failed':>10}{'cancelled':>10}{'timed out':>10}{'wrong':>7}{'hung':>6}")
+    for lane, found in told["outcomes by lane"].items():
+        cells = [found.get(outcome, 0) for outcome in ("answered", "failed", "cancelled", "timed out")]
+        print(f"{lane:18}{''.join(f'{cell:10}' for cell in cells)}{found.get('wrong', 0):7}{found.get('hung', 0):6}")
+    for what in (
+        "calls",
+        "calls of tools",
+        "effects",
+        "effects without an answer",
+        "streams resumed",
+        "starts",
+        "cores",
+    ):
+        print(f"{what}: {told[what]}")
+    for name, each in told["processes"].items():
+        print(f"{name}: {each}")
+    print(f"broken promises: {len(told['broken promises'])}")
+    for line in told["broken promises"][:40]:
+        print(f"  {line[:400]}")
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    print(markdown(json.loads((folder / "report.json").read_text())))
+    draw_all([json.loads(line) for line in (folder / "samples.jsonl").open()], folder)

@@ -1,0 +1,124 @@
+"""The server that is called: its tools note in the ledger what they did."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import trio
+from pydantic import BaseModel
+
+from tests.soak.answers import WORDS, digest, worked
+from tests.soak.ledger import Ledger
+from trio_mcp import Context, Server, ToolError
+
+
+class Colour(BaseModel):
+    """What the user is asked for."""
+
+    colour: Literal["red", "green", "blue", "white"]
+
+
+class Answer(BaseModel):
+    """Structured content."""
+
+    call: str
+    told: str
+
+
+def make_server(ledger: Ledger, name: str) -> Server:
+    """Make the server; every effect is noted in the ledger once it is done."""
+    server = Server(name, version="1")
+
+    @server.tool
+    async def work(call: str, number: int, pad: int = 0) -> str:
+        """Answer at once."""
+        ledger.note(call, "did")
+        return worked(call, number, pad)
+
+    @server.tool
+    async def structured(call: str, number: int) -> Answer:
+        """Answer with structured content."""
+        ledger.note(call, "did")
+        return Answer(call=call, told=digest(call, number))
+
+    @server.tool
+    async def steps(call: str, number: int, pause: float, ctx: Context, close: bool = False) -> str:
+        """Report each step; on the way, perhaps end the stream, so that the client has to come back."""
+        ledger.note(call, "did")
+        for step in range(1, number + 1):
+            await ctx.report_progress(step, number, f"step {step}")
+            if close and step == number // 2:
+                ctx.close_stream(0.05)
+            await trio.sleep(pause)
+        return digest(call, number)
+
+    _add_more(server, ledger)
+    _add_texts(server)
+    return server
+
+
+def _add_more(server: Server, ledger: Ledger) -> None:
+    """Add the tools that do more than answer: they wait, fail, log, ask."""
+
+    @server.tool
+    async def slow(call: str, number: int, seconds: float) -> str:
+        """Take long; for those who give up."""
+        ledger.note(call, "did")
+        try:
+            await trio.sleep(seconds)
+        except trio.Cancelled:
+            ledger.note(call, "cancelled")
+            raise
+        ledger.note(call, "finished")
+        return digest(call, number)
+
+    @server.tool
+    def in_thread(call: str, number: int) -> str:
+        """Answer from a thread."""
+        ledger.note(call, "did")
+        return digest(call, number)
+
+    @server.tool
+    async def fail(call: str, number: int) -> str:
+        """Fail."""
+        ledger.note(call, "did")
+        raise ToolError(digest(call, number))
+
+    @server.tool
+    async def log(call: str, number: int, ctx: Context) -> str:
+        """Log something."""
+        ledger.note(call, "did")
+        await ctx.log("info", {"call": call}, logger="soak")
+        return digest(call, number)
+
+    @server.tool
+    async def ask(call: str, number: int, ctx: Context) -> str:
+        """Ask the user; in the modern era it starts anew with the answer, so the effect comes after that."""
+        answer = await ctx.elicit(f"Which colour for {call}?", Colour)
+        ledger.note(call, "did")
+        return f"{digest(call, number)} {answer.data.colour if answer.data else answer.action}"
+
+    @server.tool
+    async def announce(call: str, number: int) -> str:
+        """Tell those who listen that something has changed."""
+        ledger.note(call, "did")
+        server.notify_tools_changed()
+        server.notify_resource_updated(f"soak://text/{number}")
+        return digest(call, number)
+
+
+def _add_texts(server: Server) -> None:
+    """Add what is not a tool; it has no effect."""
+
+    @server.resource("soak://text/{number}")
+    async def text(number: str) -> str:
+        return digest("text", int(number))
+
+    @server.prompt
+    async def review(what: str) -> str:
+        """Review something."""
+        return f"review {what}"
+
+    @server.completion(prompt="review", argument="what")
+    async def what(typed: str) -> list[str]:
+        return [word for word in WORDS if word.startswith(typed)]
