@@ -1,4 +1,4 @@
-"""The lifetime of whatever has background tasks: a nursery for them, and a block that surrounds them."""
+"""The lifetime of what has background tasks: a nursery for them, a block that surrounds them, and how it is closed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,38 @@ from typing import Self
 
 import trio
 
+from trio_mcp._log import logger
 from trio_mcp.errors import LocalProtocolError
 
-__all__ = ["EnteredOnce", "background_nursery"]
+__all__ = ["EnteredOnce", "background_nursery", "closing"]
+
+
+@contextlib.asynccontextmanager
+async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """A block that is closed however it ends, and out of which the gravest exception comes.
+
+    ``finally: await close()`` would lose one: in a cancelled scope the close raises `Cancelled` in place of whatever
+    was raised, Ctrl-C included. Here the block's own exception leaves, except that Ctrl-C, or the end of the program,
+    passes everything, and any failure passes a cancellation. A failure that is passed over is logged.
+    """
+    try:
+        yield
+    except BaseException as exc:
+        try:
+            await close()
+        except BaseException as later:
+            if _is_graver(later, exc):
+                raise
+            if (failure := _without_cancellation(later)) is not None:
+                logger.error("what was to be closed after %r failed", exc, exc_info=failure)
+        raise
+    else:
+        await close()
+
+
+def _is_graver(later: BaseException, earlier: BaseException) -> bool:
+    rest = _without_cancellation(later)
+    return rest is not None and (not isinstance(rest, Exception) or _without_cancellation(earlier) is None)
 
 
 @contextlib.asynccontextmanager
@@ -20,26 +49,21 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
     """A nursery that ends with its block: leaving it cancels what still runs.
 
     The nursery is an implementation detail of whoever opens it, so what was raised in the block leaves it as the very
-    object that it was: it does not travel through the nursery, which would wrap it, or rebuild a group, and nothing
-    that happens on the way out replaces it. If a background task fails, the block is cancelled, and the task's
-    exception leaves it.
+    object that it was: it does not travel through the nursery, which would wrap it, or rebuild a group. If a background
+    task fails, the block is cancelled, and the task's exception leaves it.
 
     Args:
-        close: Called at the end of the block, however it ends, before what still runs is cancelled.
+        close: Called at the end of the block, however it ends, before what still runs is cancelled; see `closing`.
     """
     raised: BaseException | None = None
     failures: list[BaseException] = []
     try:
         async with trio.open_nursery() as nursery:
             try:
-                yield nursery
+                async with contextlib.nullcontext() if close is None else closing(close):
+                    yield nursery
             except BaseException as exc:
                 raised = exc  # raised again below, outside of the nursery
-            try:
-                if close is not None:
-                    await close()
-            except BaseException as exc:
-                raised = exc if raised is None else raised
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
             if raised is not None and _is_cancellation(raised):
                 # Only the scope it belongs to, which may be the nursery's own, can tell whether it goes further.

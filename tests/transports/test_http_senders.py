@@ -199,6 +199,19 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
             assert await cancel_everywhere(scenario, check) > 20
 
 
+async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None:
+    async def half(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.gone()
+
+    async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
+        with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
+            async with wire.exchange("GET", {}):
+                scope.cancel()
+                raise KeyboardInterrupt
+        await server.until_live(0)
+
+
 # --- TLS ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp._nursery import EnteredOnce, background_nursery, closing
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
@@ -238,23 +238,18 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
-            try:
+            async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
-            finally:
-                await self._close_link()
         await self._finished.wait()
 
     async def _close_link(self) -> None:
         try:
-            await self._sink.aclose()
+            async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
+                await self._sink.aclose()
         finally:
-            try:
-                if self._read is not None:
-                    await self._read.aclose()
-            finally:
-                if self._nursery is not None:
-                    self._nursery.cancel_scope.cancel("the session is closed")
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel("the session is closed")
 
     # --- the lifetime of a session that is fed --------------------------------------------------------------------
 

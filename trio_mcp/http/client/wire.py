@@ -24,6 +24,7 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.client.origins import origin_of
@@ -152,13 +153,11 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""
-        try:
+        async with closing(self._take_back):
             if not self._ended:
                 await self._unwind()
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
-        finally:
-            await self._take_back()
 
     async def _unwind(self) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
@@ -211,7 +210,7 @@ class HttpWire:
             fields[name.lower()] = name, value
         for redirections in itertools.count():
             response = await self._send(method, url, list(fields.values()), content)
-            try:
+            async with closing(response.aclose):
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
@@ -223,8 +222,6 @@ class HttpWire:
                 if elsewhere is None:
                     yield response
                     return
-            finally:
-                await response.aclose()
             url = elsewhere
 
     async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
@@ -435,10 +432,8 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
             yield HttpWire(ClientSender(client), parameters)
     else:
         sender = TransportSender(parameters.url)
-        try:
+        async with closing(sender.aclose):
             yield HttpWire(sender, parameters)
-        finally:
-            await sender.aclose()
 
 
 def _has_proxy(url: str) -> bool:

@@ -38,6 +38,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp.http.runner.http2 import PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
@@ -240,6 +241,10 @@ class HttpConnection:
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
+        async with closing(partial(trio.aclose_forcefully, self.stream)):
+            await self._serve()
+
+    async def _serve(self) -> None:
         try:
             if isinstance(self.stream, trio.SSLStream) and not await self._shake_hands():
                 return
@@ -259,8 +264,6 @@ class HttpConnection:
             pass  # the peer is gone
         except Exception as exc:
             logger.warning("an HTTP connection failed: %s", _said(exc))
-        finally:
-            await trio.aclose_forcefully(self.stream)
 
     async def _shake_hands(self) -> bool:
         try:
@@ -347,14 +350,16 @@ class HttpConnection:
         except trio.WouldBlock:
             await self._sending.acquire()
         whole = False
-        try:
-            whole = await self._send_pieces(memoryview(data))
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-            pass  # busy: it is being closed, which needs no lock
-        finally:
+
+        async def end() -> None:
             self._sending.release()
             if not whole:
                 await trio.aclose_forcefully(self.stream)
+
+        async with closing(end):
+            # Busy: it is being closed, which needs no lock.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                whole = await self._send_pieces(memoryview(data))
         return whole
 
     async def _send_pieces(self, data: memoryview) -> bool:
