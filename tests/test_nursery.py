@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +10,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
+from tests.interruptions import interrupt
 from trio_mcp import BaseSession, Client, Server
 from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.jsonrpc.messages import SessionMessage
@@ -18,12 +18,6 @@ from trio_mcp.jsonrpc.messages import SessionMessage
 
 class Oops(Exception):
     pass
-
-
-@trio.lowlevel.enable_ki_protection
-def interrupt() -> None:
-    """Press Ctrl-C; as the task here is protected, Trio delivers it to the main task, at its next checkpoint."""
-    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("error", [Oops(), ExceptionGroup("mine", [Oops()]), KeyboardInterrupt()])
@@ -57,6 +51,26 @@ async def test_two_failures_leave_as_a_group() -> None:
             nursery.start_soon(fail_on_the_way_out)
             await trio.testing.wait_all_tasks_blocked()
             raise Oops
+
+
+async def test_ctrl_c_in_a_background_task_leaves_as_itself() -> None:
+    """And not in the groups of the nurseries on its way, as whoever waits for it catches a `KeyboardInterrupt`."""
+    raised = KeyboardInterrupt()
+
+    async def press() -> None:
+        async with trio.open_nursery():
+            raise raised
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        async with background_nursery() as nursery:
+            nursery.start_soon(press)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise Oops
+    assert caught.value is raised
+    assert isinstance(raised.__cause__, BaseExceptionGroup)
+    assert raised.__cause__.subgroup(Oops) is not None
 
 
 async def test_cancelling_the_nursery_itself_ends_its_block_and_nothing_else() -> None:

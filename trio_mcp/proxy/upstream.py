@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import start
 from trio_mcp.client.client import Client
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
@@ -86,7 +87,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:
                     assert self._nursery is not None
-                    await self._nursery.start(self._hold)
+                    await start(self._nursery, self._hold)
         return self.client
 
     async def aclose(self) -> None:

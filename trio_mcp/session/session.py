@@ -12,7 +12,7 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import EnteredOnce, background_nursery, closing
+from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
@@ -197,7 +197,7 @@ class BaseSession(EnteredOnce):
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
         async with background_nursery(self.aclose) as nursery:
-            await nursery.start(self._run)
+            await start(nursery, self._run)
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:

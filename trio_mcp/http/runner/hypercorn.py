@@ -38,7 +38,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import closing
+from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp.http.runner.http2 import PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
@@ -135,27 +135,38 @@ async def serve_asgi(
         connections.add(connection)
         try:
             await connection.run()
+        except BaseException as exc:
+            if (interruption := without_cancellation(exc)) is not None:
+                interruptions.append(interruption)
+            raise
         finally:
             connections.discard(connection)
 
-    with _sockets(config) as sockets:
-        listeners, urls = _listeners(config, sockets)
-        async with trio.open_nursery() as serving:
-            async with trio.open_nursery() as accepting:
-                # Cancelling this nursery closes the listeners; the connections are the other's.
-                await accepting.start(
-                    partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
-                )
-                task_status.started(urls)
-                await shutdown()
-                deadline = trio.current_time() + limits.grace
-                with trio.CancelScope(deadline=deadline):
-                    await idle()
-                accepting.cancel_scope.cancel("the server is ending")
-            await context.terminated.set()
-            for connection in tuple(connections):
-                connection.shut_if_idle()
-            serving.cancel_scope.deadline = deadline
+    async def interrupt() -> None:
+        for exc in interruptions:
+            raise exc
+
+    # Trio closes a connection's stream with an await of its own, which in a cancelled scope would lose Ctrl-C.
+    interruptions: list[BaseException] = []
+    async with closing(interrupt):
+        with _sockets(config) as sockets:
+            listeners, urls = _listeners(config, sockets)
+            async with trio.open_nursery() as serving:
+                async with trio.open_nursery() as accepting:
+                    # Cancelling this nursery closes the listeners; the connections are the other's.
+                    await accepting.start(
+                        partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
+                    )
+                    task_status.started(urls)
+                    await shutdown()
+                    deadline = trio.current_time() + limits.grace
+                    with trio.CancelScope(deadline=deadline):
+                        await idle()
+                    accepting.cancel_scope.cancel("the server is ending")
+                await context.terminated.set()
+                for connection in tuple(connections):
+                    connection.shut_if_idle()
+                serving.cancel_scope.deadline = deadline
 
 
 async def _refuse(stream: Any) -> None:
