@@ -144,6 +144,7 @@ def test_no_await_on_the_way_out_replaces_what_was_raised() -> None:
         ("async def f():\n try: pass\n finally:\n  async with g(): pass", [4]),
         ("async def f():\n try: pass\n except OSError: await g()", []),
         ("async def f():\n try: pass\n finally:\n  with trio.CancelScope(shield=True): await g()", []),
+        ("async def f():\n try: pass\n except BaseException:\n  async with closing(g): raise", []),
     ],
 )
 def test_an_await_on_the_way_out_is_found(source: str, lines: list[int]) -> None:
@@ -161,8 +162,10 @@ def unshielded(source: str) -> Iterator[int]:
 
 
 def _awaits(node: ast.AST) -> Iterator[int]:
-    if isinstance(node, ast.With) and any("shield=True" in ast.unparse(item) for item in node.items):
-        return
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        around = " ".join(map(ast.unparse, node.items))
+        if "shield=True" in around or "closing(" in around:
+            return
     if isinstance(node, (ast.Await, ast.AsyncWith, ast.AsyncFor)):
         shielded = isinstance(node, ast.Await) and any(name in ast.unparse(node) for name in SHIELDS_ITSELF)
         if not shielded:

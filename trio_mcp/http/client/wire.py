@@ -160,11 +160,15 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""
-        async with closing(self._take_back):
+        try:
             if not self._ended:
                 await self._unwind()
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
+        except BaseException:
+            async with closing(self._take_back):
+                raise
+        await self._take_back()
 
     async def _unwind(self) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
@@ -217,7 +221,7 @@ class HttpWire:
             fields[name.lower()] = name, value
         for redirections in itertools.count():
             response = await self._send(method, url, list(fields.values()), content)
-            async with closing(response.aclose):
+            try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
@@ -228,7 +232,12 @@ class HttpWire:
                     elsewhere = _redirection(url, response)
                 if elsewhere is None:
                     yield response
-                    return
+            except BaseException:
+                async with closing(response.aclose):
+                    raise
+            await response.aclose()
+            if elsewhere is None:
+                return
             url = elsewhere
 
     async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
@@ -352,7 +361,12 @@ class TransportSender:
         request.stream = body = self._content(content)
         if self._cookies:
             self._cookies.set_cookie_header(request)
-        kept = await self._kept()
+        kept: httpx.AsyncHTTPTransport | None = None
+        while kept is None and self._idle:
+            kept, end = self._idle.pop()
+            if end <= trio.current_time():  # its server may be closing the connection by now
+                await kept.aclose()
+                kept = None
         transport = kept or self._httpx.AsyncHTTPTransport(verify=self._tls, limits=self._limits)
         try:
             try:
@@ -371,18 +385,12 @@ class TransportSender:
         if "set-cookie" in response.headers:
             response.request = request
             self._cookies.extract_cookies(response)
-        return response, functools.partial(self._take_back, transport, _kept_for(response.headers.get("keep-alive")))
+        return response, functools.partial(self._take_back, transport, response.headers.get("keep-alive"))
 
-    async def _kept(self) -> httpx.AsyncHTTPTransport | None:
-        """The one that was used last, unless its server may be closing the connection by now: such are closed."""
-        while self._idle:
-            transport, end = self._idle.pop()
-            if trio.current_time() < end:
-                return transport
-            await transport.aclose()
-        return None
-
-    async def _take_back(self, transport: httpx.AsyncHTTPTransport, seconds: float) -> None:
+    async def _take_back(self, transport: httpx.AsyncHTTPTransport, said: str | None) -> None:
+        """Keep a connection for as long as its server has said that it does, or for a while."""
+        timeout = _TIMEOUT.search(said or "")
+        seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         self._idle.append((transport, trio.current_time() + seconds))
         oldest, end = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or end <= trio.current_time():
@@ -393,12 +401,6 @@ class TransportSender:
         """Close every connection; no request is under way any more."""
         while self._idle:
             await self._idle.pop()[0].aclose()
-
-
-def _kept_for(said: str | None) -> float:
-    """How long a connection is used again, by what the server says in ``Keep-Alive``."""
-    timeout = _TIMEOUT.search(said or "")
-    return KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
 
 
 @functools.cache

@@ -30,7 +30,7 @@ import h11
 import trio
 from hypercorn.config import Config, Sockets
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Request, Response
+from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper, WorkerContext
@@ -430,17 +430,6 @@ class Http1(H11Protocol):
         self.keep_alive_requests += 1
         await self.context.mark_request()
 
-    async def stream_send(self, event: Any) -> None:
-        """Send a part of an answer. Its head says for how long the connection stays, if it does: clients then know."""
-        if isinstance(event, Response) and self._stays_open():
-            event.headers.append((b"keep-alive", b"timeout=%d" % self.config.keep_alive_timeout))
-        await super().stream_send(event)
-
-    def _stays_open(self) -> bool:
-        # h11 is done with a request that was read to its end, on a connection that the client does not want closed.
-        done = self.connection.their_state is h11.DONE and not self.context.terminated.is_set()
-        return done and self.keep_alive_requests < self.config.keep_alive_max_requests
-
     async def _send_h11_event(self, event: Any) -> None:
         try:
             data = self.connection.send(event)
@@ -449,6 +438,10 @@ class Http1(H11Protocol):
                 raise
             return
         if isinstance(event, h11.Response):
+            # h11 is done with a request that was read to its end, on a connection that the client does not want closed.
+            done = self.connection.their_state is h11.DONE and not self.context.terminated.is_set()
+            if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
+                data = data[:-2] + b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
             self._head = data
         elif self._head or data:
             data, self._head = self._head + data, b""
