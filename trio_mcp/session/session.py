@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
@@ -204,6 +205,8 @@ class BaseSession(EnteredOnce):
     async def _lifetime(self) -> AsyncIterator[None]:
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
+            if self._read is not None:
+                self._spawn(partial(self._read_all, self._read))  # from the block on: it may add handlers first
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -211,8 +214,6 @@ class BaseSession(EnteredOnce):
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
-                if self._read is not None:
-                    nursery.start_soon(self._read_all, self._read)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
