@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import attrs
@@ -185,6 +184,7 @@ class BaseSession(EnteredOnce):
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
+        self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(max_running=limits.max_running_requests, max_queued=limits.max_queued_requests)
         self._sink = self._way_out(write)
@@ -205,8 +205,7 @@ class BaseSession(EnteredOnce):
     async def _lifetime(self) -> AsyncIterator[None]:
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
-            if self._read is not None:
-                self._spawn(partial(self._read_all, self._read))  # from the block on: it may add handlers first
+            self._entered.set()
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -215,6 +214,9 @@ class BaseSession(EnteredOnce):
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
+                await self._entered.wait()  # the block may add handlers before anything is read
+                if self._read is not None:
+                    nursery.start_soon(self._read_all, self._read)
                 await trio.sleep_forever()
         finally:
             self._nursery = None
