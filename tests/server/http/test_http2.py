@@ -21,6 +21,7 @@ from pydantic_core import to_json
 
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
+from tests.server.http.in_memory import App, over_memory, tls_client
 from trio_mcp import Context, types
 from trio_mcp.http.runner.http2 import PIECE
 from trio_mcp.http.server.options import HttpOptions
@@ -134,26 +135,24 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
 
 
 async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The time is that of a piece."""
-    async with connected(tmp_path, caplog, HttpOptions(write_timeout=2)) as (made, client):
-
-        @made.server.tool
-        async def much() -> str:
-            return "x" * 8 * PIECE
-
-        stream_id, began = await client.call("much"), trio.current_time()
+    """The time is that of a piece: a quarter of one in 0.4 seconds is enough."""
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+    app = App(b"x" * 8 * PIECE)
+    async with over_memory(app, config, tls=config.create_ssl_context(), write_timeout=2) as (stream, _, _):
+        client = Http2Client(await tls_client(stream, trusted), 65535)
+        stream_id, began = await client.open(b"{}"), trio.current_time()
         while stream_id not in client.ended:
-            await client.read()
-            await trio.sleep(0.05)
+            with trio.move_on_after(0.4):
+                await client.status(stream_id)
             if stream_id not in client.ended:
                 for window in (None, stream_id):
                     client.connection.increment_flow_control_window(PIECE // 4, window)
                 await client.flush()
-        assert trio.current_time() > began + 2
-        assert len(client.bodies[stream_id]) > 16 * PIECE  # as content and as structured content
-        await client.works()
+        assert trio.current_time() > began + 7 * 4 * 0.4
+        assert client.bodies[stream_id] == app.answer
 
 
 async def test_a_stream_without_a_window_is_forgotten_with_its_connection(
@@ -222,3 +221,61 @@ async def test_a_request_is_cancelled_by_the_reset_of_its_stream_and_nothing_is_
             stream_id = await client.open(b"{", end=False)
             client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
         await client.works()
+
+
+async def test_who_is_cancelled_while_the_connection_is_full_takes_nothing_of_the_others_along(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """A head that gets lost would leave the client with another table of fields (RFC 7541, 2.2)."""
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        """It is given up with its client, wherever it is then."""
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            fields = [(b"x-path", scope["raw_path"])]
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            await send({"type": "http.response.body", "body": b"x" * 5_000})
+            nursery.cancel_scope.cancel()
+
+    async with over_memory(app, config, tls=config.create_ssl_context()) as (stream, connection, _):
+        client = Http2Client(await tls_client(stream, trusted), 2**20)
+        await client.flush()
+        assert await client.status(await client.open(b"{}", path="/first")) == "200"
+        wire = connection.stream.transport_stream
+        wire.clear = trio.Event()
+        full = [await client.open(b"{}", path=f"/full{number}") for number in range(3)]
+        await trio.testing.wait_all_tasks_blocked()
+        for stream_id in full[:2]:
+            client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
+        await client.flush()
+        await trio.testing.wait_all_tasks_blocked()
+        wire.clear.set()
+        for stream_id in (full[2], await client.open(b"{}", path="/full1")):
+            assert await client.status(stream_id) == "200"
+
+
+async def test_a_request_that_comes_as_the_server_ends_may_be_sent_elsewhere(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """RFC 9113, 8.7. What is under way is answered."""
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+    async with over_memory(App(read=True), config, tls=config.create_ssl_context()) as (stream, connection, context):
+        client = Http2Client(await tls_client(stream, trusted), 65535)
+        await client.flush()
+        under_way = await client.open(b"{", end=False)
+        await trio.testing.wait_all_tasks_blocked()
+        await context.terminated.set()
+        connection.shut_if_idle()
+        assert await client.reset(await client.open(b"{}")) == ErrorCodes.REFUSED_STREAM
+        client.connection.end_stream(under_way)
+        await client.flush()
+        assert await client.status(under_way) == "200"

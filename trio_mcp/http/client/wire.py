@@ -46,6 +46,8 @@ KEPT_ALIVE: Final = 3.0
 """Seconds for which they are used if the server does not say for how long it keeps them; many do for five."""
 EARLIER: Final = 1.5
 """Seconds before the server closes a connection from which on it is not used: a request might be on its way by then."""
+READ_BURST: Final = 64
+"""Parts of a body that are taken before other tasks run."""
 MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
 """Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
@@ -107,17 +109,20 @@ class HttpResponse:
         status: The HTTP status.
         headers: Its fields.
         target: The HTTP method and URL, without secrets.
+        has_two_ends: There are two fields that say where its body ends (RFC 9112, 6.3).
     """
 
     def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
         response, take_back = sent
         self.status: int = response.status_code
         self.headers = Headers(response.headers.raw)
+        self.has_two_ends = "transfer-encoding" in response.headers and "content-length" in response.headers
         self.target = target
         self._response = response
         self._take_back = take_back
-        self._chunks: AsyncIterator[bytes] = aiter(response.stream)
+        self._chunks: AsyncIterator[bytes] | None = None  # before the first is asked for
         self._failures = failures
+        self._parts = 0
         self._ended = False
 
     async def receive(self) -> bytes:
@@ -126,10 +131,15 @@ class HttpResponse:
         Raises:
             Disconnected: It broke off.
         """
+        if self._chunks is None:
+            self._chunks = aiter(self._response.stream)
         try:
-            while not (chunk := await anext(self._chunks)):
-                pass
-            return chunk
+            while True:
+                self._parts += 1
+                if self._parts % READ_BURST == 0:  # what has arrived comes without waiting
+                    await trio.lowlevel.checkpoint()
+                if chunk := await anext(self._chunks):
+                    return chunk
         except StopAsyncIteration:
             self._ended = True
             return b""
@@ -161,8 +171,8 @@ class HttpResponse:
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""
         try:
-            if not self._ended:
-                await self._unwind()
+            if self._chunks is not None and not self._ended:
+                await self._unwind(self._chunks)
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
         except BaseException:
@@ -170,7 +180,7 @@ class HttpResponse:
                 raise
         await self._take_back()
 
-    async def _unwind(self) -> None:
+    async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
 
         httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
@@ -179,8 +189,10 @@ class HttpResponse:
         with trio.CancelScope() as scope:
             scope.cancel("the answer is of no use any more")
             with contextlib.suppress(*self._failures):
-                async for _ in self._chunks:
-                    pass
+                async for _ in chunks:
+                    self._parts += 1
+                    if self._parts % READ_BURST == 0:
+                        await trio.lowlevel.cancel_shielded_checkpoint()  # the cancellation is for the generators
 
 
 class HttpWire:
@@ -226,6 +238,11 @@ class HttpWire:
                 if packed.lower() != "identity":
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                    )
+                if response.has_two_ends:
+                    raise TransportError(
+                        f"{response.target} was answered with both Content-Length and Transfer-Encoding: where the"
+                        " answer ends is in doubt"
                     )
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
