@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp.errors import TransportError
 
 __all__ = ["run_http", "run_stdio"]
@@ -94,7 +94,7 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
                 await serve(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
-            url = await nursery.start(serve_to_the_end)
+            url = await start(nursery, serve_to_the_end)
             with contextlib.suppress(OSError):  # standard error may go to a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
             await trio.sleep_forever()  # the end of the server cancels it

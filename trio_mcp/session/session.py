@@ -12,7 +12,7 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
@@ -214,6 +214,7 @@ class BaseSession(EnteredOnce):
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
+        self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(
             max_running=limits.max_running_requests,
@@ -237,7 +238,8 @@ class BaseSession(EnteredOnce):
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
         async with background_nursery(self.aclose) as nursery:
-            await nursery.start(self._run)
+            await start(nursery, self._run)
+            self._entered.set()
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -245,9 +247,10 @@ class BaseSession(EnteredOnce):
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
+                task_status.started()
+                await self._entered.wait()  # the block may add handlers before anything is read
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
-                task_status.started()
                 await trio.sleep_forever()
         finally:
             self._nursery = None
@@ -279,23 +282,18 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
-            try:
+            async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
-            finally:
-                await self._close_link()
         await self._finished.wait()
 
     async def _close_link(self) -> None:
         try:
-            await self._sink.aclose()
+            async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
+                await self._sink.aclose()
         finally:
-            try:
-                if self._read is not None:
-                    await self._read.aclose()
-            finally:
-                if self._nursery is not None:
-                    self._nursery.cancel_scope.cancel("the session is closed")
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel("the session is closed")
 
     # --- the lifetime of a session that is fed --------------------------------------------------------------------
 

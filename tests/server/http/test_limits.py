@@ -361,3 +361,42 @@ async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any
         assert answer[0]["status"] == 403
         assert b"allowed_hosts" in answer[1]["body"]
         assert b"allowed_origins" in answer[1]["body"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "most", "says"),
+    [
+        ({}, b"1.1", 100, True),
+        ({"connection": "close"}, b"1.1", 100, False),
+        ({}, b"1.0", 100, False),
+        ({}, b"1.1", 1, False),
+    ],
+)
+async def test_an_answer_says_for_how_long_the_connection_stays_if_it_does(
+    fields: dict[str, str], version: bytes, most: int, says: bool
+) -> None:
+    config = configured("127.0.0.1", 0)
+    config.keep_alive_timeout = 7.5
+    config.keep_alive_max_requests = most
+    async with served(None, config=config) as (_, http, _):
+        stream = await trio.open_tcp_stream(http.base_url.host, http.base_url.port or 0)
+        async with stream:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            await stream.send_all(http_request("POST", body, **fields).replace(b"HTTP/1.1", b"HTTP/" + version))
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += await stream.receive_some()
+            assert (b"keep-alive: timeout=7\r\n" in got) is says
+            while not says and await stream.receive_some():
+                pass  # to its end
+
+
+async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
+    """It depends on what the client sends yet."""
+    async with connected() as stream:
+        await stream.send_all(post(10_000_000))
+        got = b""
+        while b"\r\n\r\n" not in got:
+            got += await stream.receive_some()
+        assert got.startswith(b"HTTP/1.1 413")
+        assert b"keep-alive" not in got

@@ -39,6 +39,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp.http.runner.http2 import MAX_FRAMING, PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
@@ -135,27 +136,38 @@ async def serve_asgi(
         connections.add(connection)
         try:
             await connection.run()
+        except BaseException as exc:
+            if (interruption := without_cancellation(exc)) is not None:
+                interruptions.append(interruption)
+            raise
         finally:
             connections.discard(connection)
 
-    with _sockets(config) as sockets:
-        listeners, urls = _listeners(config, sockets)
-        async with trio.open_nursery() as serving:
-            async with trio.open_nursery() as accepting:
-                # Cancelling this nursery closes the listeners; the connections are the other's.
-                await accepting.start(
-                    partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
-                )
-                task_status.started(urls)
-                await shutdown()
-                deadline = trio.current_time() + limits.grace
-                with trio.CancelScope(deadline=deadline):
-                    await idle()
-                accepting.cancel_scope.cancel("the server is ending")
-            await context.terminated.set()
-            for connection in tuple(connections):
-                connection.shut_if_idle()
-            serving.cancel_scope.deadline = deadline
+    async def interrupt() -> None:
+        for exc in interruptions:
+            raise exc
+
+    # Trio closes a connection's stream with an await of its own, which in a cancelled scope would lose Ctrl-C.
+    interruptions: list[BaseException] = []
+    async with closing(interrupt):
+        with _sockets(config) as sockets:
+            listeners, urls = _listeners(config, sockets)
+            async with trio.open_nursery() as serving:
+                async with trio.open_nursery() as accepting:
+                    # Cancelling this nursery closes the listeners; the connections are the other's.
+                    await accepting.start(
+                        partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
+                    )
+                    task_status.started(urls)
+                    await shutdown()
+                    deadline = trio.current_time() + limits.grace
+                    with trio.CancelScope(deadline=deadline):
+                        await idle()
+                    accepting.cancel_scope.cancel("the server is ending")
+                await context.terminated.set()
+                for connection in tuple(connections):
+                    connection.shut_if_idle()
+                serving.cancel_scope.deadline = deadline
 
 
 async def _refuse(stream: Any) -> None:
@@ -242,6 +254,10 @@ class HttpConnection:
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
+        async with closing(partial(trio.aclose_forcefully, self.stream)):
+            await self._serve()
+
+    async def _serve(self) -> None:
         try:
             if isinstance(self.stream, trio.SSLStream) and not await self._shake_hands():
                 return
@@ -261,8 +277,6 @@ class HttpConnection:
             pass  # the peer is gone
         except Exception as exc:
             logger.warning("an HTTP connection failed: %s", _said(exc))
-        finally:
-            await trio.aclose_forcefully(self.stream)
 
     async def _shake_hands(self) -> bool:
         """The peer has no more time for this than for the head of a request."""
@@ -356,14 +370,16 @@ class HttpConnection:
         except trio.WouldBlock:
             await self._sending.acquire()
         whole = False
-        try:
-            whole = await self._send_pieces(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-            pass  # busy: it is being closed, which needs no lock
-        finally:
+
+        async def end() -> None:
             self._sending.release()
             if not whole:
                 await trio.aclose_forcefully(self.stream)
+
+        async with closing(end):
+            # Busy: it is being closed, which needs no lock.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                whole = await self._send_pieces(data)
         return whole
 
     async def _send_pieces(self, data: memoryview) -> bool:
@@ -478,6 +494,11 @@ class Http1(H11Protocol):
             return
         if isinstance(event, h11.Response):
             self._head = b"".join(parts)
+            # h11 is done with a request that was read to its end, on a connection that the client does not want closed.
+            done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
+            if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
+                said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
+                self._head = self._head.removesuffix(b"\r\n") + said
             return
         if self._head:
             parts, self._head = [self._head, *parts], b""
