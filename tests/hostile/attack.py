@@ -1,0 +1,403 @@
+"""One case against the server: send its bytes, read what comes back, and judge."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import hpack
+import trio
+
+from tests.hostile.case import CLOSED, GOAWAY, NOTHING, RESET, SESSION, Answer, Case, Outcome
+from tests.hostile.families import http2
+
+__all__ = ["Attack", "Fault", "Sessions", "Target"]
+
+PATIENCE = 20.0
+"""Seconds for one case: the server is busy."""
+
+PROBE = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Probe: y\r\n\r\n"
+PROBE_STREAM = 2**31 - 1
+
+
+class Fault(Exception):
+    """The server did what no rule allows."""
+
+
+@attrs.frozen
+class Target:
+    """Where the server is.
+
+    Attributes:
+        tcp: The port without TLS.
+        tls: The port with it.
+        certificate: The file to trust.
+    """
+
+    tcp: int
+    tls: int
+    certificate: str
+
+    def context(self, *protocols: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.certificate)
+        if protocols:
+            context.set_alpn_protocols(protocols)
+        return context
+
+
+@attrs.frozen
+class Response:
+    status: int
+    fields: dict[str, str]
+    body: bytes
+
+    @property
+    def closes(self) -> bool:
+        return "close" in self.fields.get("connection", "").lower()
+
+
+class Reader:
+    """What comes back over HTTP/1.1, read strictly."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._data = b""
+
+    async def more(self) -> bool:
+        """Read on; False at the end."""
+        try:
+            data = bytes(await self._stream.receive_some(65536))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        self._data += data
+        return bool(data)
+
+    async def until(self, end: bytes) -> bytes | None:
+        while end not in self._data:
+            if not await self.more():
+                if self._data:
+                    raise Fault(f"an answer that breaks off: {self._data[:300]!r}")
+                return None
+        found, _, self._data = self._data.partition(end)
+        return found
+
+    async def exactly(self, count: int) -> bytes:
+        while len(self._data) < count:
+            if not await self.more():
+                raise Fault("an answer that breaks off in its body")
+        found, self._data = self._data[:count], self._data[count:]
+        return found
+
+    async def response(self, *, bodiless: bool = False, head_only: bool = False) -> Response | None:
+        """The next answer; None at the end."""
+        head = await self.until(b"\r\n\r\n")
+        if head is None:
+            return None
+        first, *lines = head.split(b"\r\n")
+        version, _, rest = first.partition(b" ")
+        status = rest[:3]
+        if version != b"HTTP/1.1" or not status.isdigit():
+            raise Fault(f"no answer of HTTP: {head[:300]!r}")
+        fields = {}
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            if not colon or name != name.strip() or not name:
+                raise Fault(f"no header line: {line!r}")
+            fields[name.decode("ascii").lower()] = value.strip().decode("latin-1")
+        if status[:1] == b"1":
+            return await self.response(bodiless=bodiless, head_only=head_only)
+        body = b""
+        if head_only or bodiless or status == b"204":
+            pass
+        elif fields.get("transfer-encoding") == "chunked":
+            while size := int(await self.until(b"\r\n") or b"0", 16):
+                body += await self.exactly(size)
+                await self.exactly(2)
+            await self.exactly(2)
+        elif "content-length" in fields:
+            body = await self.exactly(int(fields["content-length"]))
+        else:
+            raise Fault(f"an answer without a length: {head!r}")
+        return Response(int(status), fields, body)
+
+
+class Sessions:
+    """The sessions of the handshake era that the cases name."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.known: dict[str, str] = {}
+
+    async def open(self, revision: str = "2025-11-25") -> str:
+        """Open a session, and say that the client is ready."""
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "attack", "version": "1"}}
+        response = await self.post({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": params})
+        session = response.fields["mcp-session-id"]
+        await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+        return session
+
+    async def post(self, content: Any, session: str | None = None, method: str = "POST") -> Response:
+        body = json.dumps(content).encode()
+        fields = f"Mcp-Session-Id: {session}\r\n" if session else ""
+        head = (
+            f"{method} /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n{fields}"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", self._target.tcp) as stream:
+                await stream.send_all(head.encode() + body)
+                response = await Reader(stream).response()
+        assert response is not None
+        return response
+
+    async def keep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open what the cases need, and keep it from going idle."""
+        for name in ("live", "other", "ended"):
+            self.known[name] = await self.open()
+        self.known["batch"] = await self.open("2025-03-26")
+        await self.post(None, self.known["ended"], "DELETE")
+        task_status.started()
+        number = 0
+        while True:
+            for name in ("live", "other", "batch"):
+                number += 1
+                ping = {"jsonrpc": "2.0", "id": f"keep {number}", "method": "ping"}
+                response = await self.post(ping, self.known[name])
+                if response.status != 200:
+                    raise Fault(f"the session {name} is gone: {response}")
+            await trio.sleep(0.4)
+
+    async def filled(self, data: bytes) -> bytes:
+        """The bytes of a case with real ids."""
+        if b"@own@" in data:
+            self.known["own"] = await self.open()
+        return SESSION.sub(lambda match: self.known[match[1].decode()].encode(), data)
+
+
+class Attack:
+    """Runs cases.
+
+    Args:
+        target: Where.
+        sessions: The sessions that the cases name.
+    """
+
+    def __init__(self, target: Target, sessions: Sessions) -> None:
+        self._target = target
+        self._sessions = sessions
+        self._contexts = {"tls": target.context("http/1.1"), "h2": target.context("h2"), "broken-tls": target.context()}
+
+    async def run(self, case: Case) -> list[Outcome]:
+        """Run one case; give what came back.
+
+        Raises:
+            Fault: It is not what the case allows.
+        """
+        try:
+            with trio.fail_after(PATIENCE):
+                return await self._run(case)
+        except trio.TooSlowError:
+            raise Fault(f"nothing within {PATIENCE:g} seconds") from None
+
+    async def _run(self, case: Case) -> list[Outcome]:
+        pieces = [piece if isinstance(piece, float) else await self._sessions.filled(piece) for piece in case.pieces]
+        port = self._target.tcp if case.wire == "tcp" else self._target.tls
+        async with await trio.open_tcp_stream("127.0.0.1", port) as tcp:
+            stream: Any = tcp
+            if case.wire in self._contexts:
+                stream = trio.SSLStream(
+                    tcp, self._contexts[case.wire], server_hostname="127.0.0.1", https_compatible=True
+                )
+                await stream.do_handshake()
+            if case.wire == "broken-tls":
+                stream = tcp
+            if case.wire == "h2" and case.probe:
+                pieces.append(http2.opened(http2.get(), PROBE_STREAM))
+            sent = trio.Event()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, stream, tcp, pieces, case.shut, sent)
+                try:
+                    if case.wire == "h2":
+                        outcomes = await self._judge_frames(case, stream)
+                    elif case.wire in ("hello", "broken-tls"):
+                        outcomes = await self._judge_end(case, stream)
+                    else:
+                        outcomes = await self._judge_answers(case, stream, sent)
+                finally:
+                    nursery.cancel_scope.cancel()
+            await trio.aclose_forcefully(stream)
+            return outcomes
+
+    async def _send(self, stream: Any, tcp: trio.SocketStream, pieces: list[bytes | float], shut: bool, sent: trio.Event) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            for piece in pieces:
+                if isinstance(piece, float):
+                    await trio.sleep(piece)
+                else:
+                    await stream.send_all(piece)
+                    await trio.sleep(0)
+            sent.set()
+            if shut:
+                await tcp.send_eof()
+
+    # --- HTTP/1.1 ------------------------------------------------------------------------------------------------
+
+    async def _judge_answers(self, case: Case, stream: Any, sent: trio.Event) -> list[Outcome]:
+        reader, outcomes = Reader(stream), []
+        ended = False
+        for answer in case.answers:
+            got = await reader.response(bodiless=answer.bodiless, head_only=not case.probe and case.closes is None)
+            outcomes.append(CLOSED if got is None else got.status)
+            check(answer, got)
+            if got is None or got.closes:
+                ended = True
+                break
+        if not case.probe and case.closes is None:
+            return outcomes
+        if ended or case.closes:
+            if (more := await reader.response()) is not None:
+                raise Fault(f"more answers than requests: {more}")
+        elif case.probe:
+            await sent.wait()
+            await self._probe(case, reader, stream)
+        if case.closes is False and ended:
+            raise Fault(f"the connection was closed after {outcomes}")
+        return outcomes
+
+    async def _probe(self, case: Case, reader: Reader, stream: Any) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await stream.send_all(PROBE)
+        got = await reader.response()
+        if got is None and case.closes is False:
+            raise Fault("the connection was closed")
+        if got is not None and (got.status != 200 or got.body != b'{"status": "ok"}'):
+            raise Fault(f"another answer than that to the probe: {got}")
+
+    # --- TLS -----------------------------------------------------------------------------------------------------
+
+    async def _judge_end(self, case: Case, stream: trio.SocketStream) -> list[Outcome]:
+        """No HTTP, and the end."""
+        got = b""
+        with contextlib.suppress(trio.BrokenResourceError):
+            async for data in stream:
+                got += data
+        if b"HTTP/1." in got:
+            raise Fault(f"an answer in clear text: {got[:300]!r}")
+        return [next(iter(case.answers[0].allowed))]
+
+    # --- HTTP/2 --------------------------------------------------------------------------------------------------
+
+    async def _judge_frames(self, case: Case, stream: Any) -> list[Outcome]:
+        peer = Frames(stream)
+        answer = case.answers[0]
+        while not peer.ended:
+            if case.probe and PROBE_STREAM in peer.complete and (
+                case.stream in peer.complete or NOTHING in answer.allowed
+            ):
+                break
+            with trio.move_on_after(5) as silence:
+                await peer.read()
+            if silence.cancelled_caught:
+                break
+        outcome = peer.outcome(case.stream)
+        if outcome is None:
+            outcome = GOAWAY if peer.ended else NOTHING
+        got = peer.responses.get(case.stream)
+        if isinstance(outcome, int) and got is not None:
+            check(answer, Response(outcome, peer.fields.get(case.stream, {}), bytes(got)))
+        elif outcome not in answer.allowed and not (peer.ended and GOAWAY in answer.allowed):
+            raise Fault(f"{outcome}, and not one of {shown(answer)}")
+        if case.probe and not peer.ended and peer.outcome(PROBE_STREAM) != 200:
+            raise Fault(f"the probe got {peer.outcome(PROBE_STREAM)}")
+        return [outcome]
+
+
+class Frames:
+    """What comes back over HTTP/2."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._data = b""
+        self._unpack = hpack.Decoder(max_header_list_size=2**20)
+        self.statuses: dict[int, int] = {}
+        self.fields: dict[int, dict[str, str]] = {}
+        self.responses: dict[int, bytearray] = {}
+        self.reset: set[int] = set()
+        self.complete: set[int] = set()
+        self.ended = False
+
+    def outcome(self, stream: int) -> Outcome | None:
+        if stream in self.statuses:
+            return self.statuses[stream]
+        return RESET if stream in self.reset else None
+
+    async def read(self) -> None:
+        try:
+            data = bytes(await self._stream.receive_some(65536))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if not data:
+            self.ended = True
+        self._data += data
+        while len(self._data) >= 9:
+            length = int.from_bytes(self._data[:3])
+            if len(self._data) < 9 + length:
+                return
+            kind, flags, stream = self._data[3], self._data[4], int.from_bytes(self._data[5:9])
+            payload, self._data = self._data[9 : 9 + length], self._data[9 + length :]
+            self._take(kind, flags, stream, payload)
+
+    def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        if kind == http2.HEADERS:
+            fields = dict(self._unpack.decode(payload, raw=False))
+            self.statuses[stream] = int(fields.pop(":status"))
+            self.fields[stream] = fields
+            self.responses[stream] = bytearray()
+        elif kind == http2.DATA:
+            self.responses[stream] += payload
+        elif kind == http2.RST:
+            self.reset.add(stream)
+            self.complete.add(stream)
+        elif kind == http2.AWAY:
+            self.ended = True
+        if kind in (http2.HEADERS, http2.DATA) and flags & http2.END_STREAM:
+            self.complete.add(stream)
+
+
+# --- judging ----------------------------------------------------------------------------------------------------
+
+
+def shown(answer: Answer) -> str:
+    return ", ".join(sorted(map(str, answer.allowed)))
+
+
+def check(answer: Answer, got: Response | None) -> None:
+    """Hold an answer against what is allowed.
+
+    Raises:
+        Fault: It is something else.
+    """
+    outcome: Outcome = CLOSED if got is None else got.status
+    if outcome not in answer.allowed:
+        raise Fault(f"{outcome}, and not one of {shown(answer)}" + (f": {got.fields} {got.body[:500]!r}" if got else ""))
+    if got is None or "application/json" not in got.fields.get("content-type", "") or not got.body:
+        return
+    try:
+        content = json.loads(got.body)
+    except ValueError:
+        raise Fault(f"the answer is no JSON: {got.body[:500]!r}") from None
+    if not isinstance(content, Mapping) or "status" in content:
+        return
+    if content.get("jsonrpc") != "2.0" or ("error" in content) == ("result" in content):
+        raise Fault(f"the answer is no JSON-RPC: {got.body[:500]!r}")
+    error = content.get("error")
+    if got.status >= 400 and error is None:
+        raise Fault(f"a result with the status {got.status}")
+    if error is not None and answer.codes is not None and error["code"] not in answer.codes:
+        raise Fault(f"the error {error}, and not one of {sorted(answer.codes)}")
+    if answer.echo is not None and content["result"]["structuredContent"] != {"result": answer.echo}:
+        raise Fault(f"not the text that was sent: {got.body[:500]!r}")

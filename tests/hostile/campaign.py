@@ -1,0 +1,193 @@
+"""A server in a process of its own, attacks on it, good clients meanwhile, and what is left afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import attrs
+import httpx
+import trio
+
+from tests.hostile.attack import Attack, Fault, Sessions, Target
+from tests.hostile.case import BASE_META, MODERN, Case
+from trio_mcp import Client
+from trio_mcp._nursery import background_nursery
+
+__all__ = ["Report", "Victim", "attack"]
+
+ROOT = Path(__file__).resolve().parents[2]
+LATENCY = 10.0
+"""Seconds that a call of a good client may take at most while the server is attacked, on a busy machine."""
+
+
+class Victim:
+    """The server's process."""
+
+    def __enter__(self) -> Victim:
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        self._errors = folder / "stderr"
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.hostile.victim", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+            )
+        line = self._line()
+        tls = int(line["tls"].split(":")[2].partition("/")[0])
+        (tcp,) = (port for port in line["ports"] if port != tls)
+        self.target = Target(tcp, tls, line["certificate"])
+        return self
+
+    def _line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the server has ended: {self.errors}"
+        value: dict[str, Any] = json.loads(line)
+        return value
+
+    def state(self) -> dict[str, Any]:
+        """How the server is."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"state\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    @property
+    def errors(self) -> str:
+        """What it has written to its standard error."""
+        return self._errors.read_text(errors="replace")
+
+    def complaints(self) -> list[str]:
+        """What of that is more than news: warnings, errors, tracebacks."""
+        return [line for line in self.errors.splitlines() if not line.startswith(("INFO ", "DEBUG "))]
+
+    def end(self) -> int:
+        """SIGINT; the status it ends with."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(30)
+
+    async def rest(self, tasks: int | None = None) -> dict[str, Any]:
+        """Wait until nothing is under way; how the server is then."""
+        state = self.state()
+        with trio.move_on_after(20):
+            while state["sessions"] or any(state["http"].values()) or (tasks is not None and state["tasks"] > tasks):
+                await trio.sleep(0.2)
+                state = self.state()
+        return state
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._folder.cleanup()
+
+
+@attrs.define
+class Report:
+    """What an attack has shown.
+
+    Attributes:
+        outcomes: How often each came back, by family.
+        faults: Cases that were judged to be answered wrongly, and why.
+        latencies: Seconds of each call of the good clients, in order of size.
+    """
+
+    outcomes: dict[str, Counter[Any]] = attrs.Factory(dict)
+    faults: list[tuple[Case, str]] = attrs.Factory(list)
+    latencies: list[float] = attrs.Factory(list)
+
+    def quantile(self, part: float) -> float:
+        return self.latencies[min(int(len(self.latencies) * part), len(self.latencies) - 1)]
+
+    @property
+    def said(self) -> str:
+        """The faults, each with what it takes to see it again."""
+        return "\n\n".join(f"{case}\n  {why}\n  {case.rule}\n  {case.shown()}\n  {case.replay}" for case, why in self.faults)
+
+
+async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, witnesses: bool = True) -> Report:
+    """Run cases beside each other, while good clients call."""
+    report, waiting = Report(), iter(cases)
+    sessions = Sessions(target)
+    runner = Attack(target, sessions)
+
+    async def one_attacker() -> None:
+        for case in waiting:
+            try:
+                outcomes = await runner.run(case)
+            except* Fault as group:
+                report.faults.append((case, "; ".join(str(exc) for exc in _leaves(group))))
+            except* Exception as group:  # of the attack itself, or a connection that broke where none should
+                report.faults.append((case, "; ".join(repr(exc) for exc in _leaves(group))))
+            else:
+                report.outcomes.setdefault(case.family, Counter()).update(outcomes)
+
+    async with background_nursery() as beside:
+        await beside.start(sessions.keep)
+        if witnesses:
+            for mode in (MODERN, "legacy"):
+                beside.start_soon(good_client, target, mode, report.latencies)
+            beside.start_soon(good_http2_client, target, report.latencies)
+        async with trio.open_nursery() as nursery:
+            for _ in range(attackers):
+                nursery.start_soon(one_attacker)
+        beside.cancel_scope.cancel("the attack is over")
+    report.latencies.sort()
+    return report
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]:
+    for exc in group.exceptions:
+        if isinstance(exc, BaseExceptionGroup):
+            yield from _leaves(exc)
+        else:
+            yield exc
+
+
+async def good_client(target: Target, mode: Any, latencies: list[float]) -> None:
+    """Call, and look at the answer."""
+    async with Client(f"http://127.0.0.1:{target.tcp}/mcp", mode=mode) as client:
+        number = 0
+        while True:
+            number += 1
+            began = trio.current_time()
+            result = await client.call_tool("add", {"a": number, "b": 1}, timeout=LATENCY)
+            latencies.append(trio.current_time() - began)
+            assert result.data == number + 1, result
+            await trio.sleep(0.01)
+
+
+async def good_http2_client(target: Target, latencies: list[float]) -> None:
+    """The same over TLS and HTTP/2, with a client that nobody here wrote."""
+    url = f"https://127.0.0.1:{target.tls}/mcp"
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    headers["Accept"] = "application/json, text/event-stream"
+    async with httpx.AsyncClient(http2=True, verify=target.context(), timeout=LATENCY, headers=headers) as http:
+        number = 0
+        while True:
+            number += 1
+            params = {"_meta": BASE_META, "name": "add", "arguments": {"a": number, "b": 1}}
+            began = trio.current_time()
+            call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            response = await http.post(url, json=call)
+            latencies.append(trio.current_time() - began)
+            assert response.http_version == "HTTP/2"
+            assert response.json()["result"]["structuredContent"] == {"result": number + 1}
+            await trio.sleep(0.01)
