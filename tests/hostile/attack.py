@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -171,11 +171,18 @@ class Sessions:
                     raise Fault(f"the session {name} is gone: {response}")
             await trio.sleep(0.4)
 
-    async def filled(self, data: bytes) -> bytes:
-        """The bytes of a case with real ids."""
-        if b"@own@" in data:
-            self.known["own"] = await self.open()
-        return SESSION.sub(lambda match: self.known[match[1].decode()].encode(), data)
+    async def filled(self, pieces: Iterable[bytes | float]) -> list[bytes | float]:
+        """The pieces of a case with real ids."""
+        known = dict(self.known)
+        if any(b"@own" in piece for piece in pieces if isinstance(piece, bytes)):
+            known["own"] = await self.open()
+
+        def fill(piece: bytes | float) -> bytes | float:
+            if isinstance(piece, float):
+                return piece
+            return SESSION.sub(lambda match: known[match[1].decode()].encode(), piece)
+
+        return list(map(fill, pieces))
 
 
 class Attack:
@@ -204,7 +211,7 @@ class Attack:
             raise Fault(f"nothing within {PATIENCE:g} seconds") from None
 
     async def _run(self, case: Case) -> list[Outcome]:
-        pieces = [piece if isinstance(piece, float) else await self._sessions.filled(piece) for piece in case.pieces]
+        pieces = await self._sessions.filled(case.pieces)
         port = self._target.tcp if case.wire == "tcp" else self._target.tls
         async with await trio.open_tcp_stream("127.0.0.1", port) as tcp:
             stream: Any = tcp
@@ -233,22 +240,25 @@ class Attack:
             return outcomes
 
     async def _send(self, stream: Any, tcp: trio.SocketStream, pieces: list[bytes | float], shut: bool, sent: trio.Event) -> None:
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        try:
             for piece in pieces:
                 if isinstance(piece, float):
                     await trio.sleep(piece)
                 else:
                     await stream.send_all(piece)
                     await trio.sleep(0)
-            sent.set()
             if shut:
                 await tcp.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            sent.set()
 
     # --- HTTP/1.1 ------------------------------------------------------------------------------------------------
 
     async def _judge_answers(self, case: Case, stream: Any, sent: trio.Event) -> list[Outcome]:
-        reader, outcomes = Reader(stream), []
-        ended = False
+        outcomes: list[Outcome] = []
+        reader, ended = Reader(stream), False
         for answer in case.answers:
             got = await reader.response(bodiless=answer.bodiless, head_only=not case.probe and case.closes is None)
             outcomes.append(CLOSED if got is None else got.status)
@@ -323,6 +333,7 @@ class Frames:
         self._stream = stream
         self._data = b""
         self._unpack = hpack.Decoder(max_header_list_size=2**20)
+        self._unpack.max_allowed_table_size = 2**32
         self.statuses: dict[int, int] = {}
         self.fields: dict[int, dict[str, str]] = {}
         self.responses: dict[int, bytearray] = {}

@@ -12,6 +12,8 @@ import logging
 import os
 import signal
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +63,15 @@ async def ask(topic: str) -> str:
     return topic
 
 
+def names(task: trio.lowlevel.Task | None) -> Iterator[str]:
+    """What the tasks below one are called, and where they wait."""
+    for nursery in [] if task is None else task.child_nurseries:
+        for child in nursery.child_tasks:
+            frames = [f"{frame.f_code.co_qualname}:{line}" for frame, line in child.iter_await_frames()]
+            yield " > ".join([child.name, *frames[-6:]])
+            yield from names(child)
+
+
 def state() -> dict[str, Any]:
     """What may not grow."""
     gc.collect()
@@ -69,6 +80,7 @@ def state() -> dict[str, Any]:
     process = psutil.Process()
     return {
         "tasks": trio.lowlevel.current_statistics().tasks_living,
+        "names": dict(Counter(names(trio.lowlevel.current_root_task()))),
         "descriptors": process.num_fds(),
         "sessions": statistics.sessions,
         "running": statistics.running,
