@@ -10,8 +10,8 @@ from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.http.rules.statuses import HttpSettings, judge_head, judge_message
-from trio_mcp.jsonrpc.messages import Batch, Notification, Request, Response
+from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse
+from trio_mcp.jsonrpc.messages import Batch, Notification, Request, RequestId, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
 
@@ -57,6 +57,11 @@ def legacy_fields(**changes: Any) -> Headers:
     return fields({"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": SESSION}, renamed)
 
 
+def find_session(session: str, request_id: RequestId | None) -> str | Refusal:
+    """Give the revision of one of the sessions, as a legacy endpoint does."""
+    return SESSIONS.get(session) or refuse(404, "the session is not known", request_id)
+
+
 INITIALIZE = Request(7, "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {}})
 LIST = Request(7, "tools/list")
 NOTE = Notification("notifications/roots/list_changed")
@@ -83,11 +88,11 @@ JSON_ONLY = attrs.evolve(BOTH_ERAS, json_only=True)
 
 
 def head(method: str, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
-    return judge_head(method, headers, settings, SESSIONS.get)
+    return judge_head(method, headers, settings, find_session)
 
 
 def post(message: Any, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
-    return judge_message(message, headers, settings, SESSIONS.get)
+    return judge_message(message, headers, settings, find_session)
 
 
 ANSWER = Response(1, {})

@@ -103,7 +103,7 @@ HEAD_REFUSED: dict[str, tuple[str, Headers, HttpSettings, str, int, str]] = {
         BOTH_ERAS,
         "session-there",
         404,
-        "initialize",
+        "not known",
     ),
     "DELETE of another": (
         "DELETE",
@@ -111,7 +111,7 @@ HEAD_REFUSED: dict[str, tuple[str, Headers, HttpSettings, str, int, str]] = {
         BOTH_ERAS,
         "session-there",
         404,
-        "initialize",
+        "not known",
     ),
     "two session ids": ("GET", fields(get, {"Mcp-Session-Id": [S, S]}), BOTH_ERAS, "session-there", 404, "not known"),
     "GET, revision not served": (

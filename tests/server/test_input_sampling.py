@@ -107,13 +107,13 @@ async def test_a_loop_of_tools(revision: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "text"),
     [
-        ([message("assistant", USE)], "results are missing"),
-        ([message("assistant", USE), "go on"], "needs its result here"),
-        ([message("user", RESULT)], "nothing else has one"),
-        ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "nothing else in it"),
-        ([message("assistant", USE), message("assistant", RESULT)], "must be a user message"),
-        ([message("user", USE), message("user", RESULT)], "only the assistant"),
-        ([message("assistant", USE), message("user", RESULT, RESULT)], "needs its result here"),
+        ([message("assistant", USE)], "a tool result is missing"),
+        ([message("assistant", USE), "go on"], "a tool result is missing"),
+        ([message("user", RESULT)], "belongs to no tool use"),
+        ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "mixes tool results"),
+        ([message("assistant", USE), message("assistant", RESULT)], "results come from the user"),
+        ([message("user", USE), message("user", RESULT)], "used by the assistant"),
+        ([message("assistant", USE), message("user", RESULT, RESULT)], "a tool result is missing"),
     ],
 )
 async def test_uses_and_results_must_match(messages: Any, text: str) -> None:

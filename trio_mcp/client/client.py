@@ -27,7 +27,7 @@ from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.types.capabilities import ClientCapabilities, ServerCapabilities
 from trio_mcp.types.common import INPUT_REQUIRED, Implementation

@@ -21,7 +21,7 @@ from trio_mcp.eras.client_negotiation import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.capabilities import ClientCapabilities
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.notices import LoggingLevel, LoggingMessageNotificationParams

@@ -28,7 +28,7 @@ from trio_mcp.server.input.request_state import StateSealer
 from trio_mcp.server.input.rounds import InputRun, InputSettings
 from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_http, run_stdio
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS

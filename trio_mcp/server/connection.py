@@ -17,7 +17,7 @@ from trio_mcp.server.changes import LIST_CHANGES, RESOURCE_UPDATED, Audience, Ch
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.server.log_messages import wants_log
 from trio_mcp.session.handlers import RequestContext, error_for
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink

@@ -6,7 +6,7 @@ from trio_mcp.link import Link
 from trio_mcp.session.calls import CallLimits
 from trio_mcp.session.client import ClientSession
 from trio_mcp.session.handlers import RequestContext
-from trio_mcp.session.options import CallOptions, HandlerOptions, RequestRecord, SessionOptions
+from trio_mcp.session.limits import CallOptions, HandlerOptions, RequestRecord, SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import BaseSession, SessionStatistics
 

@@ -19,7 +19,7 @@ from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.options import CallOptions, RequestRecord, SessionOptions
+from trio_mcp.session.limits import CallOptions, RequestRecord, SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.notices import ProgressNotificationParams
 

@@ -29,7 +29,7 @@ from trio_mcp.errors import (
 )
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.session.calls import USE_SESSION, Limit
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.methods import facts_of, method_spec

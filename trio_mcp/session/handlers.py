@@ -15,7 +15,7 @@ from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, Request, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
-from trio_mcp.session.options import RequestRecord, SessionOptions
+from trio_mcp.session.limits import RequestRecord, SessionOptions
 from trio_mcp.session.sink import Sink
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 

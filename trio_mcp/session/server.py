@@ -13,7 +13,7 @@ from trio_mcp.errors import CapabilityError, LocalProtocolError, RemoteProtocolE
 from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response, SessionMessage
 from trio_mcp.session.handlers import RequestContext
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import BaseSession
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.types.methods import method_spec

@@ -31,7 +31,7 @@ from trio_mcp.jsonrpc.messages import ErrorData, Failure, Incoming, Notification
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.calls import CallLimits, Calls, Limits
 from trio_mcp.session.handlers import Handlers, RequestContext, error_for
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.outbox import Outbox
 from trio_mcp.session.sink import SessionSink
 from trio_mcp.trace_context import CURRENT_TRACE

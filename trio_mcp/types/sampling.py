@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from trio_mcp.types._base import Number, WireModel, only, since, until
 from trio_mcp.types.common import EmbeddableRequestMessage, Role
-from trio_mcp.types.content import SamplingMessageContentBlock
+from trio_mcp.types.content import SamplingMessageContentBlock, ToolResultContent, ToolUseContent
 from trio_mcp.types.task_support import TaskMetadata
 from trio_mcp.types.tools import Tool
 
@@ -71,6 +71,31 @@ class CreateMessageRequestParams(WireModel):
     tool_choice: ToolChoice | None = since("2025-11-25")
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
+
+    def check_tool_uses(self) -> None:
+        """Check that each use of a tool has its result in the next message, which has nothing else.
+
+        The source is `client/sampling`, section Message Content Constraints.
+
+        Raises:
+            ValueError: It is not so.
+        """
+        open_uses: list[str] = []
+        for number, message in enumerate(self.messages):
+            blocks = message.content_as_list
+            results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
+            if results and len(results) < len(blocks):
+                raise ValueError(f"messages[{number}] mixes tool results with other content")
+            if sorted(results) != sorted(open_uses):
+                what = "a tool result is missing" if open_uses else "a tool result belongs to no tool use"
+                raise ValueError(f"messages[{number}]: {what}; there are uses {open_uses} and results {results}")
+            open_uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
+            if (results and message.role != "user") or (open_uses and message.role != "assistant"):
+                raise ValueError(
+                    f"messages[{number}]: tools are used by the assistant, and their results come from the user"
+                )
+        if open_uses:
+            raise ValueError(f"a tool result is missing: the last message uses tools {open_uses}")
 
 
 class CreateMessageRequest(EmbeddableRequestMessage):

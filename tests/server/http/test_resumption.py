@@ -386,3 +386,45 @@ async def test_an_id_that_no_store_can_hold_is_none(tmp_path: Path, last: str) -
         raw.session = "unknown"
         async with raw.listen(last) as r:
             assert r.status_code == 404
+
+
+class Unconfirmed(MemoryEventStore):
+    """Has what it is given before it says so: the second event is read while its `append` has not returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.go_on = trio.Event(), trio.Event(), trio.Event()
+
+    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await super().append(session, events)
+        if events[0].stream == 1:
+            (self.first if events[0].number == 1 else self.second).set()
+            if events[0].number == 2:
+                await self.go_on.wait()
+
+    async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        if (stream, number) == (1, 0):
+            await self.second.wait()
+        return await super().after(session, stream, number)
+
+
+async def test_a_client_comes_back_with_an_event_that_the_store_has_not_yet_confirmed() -> None:
+    """Resumability, 2: what was sent is never called an event that was not."""
+    store = Unconfirmed()
+    async with session(HttpOptions(event_store=store)) as (made, raw):
+
+        @made.server.tool
+        async def twice(ctx: Context) -> str:
+            await ctx.report_progress(1)
+            await store.first.wait()
+            await ctx.report_progress(2)
+            return "done"
+
+        async with raw.call("twice") as r:
+            events = Events(r)
+            assert [(await events.message())["params"]["progress"] for _ in range(2)] == [1, 2]
+        async with raw.listen(events.decoder.last_event_id) as r:
+            assert r.status_code == 200
+            store.go_on.set()
+            (answer,) = await Events(r).messages()
+        assert answer["result"]["structuredContent"] == {"result": "done"}

@@ -41,7 +41,9 @@ async def test_without_a_session_id_400_and_with_an_unknown_one_404() -> None:
         raw = Raw(http)
         assert (await raw.post("tools/list")).status_code == 400
         raw.session = "x" * 43
-        assert (await raw.post("tools/list")).status_code == 404
+        unknown = await raw.post("tools/list")
+        assert unknown.status_code == 404
+        assert "send initialize" in unknown.json()["error"]["message"]
         assert (await raw.notify("notifications/initialized")).status_code == 404
 
 

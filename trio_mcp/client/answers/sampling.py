@@ -14,7 +14,7 @@ from trio_mcp.types._base import class_span, field_span
 from trio_mcp.types.capabilities import SamplingCapability
 from trio_mcp.types.content import TextContent, ToolResultContent, ToolUseContent
 from trio_mcp.types.error_codes import INVALID_PARAMS
-from trio_mcp.types.sampling import CreateMessageRequestParams, CreateMessageResult, SamplingMessage
+from trio_mcp.types.sampling import CreateMessageRequestParams, CreateMessageResult
 
 __all__ = ["SamplingCallback", "SamplingFeature", "SamplingSource"]
 
@@ -66,7 +66,10 @@ class SamplingSource:
             raise RemoteProtocolError(
                 "the request has tools or toolChoice, but the client has not declared sampling.tools", INVALID_PARAMS
             )
-        _check_balance(params.messages)
+        try:
+            params.check_tool_uses()
+        except ValueError as exc:
+            raise RemoteProtocolError(f"the messages to sample from are out of order: {exc}", INVALID_PARAMS) from None
         return functools.partial(self._ask, params, revision)
 
     async def _ask(self, params: CreateMessageRequestParams, revision: str) -> dict[str, Any]:
@@ -101,28 +104,3 @@ def _result(given: object) -> CreateMessageResult:
         except ValidationError as exc:
             raise ValueError(f"the sampling callback gave no valid CreateMessageResult: {brief(exc)}") from None
     raise TypeError(f"the sampling callback must return a CreateMessageResult or a text, got {type(given).__name__}")
-
-
-def _check_balance(messages: list[SamplingMessage]) -> None:
-    """Every use of a tool is followed by its result, and by nothing else (section Message Content Constraints).
-
-    Raises:
-        RemoteProtocolError: It is not.
-    """
-    open_uses: list[str] = []
-    for message in messages:
-        blocks = message.content_as_list
-        results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
-        if results and len(results) != len(blocks):
-            raise _unbalanced("a message mixes tool results with other content")
-        if sorted(results) != sorted(open_uses):
-            raise _unbalanced("a tool result is missing" if open_uses else "a tool result belongs to no tool use")
-        open_uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
-        if (results and message.role != "user") or (open_uses and message.role != "assistant"):
-            raise _unbalanced("tools are used by the assistant, and their results come from the user")
-    if open_uses:
-        raise _unbalanced("a tool result is missing")
-
-
-def _unbalanced(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the messages to sample from are out of order: {what}", INVALID_PARAMS)

@@ -130,7 +130,7 @@ class Exchange:
 
     Attributes:
         settings: What the server has decided.
-        session_revision: Gives the revision of a session by its id; None for an id that is not known.
+        find_session: Gives the revision of a session by its id, or the refusal of one that is lost.
         method: The HTTP method.
         headers: The fields.
         version: The revision that they name.
@@ -144,7 +144,7 @@ class Exchange:
     """
 
     settings: HttpSettings
-    session_revision: Callable[[str], str | None]
+    find_session: FindSession
     method: str
     headers: Headers
     version: str | None
@@ -242,6 +242,10 @@ def refuse(
     return Refusal(status, ErrorResponse(id, error), (("Content-Type", "application/json"), *headers))
 
 
+FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
+"""Gives the revision of a session by its id, or the 404 of one that is lost, for the request that names it."""
+
+
 # --- the machinery ----------------------------------------------------------------------------------------------
 
 
@@ -294,18 +298,16 @@ class Ladder:
         return None
 
 
-def judge_head(
-    method: str, headers: Headers, settings: HttpSettings, session_revision: Callable[[str], str | None]
-) -> Opening | Refusal:
+def judge_head(method: str, headers: Headers, settings: HttpSettings, find_session: FindSession) -> Opening | Refusal:
     """Judge a request by its head.
 
     Args:
         method: The HTTP method.
         headers: The fields.
         settings: What the server has decided about its endpoint.
-        session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
+        find_session: Gives the revision of a legacy session by its id, or the 404 of one that is lost.
     """
-    exchange = Exchange(settings, session_revision, method, headers, headers.get(PROTOCOL_VERSION))
+    exchange = Exchange(settings, find_session, method, headers, headers.get(PROTOCOL_VERSION))
     refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
     if refusal is not None:
         return refusal
@@ -318,7 +320,7 @@ def judge_head(
 
 
 def judge_message(
-    message: Incoming, headers: Headers, settings: HttpSettings, session_revision: Callable[[str], str | None]
+    message: Incoming, headers: Headers, settings: HttpSettings, find_session: FindSession
 ) -> Accept | Refusal:
     """Judge what was posted, after `judge_head` has let it pass.
 
@@ -329,12 +331,12 @@ def judge_message(
         message: What `codec.decode` made of the body.
         headers: The fields.
         settings: What the server has decided about its endpoint.
-        session_revision: Gives the revision of a legacy session by its id, None for one that is not there.
+        find_session: Gives the revision of a legacy session by its id, or the 404 of one that is lost.
     """
     version, kind = headers.get(PROTOCOL_VERSION), _KINDS.get(type(message), "garbage")
     if kind == "request" and message.method == "initialize":  # type: ignore[union-attr]
         kind = "initialize"
-    exchange = Exchange(settings, session_revision, "POST", headers, version, message, kind, _meta(message))
+    exchange = Exchange(settings, find_session, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision does as legacy servers do, which know neither the header nor `_meta`
     # (S, Backward Compatibility). A revision that nobody here knows is a later one.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
@@ -456,10 +458,15 @@ def _session_is_there(exchange: Exchange) -> Refusal | None:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
     if session is None:
         return refuse(400, f"the header {SESSION_ID} is missing: send initialize first")
-    exchange.revision = exchange.session_revision(session)
-    if exchange.revision is not None:
-        return None
-    return refuse(404, "the session is not known or has ended: send initialize, without a session id")
+    return _enter(exchange, session)
+
+
+def _enter(exchange: Exchange, session: str) -> Refusal | None:
+    found = exchange.find_session(session, exchange.id)
+    if isinstance(found, Refusal):
+        return found
+    exchange.revision = found
+    return None
 
 
 _METHODS: Final = frozenset({"GET", "POST", "DELETE"})
@@ -630,12 +637,7 @@ def _session_is_given(exchange: Exchange) -> Refusal | None:
 
 
 def _session_is_known(exchange: Exchange) -> Refusal | None:
-    if exchange.session is None:
-        return None
-    exchange.revision = exchange.session_revision(exchange.session)
-    if exchange.revision is not None:
-        return None
-    return refuse(404, "the session is not known or has ended: send initialize, without a session id", exchange.id)
+    return None if exchange.session is None else _enter(exchange, exchange.session)
 
 
 def _revision_is_assumed(exchange: Exchange) -> Refusal | None:

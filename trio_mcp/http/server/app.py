@@ -106,7 +106,7 @@ class HttpApp:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
-        verdict = judge_head(request.method, request.headers, settings, self._legacy.revision)
+        verdict = judge_head(request.method, request.headers, settings, self._legacy.find_session)
         if isinstance(verdict, Refusal):
             if not await self._legacy.replay(verdict, request, answer):
                 await self._refuse(verdict, request, answer)
@@ -199,7 +199,7 @@ class HttpApp:
         if body is None:
             return
         message = decode(body)
-        verdict = judge_message(message, request.headers, settings, self._legacy.revision)
+        verdict = judge_message(message, request.headers, settings, self._legacy.find_session)
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
                 self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))

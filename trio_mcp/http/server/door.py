@@ -10,12 +10,12 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from trio_mcp.http.rules.statuses import Accept, Opening, Refusal
+from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.messages import Malformed
+from trio_mcp.jsonrpc.messages import Malformed, RequestId
 
 __all__ = ["LegacyEndpoint", "ReadBody", "legacy_endpoint"]
 
@@ -31,9 +31,14 @@ class LegacyEndpoint:
     served = False
     """Whether there is anything of that era."""
 
-    def revision(self, session_id: str) -> str | None:
-        """The revision of a session; None for one that is not there."""
-        return None
+    def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
+        """Give the revision of a session, or the 404 of one that is lost.
+
+        Args:
+            session_id: The session that is named.
+            request_id: The request that names it.
+        """
+        return refuse(404, "there are no sessions", request_id)
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a POST."""

@@ -12,7 +12,7 @@ from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.peer import Peer
 from trio_mcp.session.handlers import RequestHooks
-from trio_mcp.session.options import SessionOptions
+from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.server import ServerSession
 from trio_mcp.session.sink import SessionSink, Sink
 

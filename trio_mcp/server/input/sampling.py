@@ -40,7 +40,6 @@ def ask_model(
     given = [_message(each) for each in messages]
     if not given:
         raise ValueError("sample needs a message")
-    _check_balance(given)
     if isinstance(tool_choice, str):
         tool_choice = ToolChoice(mode=tool_choice)  # type: ignore[arg-type]
     if isinstance(model_preferences, Mapping):
@@ -52,6 +51,7 @@ def ask_model(
         model_preferences=model_preferences,
         **details,
     )
+    params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
         needs.append("sampling.tools")
@@ -80,31 +80,6 @@ def _message(message: str | SamplingMessage) -> SamplingMessage:
 
 def _uses_tools(message: SamplingMessage) -> bool:
     return any(isinstance(block, (ToolUseContent, ToolResultContent)) for block in message.content_as_list)
-
-
-def _check_balance(messages: list[SamplingMessage]) -> None:
-    """Every use of a tool has its result in the next message, which has nothing else (`client/sampling`).
-
-    Raises:
-        ValueError: Not so.
-    """
-    used: set[str] = set()
-    for number, message in enumerate(messages):
-        blocks = message.content_as_list
-        results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
-        if results and (message.role != "user" or len(results) < len(blocks)):
-            raise ValueError(f"messages[{number}]: tool results must be a user message with nothing else in it")
-        if set(results) != used or len(results) != len(used):
-            raise ValueError(
-                f"messages[{number}]: each use of a tool in the message before needs its result here, and nothing "
-                f"else has one; there are uses {sorted(used)} and results {sorted(results)}"
-            )
-        uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
-        if uses and message.role != "assistant":
-            raise ValueError(f"messages[{number}]: only the assistant uses tools")
-        used = set(uses)
-    if used:
-        raise ValueError(f"the last message uses tools, and their results are missing: {sorted(used)}")
 
 
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.http.sse import encode_event
 from trio_mcp.jsonrpc.codec import decode, encode_or_replace
-from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, Response
+from trio_mcp.jsonrpc.messages import Batch, ErrorData, Malformed, Request, RequestId, Response
 from trio_mcp.types.error_codes import OVERLOADED
 
 __all__ = ["Endpoint"]
@@ -48,9 +48,13 @@ class Endpoint(LegacyEndpoint):
         self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
         self._watching = False
 
-    def revision(self, session_id: str) -> str | None:
+    def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
         session = self._sessions.get(session_id)
-        return None if session is None or session.connection.closed else session.revision
+        revision = None if session is None or session.connection.closed else session.revision
+        if revision is None:
+            text = "the session is not known or has ended: send initialize, without a session id"
+            return refuse(404, text, request_id)
+        return revision
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
         if self._options.stateless:

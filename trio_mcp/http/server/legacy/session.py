@@ -188,7 +188,7 @@ class HttpSession:
             return
         number, cursor = found
         stream = self.router.streams.get(number)
-        if stream is not None and cursor > stream.ready:
+        if stream is not None and cursor > stream.last:
             await _refuse(answer, 400, "the Last-Event-ID is of an event that was never sent")
             return
         turn = 0
