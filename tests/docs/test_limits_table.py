@@ -29,6 +29,7 @@ from trio_mcp import (
 )
 from trio_mcp.http.client import heads as http_heads
 from trio_mcp.http.client import streamable as http_link
+from trio_mcp.http.runner.http2 import MAX_FRAMING
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.legacy import streams as router
 from trio_mcp.session.outbox import Outbox
@@ -132,6 +133,7 @@ STATED = {
     "bytes of a line of a child's standard error": constant("LONGEST_LINE"),
     "lines of a child's standard error kept for error messages": constant("TAIL", "trio_mcp.stdio"),
     "cookies that a client over HTTP keeps": constant("MAX_COOKIES"),
+    "bytes by which the framing of a HTTP body (chunks, frames) exceeds a quarter of its content": MAX_FRAMING,
     "characters of a cookie": constant("MAX_COOKIE"),
     "characters of a URL that a server sends a client to": constant("MAX_URL"),
 }

@@ -6,10 +6,12 @@ L: 2025-11-25 `basic/transports`, Streamable HTTP.
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from tests.http_peer import INITIALIZED, Asked, event, peer
@@ -20,8 +22,11 @@ from trio_mcp import (
     ClientSession,
     RemoteProtocolError,
     RequestTimeout,
+    TransportError,
+    sse_client,
     streamable_http_client,
 )
+from trio_mcp.http.client.legacy.sse_client import ENDPOINT_TIMEOUT
 
 pytestmark = pytest.mark.handshake
 
@@ -233,3 +238,20 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
                 await session.initialize()
                 replaced = await server.until("answer")
     assert replaced.body["error"]["code"] == -32603
+
+
+async def test_an_endpoint_that_comes_as_its_time_runs_out_is_no_endpoint(mock_clock: MockClock) -> None:
+    """It is told and used, or late: a link that has been opened is not ended because it took so long."""
+
+    async def late(asked: Asked) -> None:
+        await asked.begin_events()
+        await trio.testing.wait_all_tasks_blocked()
+        data = b"event: endpoint\ndata: /messages\n\n"
+        os.write(asked.stream.socket.fileno(), b"%x\r\n%s\r\n" % (len(data), data))
+        mock_clock.jump(ENDPOINT_TIMEOUT + 1)
+        await asked.gone()
+
+    async with peer({"GET": late}) as server:
+        with pytest.raises(TransportError, match="sent no endpoint event within"):
+            async with sse_client(server.url):
+                pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -109,6 +110,46 @@ async def test_the_head_of_an_answer_is_bounded(status: bytes) -> None:
             await client.call_tool("t")
 
 
+LENGTH = b"Content-Length: %d\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        LENGTH + CHUNKED,
+        CHUNKED + LENGTH,
+        LENGTH + b"transfer-encoding:\r\n chunked\r\n",
+        b"Content-Length: 1\r\n" + LENGTH,
+        b"Content-Length: 1, %d\r\n",
+        b"Content-Length: +%d\r\n",
+        b"Content-Length : %d\r\n",
+        CHUNKED + CHUNKED,
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: chunked, gzip\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+    ],
+)
+async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
+    """RFC 9112, section 6.3: whoever is on the way may have seen its end elsewhere."""
+
+    async def doubtful(asked: Asked) -> None:
+        if server.connections > 1:
+            await ok(asked)
+            return
+        body = json.dumps(result(asked.id, TEXT)).encode()
+        data = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if b"chunked" in fields else body
+        given = fields % len(data) if b"%d" in fields else fields
+        with contextlib.suppress(trio.BrokenResourceError):
+            await asked.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + given + b"\r\n" + data)
+
+    async with modern(doubtful) as (server, client):
+        with pytest.raises(TransportError, match=r"failed: RemoteProtocolError|in doubt"):
+            await client.call_tool("t")
+        await works(client)
+        assert server.connections == 2
+
+
 # --- connections --------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +241,18 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autojump_clock: MockClock) -> None:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+    async with listener, http_wire.http_wire(url, None, None) as wire:
+        began = trio.current_time()
+        with pytest.raises(http_wire.Disconnected, match="ConnectTimeout") as caught:
+            async with wire.exchange("GET", {}):
+                pass
+        assert not caught.value.sent
+        assert trio.current_time() - began == pytest.approx(http_wire.CONNECT_TIMEOUT, abs=1)
 
 
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
     if b"\n" in data or b"\r" in data:
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         data = b"\ndata: ".join(lines)
-    return head + b"data: " + data + b"\n\n"
+    return b"".join((head, b"data: ", data, b"\n\n"))
 
 
 def encode_priming_event(id: str, retry: float | None = None) -> bytes:

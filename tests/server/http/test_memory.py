@@ -9,17 +9,24 @@ import tracemalloc
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from pydantic_core import to_json
 
 from tests.http_peer import LATEST, request
 from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
+from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
-from trio_mcp import Server
+from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
+from tests.server.http.test_http2 import Http2Client
+from trio_mcp import Context, Server
+from trio_mcp.http.runner.http2 import PIECE
+from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
 
 OURS = ("trio", "trio_mcp", "hypercorn", "h11")
@@ -202,3 +209,58 @@ async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
         del tool
         gc.collect()
         assert sum(each() is not None for each in tools) <= 2
+
+
+# --- answers that wait ----------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> AsyncIterator[Callable[[], int]]:
+    """So many clients that read nothing of their answers; gives what counts the bytes that were asked for since."""
+    async with contextlib.AsyncExitStack() as stack:
+        config, trusted = over_tls(folder)
+        trusted.set_alpn_protocols(["h2"])
+        before = 0
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        if protocol == "h2":
+            tls = config.create_ssl_context()
+            stream, _, _ = await stack.enter_async_context(over_memory(app, config, tls=tls))
+            client = Http2Client(await tls_client(stream, trusted), 0)
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                await client.call("much")
+            while len(client.statuses) < count:
+                await client.read()
+        else:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                stream, _, _ = await stack.enter_async_context(over_socket(app, configured("127.0.0.1", 0)))
+                await stream.send_all(modern("much", {}))
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        yield lambda: tracemalloc.get_traced_memory()[0] - before
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+async def test_an_answer_that_waits_for_its_client_is_not_copied(protocol: str, tmp_path: Path) -> None:
+    """What the application has given is kept; of it a piece is copied at a time."""
+    app = App(b"x" * 2_000_000)
+    async with waiting_answers(app, protocol, 8, tmp_path) as asked:
+        assert app.begun == 8
+        assert asked() < 8 * 2 * PIECE
+
+
+@pytest.mark.parametrize("progress", [False, True], ids=["json", "events"])
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+async def test_of_a_result_that_waits_its_text_alone_is_kept(protocol: str, progress: bool, tmp_path: Path) -> None:
+    server, size = Server("test"), 1_000_000
+
+    @server.tool
+    async def much(ctx: Context) -> str:
+        if progress:
+            await ctx.report_progress(1)
+        return "x" * size
+
+    async with server.asgi_app() as app, waiting_answers(app, protocol, 8, tmp_path) as asked:
+        assert asked() < 8 * (2 * size + 3 * PIECE)  # it is in there as content and as structured content

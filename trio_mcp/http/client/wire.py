@@ -108,7 +108,7 @@ class HttpResponse:
         self.target = target
         self._response = response
         self._take_back = take_back
-        self._chunks: AsyncIterator[bytes] = aiter(response.stream)
+        self._chunks: AsyncIterator[bytes] | None = None  # before the first is asked for
         self._failures = failures
         self._ended = False
 
@@ -118,6 +118,8 @@ class HttpResponse:
         Raises:
             Disconnected: It broke off.
         """
+        if self._chunks is None:
+            self._chunks = aiter(self._response.stream)
         try:
             while not (chunk := await anext(self._chunks)):
                 pass
@@ -153,14 +155,14 @@ class HttpResponse:
     async def aclose(self) -> None:
         """Close the connection, unless the body has been read to its end."""
         try:
-            if not self._ended:
-                await self._unwind()
+            if self._chunks is not None and not self._ended:
+                await self._unwind(self._chunks)
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
         finally:
             await self._take_back()
 
-    async def _unwind(self) -> None:
+    async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
 
         httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
@@ -169,7 +171,7 @@ class HttpResponse:
         with trio.CancelScope() as scope:
             scope.cancel("the answer is of no use any more")
             with contextlib.suppress(*self._failures):
-                async for _ in self._chunks:
+                async for _ in chunks:
                     pass
 
 
@@ -216,6 +218,11 @@ class HttpWire:
                 if packed.lower() != "identity":
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                    )
+                if response.headers.count("Transfer-Encoding") and response.headers.count("Content-Length"):
+                    raise TransportError(
+                        f"{response.target} was answered with both Content-Length and Transfer-Encoding: where the"
+                        " answer ends is in doubt"
                     )
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):

@@ -12,6 +12,7 @@ Hypercorn 0.18 leaves this open:
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import h2.events
@@ -26,10 +27,15 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from priority.priority import MissingStreamError
 
-__all__ = ["PIECE", "Http2"]
+__all__ = ["MAX_FRAMING", "PIECE", "Http2"]
 
 PIECE = 64 * 1024
 """Bytes that a peer has the whole write timeout to take."""
+
+MAX_FRAMING = 256 * 1024
+"""Bytes by which the framing of a body may exceed a quarter of its content: each chunk, or frame, costs time."""
+
+FRAME_HEAD = 9
 
 
 class Http2(H2Protocol):
@@ -54,20 +60,12 @@ class Http2(H2Protocol):
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
-        pieces = [event]
-        if isinstance(event, Body) and len(event.data) > PIECE:  # a large answer takes as long as it takes
-            starts = range(0, len(event.data), PIECE)
-            pieces = [Body(event.stream_id, bytes(event.data[start : start + PIECE])) for start in starts]
-        for piece in pieces:
+        for piece in _pieces(event):
             with trio.move_on_after(self._write_timeout) as waiting:
                 await super().stream_send(piece)
             if waiting.cancelled_caught:
-                break
-        if waiting.cancelled_caught:
-            await self._reset(event.stream_id, ErrorCodes.CANCEL)
-            await self._close_stream(event.stream_id)
-            await self._forget(event.stream_id)
-            await self.send(Updated(idle=self.idle))
+                await self._give_up(event.stream_id, ErrorCodes.CANCEL)
+                return
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -79,6 +77,9 @@ class Http2(H2Protocol):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 # RFC 9113, 8.1: the answer does not need the rest of the request.
                 await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+            elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
             if isinstance(event, h2.events.StreamReset):
@@ -122,6 +123,21 @@ class Http2(H2Protocol):
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
         """Ignore it: RFC 9113, 5.3.2, has done away with it."""
 
+    def _is_mostly_framing(self, event: h2.events.DataReceived) -> bool:
+        """Whether a body has come in frames that are too small: each costs time (RFC 9113, 10.5)."""
+        buffer = self.stream_buffers.get(event.stream_id)
+        if not isinstance(buffer, _Buffer):
+            return False  # it has been answered
+        buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
+        return buffer.framing > MAX_FRAMING
+
+    async def _give_up(self, stream_id: int, code: ErrorCodes) -> None:
+        """Reset a stream; its request is cancelled, and nothing is sent on it any more."""
+        await self._reset(stream_id, code)
+        await self._close_stream(stream_id)
+        await self._forget(stream_id)
+        await self.send(Updated(idle=self.idle))
+
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
         with contextlib.suppress(ProtocolError):  # it has ended already
             self.connection.reset_stream(stream_id, code)
@@ -136,7 +152,13 @@ class Http2(H2Protocol):
 
 
 class _Buffer(StreamBuffer):
-    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried."""
+    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried.
+
+    Attributes:
+        framing: Bytes of what came on the stream that were no content, less a quarter of the content.
+    """
+
+    framing = 0
 
     async def pop(self, max_length: int) -> bytes:
         data = bytes(self.buffer[:max_length])
@@ -146,6 +168,16 @@ class _Buffer(StreamBuffer):
         if not self.buffer:
             await self._is_empty.set()
         return data
+
+
+def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
+    """What is handed over at a time: a large answer takes as long as it takes, and is copied piece by piece."""
+    if isinstance(event, EndBody) or len(event.data) <= PIECE:
+        yield event
+        return
+    data: Any = memoryview(event.data)
+    for start in range(0, len(data), PIECE):
+        yield Body(event.stream_id, data[start : start + PIECE])
 
 
 def _can_be_served(request: h2.events.RequestReceived) -> bool:

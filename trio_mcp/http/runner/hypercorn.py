@@ -16,6 +16,7 @@ nobody else anything:
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket as stdlib_socket
 import stat
@@ -30,7 +31,7 @@ import h11
 import trio
 from hypercorn.config import Config, Sockets
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Request
+from hypercorn.protocol.events import Body, EndBody, Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.trio.worker_context import EventWrapper, WorkerContext
@@ -38,7 +39,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
-from trio_mcp.http.runner.http2 import PIECE, Http2
+from trio_mcp.http.runner.http2 import MAX_FRAMING, PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
 __all__ = ["HttpConnection", "ServerLimits", "configured", "serve_asgi"]
@@ -235,7 +236,8 @@ class HttpConnection:
         self._write_timeout = write_timeout
         self.protocol: Any = None
         self._sending = trio.Lock()
-        self._reading = trio.CancelScope()
+        self._waiting = trio.CancelScope()  # the reader's, for the next bytes
+        self._deadline = math.inf  # for the head of a request to be there
         self._idle = True
 
     async def run(self) -> None:
@@ -247,11 +249,11 @@ class HttpConnection:
                 self.protocol = self._choose_protocol(nursery)
                 await self.protocol.initiate()
                 await self.protocol_send(Updated(idle=True))
-                with self._reading:
-                    data = b"..."
-                    with contextlib.suppress(_ClientLeft):
-                        while data:
-                            data = await self.receive()
+                data: bytes | None = b"..."
+                with contextlib.suppress(_ClientLeft):
+                    while data:
+                        data = await self.receive()
+                        if data is not None:
                             await self.protocol.handle(RawData(data))
                 await self.protocol.handle(Closed())
                 await self.close()
@@ -263,8 +265,9 @@ class HttpConnection:
             await trio.aclose_forcefully(self.stream)
 
     async def _shake_hands(self) -> bool:
+        """The peer has no more time for this than for the head of a request."""
         try:
-            with trio.fail_after(self._config.ssl_handshake_timeout):
+            with trio.fail_after(min(self._config.ssl_handshake_timeout, self._config.keep_alive_timeout)):
                 await self.stream.do_handshake()
         except (trio.BrokenResourceError, trio.TooSlowError):
             return False
@@ -288,10 +291,14 @@ class HttpConnection:
             return Http2(*given, write_timeout=self._write_timeout)
         return Http1(*given, receive=self.receive, patience=self._write_timeout)
 
-    async def receive(self) -> bytes:
-        """What comes next from the peer; nothing at its end."""
+    async def receive(self) -> bytes | None:
+        """What comes next from the peer; nothing at its end, None if it was not there in time.
+
+        The deadline is that of the wait alone: what has been read is handled, whatever the time is then.
+        """
         timeout = self._config.read_timeout
-        with trio.CancelScope(deadline=float("inf") if timeout is None else trio.current_time() + timeout):
+        patience = math.inf if timeout is None else trio.current_time() + timeout
+        with trio.CancelScope(deadline=min(self._deadline, patience)) as self._waiting:
             try:
                 if not isinstance(self.stream, trio.SocketStream):
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
@@ -304,17 +311,19 @@ class HttpConnection:
                         return os.read(socket.fileno(), MAX_RECEIVED)
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
-        return b""
+            return b""
+        return None
 
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
-            self._reading.cancel("the server is ending")
+            self._deadline = -math.inf
+            self._waiting.cancel("the server is ending")
 
     async def protocol_send(self, event: Event) -> None:
         """Do what the protocol wants done."""
         if isinstance(event, RawData):
-            data = event.data
+            data = memoryview(event.data)
             if data and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
                 # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event
                 # loop. Where it is full, or broken, what comes next finds out.
@@ -327,8 +336,8 @@ class HttpConnection:
             await self.protocol.handle(Closed())
         elif isinstance(event, Updated):
             self._idle = event.idle
-            keep_alive = self._config.keep_alive_timeout if event.idle else float("inf")
-            self._reading.deadline = trio.current_time() + keep_alive
+            self._deadline = trio.current_time() + self._config.keep_alive_timeout if event.idle else math.inf
+            self._waiting.deadline = min(self._waiting.deadline, self._deadline)
             if self._context.terminated.is_set():
                 self.shut_if_idle()
 
@@ -340,7 +349,7 @@ class HttpConnection:
                     await self.stream.send_eof()
             await self.stream.aclose()
 
-    async def _send(self, data: bytes) -> bool:
+    async def _send(self, data: memoryview) -> bool:
         """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
         try:
             self._sending.acquire_nowait()
@@ -348,7 +357,7 @@ class HttpConnection:
             await self._sending.acquire()
         whole = False
         try:
-            whole = await self._send_pieces(memoryview(data))
+            whole = await self._send_pieces(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
             pass  # busy: it is being closed, which needs no lock
         finally:
@@ -370,20 +379,73 @@ class HttpConnection:
 class Http1(H11Protocol):
     """HTTP/1.1 that stays HTTP/1.1: no HTTP/2, no WebSocket. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
 
-    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together.
+    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together. A request
+    whose end is in doubt is refused with 400, and the connection ends.
     """
 
     _head = b""
+    _framing = 0  # bytes of the body that were no content, less a quarter of the content
 
-    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+    def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
         self.can_read = _NextRequest(self, receive, patience)
 
-    async def _check_protocol(self, event: Any) -> None:
-        pass
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            self._framing += len(event.data)
+        await super().handle(event)
+
+    async def _handle_events(self) -> None:
+        """Act on what has been received. What there is of a body is handed over in one piece, whatever its chunks."""
+        connection, body = self.connection, bytearray()
+        while True:
+            if connection.they_are_waiting_for_100_continue:
+                fields = self.config.response_headers("h11")
+                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
+            try:
+                event = connection.next_event()
+                if isinstance(event, h11.Data):
+                    body += self._taken(event)
+                    continue
+                if body and self.stream is not None:
+                    await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
+                    body.clear()
+                if isinstance(event, h11.Request):
+                    await self.send(Updated(idle=False))
+                    await self._create_stream(event)
+                elif event is h11.PAUSED:
+                    await self.can_read.clear()
+                    await self.can_read.wait()
+                elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
+                    await self.stream.handle(EndBody(stream_id=STREAM_ID))
+                else:
+                    break
+            except h11.RemoteProtocolError as error:
+                if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                    # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last.
+                    status = 400 if error.error_status_hint == 501 else error.error_status_hint
+                    await self._send_error_response(status)
+                await self.send(Closed())
+                break
+
+    def _taken(self, piece: h11.Data) -> bytes | bytearray:
+        """What there is of a chunk, as long as the chunks are worth their framing.
+
+        Raises:
+            h11.RemoteProtocolError: They are too small, or too much is said about them (RFC 9112, 7.1.1).
+        """
+        self._framing -= len(piece.data) * 5 // 4
+        if self._framing > MAX_FRAMING:
+            raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
+        return piece.data
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
+        self._framing = 0
+        names = [name for name, _ in headers]
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+            # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
+            raise h11.RemoteProtocolError("the end of the request can be read in two ways")
         scheme, separator, rest = target.partition(b"://")
         if separator and scheme.lower() in (b"http", b"https"):
             # RFC 9112, section 3.2.2: a whole URL is to be taken, and its host instead of the field's.
@@ -415,17 +477,23 @@ class Http1(H11Protocol):
         await self.context.mark_request()
 
     async def _send_h11_event(self, event: Any) -> None:
+        connection: Any = self.connection
         try:
-            data = self.connection.send(event)
+            parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
-            if self.connection.their_state != h11.ERROR:
+            if connection.their_state != h11.ERROR:
                 raise
             return
         if isinstance(event, h11.Response):
-            self._head = data
-        elif self._head or data:
-            data, self._head = self._head + data, b""
-            await self.send(RawData(data=data))
+            self._head = b"".join(parts)
+            return
+        if self._head:
+            parts, self._head = [self._head, *parts], b""
+        if sum(map(len, parts)) <= PIECE:
+            parts = [b"".join(parts)]
+        for part in parts:  # a large body goes out as it is: whoever does not read it costs no copy
+            if part:
+                await self.send(RawData(data=part))
 
 
 class _ClientLeft(Exception):
@@ -437,11 +505,11 @@ class _NextRequest(EventWrapper):
 
     Args:
         protocol: Gets what comes meanwhile.
-        receive: Gives the next bytes; nothing at the end.
+        receive: Gives the next bytes; nothing at the end, None when it is given up.
         patience: Seconds for the answer when more has come than is kept.
     """
 
-    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes]], patience: float) -> None:
+    def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__()
         self.protocol = protocol
         self._receive = receive

@@ -101,15 +101,18 @@ class HttpRequest:
             BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
             ClientGone: The client has left.
         """
-        chunks: list[bytes] = []
-        size = 0
+        body: bytes | bytearray = b""
         while not self._complete:
-            chunk = await self._next()
-            size += len(chunk)
-            if size > limit:
+            piece = await self._next()
+            if len(body) + len(piece) > limit:
                 raise BodyTooLarge
-            chunks.append(chunk)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if not body:
+                body = piece  # kept as it is, as there is mostly just the one
+            elif piece:
+                if isinstance(body, bytes):
+                    body = bytearray(body)  # pieces of a few bytes, each an object, would cost many times their size
+                body += piece
+        return bytes(body)
 
     async def drain(self) -> None:
         """Read what is left of an unwanted body, within bounds."""

@@ -118,22 +118,30 @@ class HttpExchange:
     async def _finish(self) -> None:
         """Send what comes last."""
         answer = self._answer
-        data = None if self._last is None else encode_or_replace(self._last)[0]
+        status, data = self._encoded()
         if self._failure is not None:
             raise self._failure
         if self._gone:
             return
-        if self._last is None or data is None:
+        if data is None:
             if answer.started:
                 await answer.finish()
             else:
                 refusal = refuse(503, ErrorData(OVERLOADED, f"the request was not answered: {self._cut}"))
                 await answer.whole(503, refusal.body)
         elif answer.started:
-            await answer.send(encode_event(data, event="message"))
+            data = encode_event(data, event="message")
+            await answer.send(data)
             await answer.finish()
         else:
-            await answer.whole(200 if type(self._last) is Response else status_of(self._last, Era.MODERN), data)
+            await answer.whole(status, data)
+
+    def _encoded(self) -> tuple[int, bytes | None]:
+        """The status and the text of the answer, None if there is none. Only the text waits for a slow client."""
+        last, self._last = self._last, None
+        if last is None:
+            return 503, None
+        return 200 if type(last) is Response else status_of(last, Era.MODERN), encode_or_replace(last)[0]
 
     # --- the sink ------------------------------------------------------------------------------------------------
 
@@ -185,7 +193,8 @@ class HttpExchange:
                         data = self._waiting.popleft()
                         self.has_room = True
                         self._taken.unpark()
-                        await answer.send(encode_event(data, event="message"))
+                        data = encode_event(data, event="message")
+                        await answer.send(data)
                     if self._complete:
                         return
                     with trio.move_on_after(self._keep_alive) as silence:

@@ -84,6 +84,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         if not endpoint:
+                            await trio.lowlevel.checkpoint_if_cancelled()  # it may have come with the deadline
                             endpoint = _endpoint(remote, event)
                             opening.deadline = float("inf")
                             task_status.started(endpoint)

@@ -1,0 +1,181 @@
+"""A deadline ends a wait, never what came of it; and every wait of a connection has one.
+
+Time is Trio's `MockClock`: a deadline fires in the very turn of the event loop that a test wants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+import h2.connection
+import pytest
+import trio
+import trio.testing
+
+from tests.server.http.certificate import over_tls
+from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
+from trio_mcp.http.runner.hypercorn import configured
+
+GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+IDLE = configured("127.0.0.1", 0).keep_alive_timeout
+
+
+async def answer(stream: Any) -> bytes:
+    """What comes back, up to the end of one answer or of the connection."""
+    got = b""
+    while b"ok" not in got and (chunk := await stream.receive_some()):
+        got += chunk
+    return got
+
+
+async def ended(stream: Any) -> float:
+    """When the server closes the connection, whatever it says before."""
+    with contextlib.suppress(trio.BrokenResourceError):
+        while await stream.receive_some():
+            pass
+    return trio.current_time()
+
+
+def asked(client: h2.connection.H2Connection) -> bytes:
+    """The bytes of a request."""
+    fields = {":method": "GET", ":scheme": "https", ":authority": "localhost", ":path": "/"}
+    client.send_headers(client.get_next_available_stream_id(), list(fields.items()), end_stream=True)
+    return client.data_to_send()
+
+
+def beginning(trusted: ssl.SSLContext) -> bytes:
+    """The first bytes that a client of TLS sends."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+    return outgoing.read()
+
+
+# --- a request that arrives as the deadline fires -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["idle", "ending"])
+@pytest.mark.parametrize("used", [False, True], ids=["first", "next"])
+async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
+    used: bool, why: str, mock_clock: trio.testing.MockClock
+) -> None:
+    """Both happen in one turn of the event loop: what has been read is served."""
+    app = App()
+    async with over_socket(app, configured("127.0.0.1", 0)) as (stream, connection, context):
+        if used:
+            await stream.send_all(GET)
+            assert (await answer(stream)).startswith(b"HTTP/1.1 200")
+        await trio.testing.wait_all_tasks_blocked()
+        os.write(stream.socket.fileno(), GET)
+        if why == "idle":
+            mock_clock.jump(IDLE + 1)
+        else:
+            # In the turn in which the reader is told that there is something, before it runs.
+            with connection.stream.socket.dup() as same:
+                await trio.lowlevel.wait_readable(same)
+            await context.terminated.set()
+            connection.shut_if_idle()
+        got = await answer(stream)
+        assert app.begun == 1 + used
+        assert got.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+async def test_over_tls_too(protocol: str, tmp_path: Path, mock_clock: trio.testing.MockClock) -> None:
+    app = App()
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols([protocol])
+    async with over_memory(app, config, tls=config.create_ssl_context()) as (stream, _, _):
+        client = await tls_client(stream, trusted)
+        request = GET
+        if protocol == "h2":
+            http2 = h2.connection.H2Connection()
+            http2.initiate_connection()
+            await client.send_all(http2.data_to_send())
+            request = asked(http2)
+        await trio.testing.wait_all_tasks_blocked()
+
+        deliver = stream.send_stream.send_all_hook
+
+        async def deliver_late() -> None:
+            await deliver()
+            mock_clock.jump(IDLE + 1)
+
+        stream.send_stream.send_all_hook = deliver_late
+        await client.send_all(request)
+        assert b"ok" in await answer(client)
+
+
+async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_waited_for(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    app = App()
+    async with over_socket(app, configured("127.0.0.1", 0)) as (stream, _, _):
+        await trio.testing.wait_all_tasks_blocked()
+        os.write(stream.socket.fileno(), GET[:-1])
+        mock_clock.jump(IDLE + 1)
+        assert await answer(stream) == b""
+        assert app.begun == 0
+
+
+# --- every wait has a deadline --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0], ids=["nothing", "half a hello", "a hello"])
+async def test_a_handshake_that_does_not_come_is_not_waited_for(
+    part: float, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    config, trusted = over_tls(tmp_path)
+    async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):
+        hello = beginning(trusted)
+        if part:
+            await stream.send_all(hello[: int(len(hello) * part)])
+        assert await ended(stream) == pytest.approx(IDLE)
+
+
+async def test_nor_is_one_that_comes_byte_by_byte(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    config, trusted = over_tls(tmp_path)
+    tls = config.create_ssl_context()
+    async with over_memory(App(), config, tls=tls) as (stream, _, _), trio.open_nursery() as nursery:
+
+        async def drip() -> None:
+            with contextlib.suppress(trio.BrokenResourceError):
+                for byte in beginning(trusted):
+                    await stream.send_all(bytes([byte]))
+                    await trio.sleep(1)
+
+        nursery.start_soon(drip)
+        assert await ended(stream) == pytest.approx(IDLE)
+
+
+async def test_a_handshake_has_less_time_if_the_configuration_says_so(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    config, _ = over_tls(tmp_path)
+    config.ssl_handshake_timeout = 2
+    async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):
+        assert await ended(stream) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "says"), [("http/1.1", 0), ("http/1.1", -3), ("h2", 0), ("h2", 10), ("h2", 30), ("h2", -3)]
+)
+async def test_after_its_handshake_a_client_has_the_time_for_a_head(
+    protocol: str, says: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    app = App()
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols([protocol])
+    async with over_memory(app, config, tls=config.create_ssl_context()) as (stream, _, _):
+        client = await tls_client(stream, trusted)
+        http2 = h2.connection.H2Connection()
+        http2.initiate_connection()
+        request = http2.data_to_send() + asked(http2) if protocol == "h2" else GET
+        if says:
+            await client.send_all(request[:says])
+        assert await ended(client) == pytest.approx(IDLE)
+        assert app.begun == 0
