@@ -75,8 +75,9 @@ class Http2(H2Protocol):
                 await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
             elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                # RFC 9113, 8.1: the answer does not need the rest of the request.
-                await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+                if event.stream_id not in self.stream_buffers:
+                    # RFC 9113, 8.1: the answer, which has been sent, does not need the rest of the request.
+                    await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
             elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)

@@ -557,9 +557,12 @@ class Tasks:
 
         async def next_event() -> ASGIReceiveEvent:
             try:
-                return receive.receive_nowait()
-            except trio.WouldBlock:
-                return await receive.receive()
+                try:
+                    return receive.receive_nowait()
+                except trio.WouldBlock:
+                    return await receive.receive()
+            except trio.EndOfChannel:
+                return {"type": "http.disconnect"}
 
         async def run() -> None:
             with receive:
@@ -571,14 +574,18 @@ class Tasks:
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
             if event["type"] == "http.disconnect":
+                # The end of the channel says so, since nothing may wait here: the application itself can be the one
+                # that tells, by its last word, with a part of the request still unread.
+                put.close()
                 gone.happened()
+                return
             try:
                 try:
                     put.send_nowait(event)
                 except trio.WouldBlock:
                     await put.send(event)
-            except trio.BrokenResourceError:
-                pass  # the application has ended
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the application has ended, or nothing more is due to it
 
         self.spawn(run)
         return hand_over
