@@ -392,13 +392,15 @@ class Http1(H11Protocol):
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
+            if self.connection.their_state is h11.MUST_CLOSE:
+                return  # RFC 9112, 9.6: the client has said that this was its last request
             self._framing += len(event.data)
         await super().handle(event)
 
     async def _handle_events(self) -> None:
         """Act on what has been received. What there is of a body is handed over in one piece, whatever its chunks."""
         connection, body = self.connection, bytearray()
-        while True:
+        while connection.their_state is not h11.MUST_CLOSE:
             if connection.they_are_waiting_for_100_continue:
                 fields = self.config.response_headers("h11")
                 await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
@@ -422,11 +424,17 @@ class Http1(H11Protocol):
                     break
             except h11.RemoteProtocolError as error:
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                    # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last.
-                    status = 400 if error.error_status_hint == 501 else error.error_status_hint
-                    await self._send_error_response(status)
+                    await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
                 break
+
+    def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        status = error.error_status_hint
+        if status == 501:
+            return 400  # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last
+        if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
+            return 414  # RFC 9112, 3: it is the request line that is too long
+        return status
 
     def _taken(self, piece: h11.Data) -> bytes | bytearray:
         """What there is of a chunk, as long as the chunks are worth their framing.
@@ -442,6 +450,8 @@ class Http1(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
         self._framing = 0
+        if not request.http_version.startswith(b"1."):
+            raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
         names = [name for name, _ in headers]
         if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
             # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
@@ -468,7 +478,7 @@ class Http1(H11Protocol):
                 stream_id=STREAM_ID,
                 headers=headers,
                 http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
+                method=request.method.decode("ascii"),
                 raw_path=target,
                 state=self.connection_state,
             )
