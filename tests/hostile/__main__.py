@@ -9,12 +9,9 @@ from functools import partial
 
 import trio
 
-from tests.hostile.campaign import LATENCY, Report, Victim, attack
+from tests.hostile.campaign import GROWTH, LATENCY, Report, Victim, attack
 from tests.hostile.case import Case
 from tests.hostile.families import FAMILIES, cases, shares
-
-MEMORY = 48 * 1024 * 1024
-"""Bytes that resident memory may grow by, after a first round."""
 
 
 def arguments() -> argparse.Namespace:
@@ -44,7 +41,9 @@ def show(report: Report, most: int) -> None:
         counts = ", ".join(f"{outcome}: {count}" for outcome, count in sorted(outcomes.items(), key=str))
         print(f"{family:9} {outcomes.total():6}  {counts}")
     if report.latencies:
-        times = ", ".join(f"{name} {report.quantile(part) * 1000:.1f} ms" for name, part in (("p50", 0.5), ("p99", 0.99)))
+        times = ", ".join(
+            f"{name} {report.quantile(part) * 1000:.1f} ms" for name, part in (("p50", 0.5), ("p99", 0.99))
+        )
         print(f"good clients: {len(report.latencies)} calls, {times}, max {report.latencies[-1] * 1000:.0f} ms")
     kinds: dict[str, int] = {}
     for case, _ in report.faults:
@@ -78,7 +77,7 @@ def main() -> int:
         print("\n".join(complaints[: given.show]))
     level = alone or all(after[name] <= before[name] for name in ("tasks", "descriptors", "sessions"))
     slow = report.latencies and report.latencies[-1] > LATENCY
-    return int(bool(report.faults or complaints or status or slow or not level or grown > MEMORY))
+    return int(bool(report.faults or complaints or status or slow or not level or grown > GROWTH))
 
 
 if __name__ == "__main__":

@@ -239,7 +239,9 @@ class Attack:
             await trio.aclose_forcefully(stream)
             return outcomes
 
-    async def _send(self, stream: Any, tcp: trio.SocketStream, pieces: list[bytes | float], shut: bool, sent: trio.Event) -> None:
+    async def _send(
+        self, stream: Any, tcp: trio.SocketStream, pieces: list[bytes | float], shut: bool, sent: trio.Event
+    ) -> None:
         try:
             for piece in pieces:
                 if isinstance(piece, float):
@@ -305,8 +307,10 @@ class Attack:
         peer = Frames(stream)
         answer = case.answers[0]
         while not peer.ended:
-            if case.probe and PROBE_STREAM in peer.complete and (
-                case.stream in peer.complete or NOTHING in answer.allowed
+            if (
+                case.probe
+                and PROBE_STREAM in peer.complete
+                and (case.stream in peer.complete or NOTHING in answer.allowed)
             ):
                 break
             with trio.move_on_after(5) as silence:
@@ -394,7 +398,9 @@ def check(answer: Answer, got: Response | None) -> None:
     """
     outcome: Outcome = CLOSED if got is None else got.status
     if outcome not in answer.allowed:
-        raise Fault(f"{outcome}, and not one of {shown(answer)}" + (f": {got.fields} {got.body[:500]!r}" if got else ""))
+        raise Fault(
+            f"{outcome}, and not one of {shown(answer)}" + (f": {got.fields} {got.body[:500]!r}" if got else "")
+        )
     if got is None or "application/json" not in got.fields.get("content-type", "") or not got.body:
         return
     try:

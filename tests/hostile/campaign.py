@@ -22,11 +22,14 @@ from tests.hostile.case import BASE_META, MODERN, Case
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
 
-__all__ = ["Report", "Victim", "attack"]
+__all__ = ["GROWTH", "LATENCY", "Report", "Victim", "attack"]
 
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY = 10.0
 """Seconds that a call of a good client may take at most while the server is attacked, on a busy machine."""
+
+GROWTH = 32 * 1024 * 1024
+"""Bytes that the resident memory of the server may grow by, after a first round."""
 
 
 class Victim:
@@ -120,7 +123,9 @@ class Report:
     @property
     def said(self) -> str:
         """The faults, each with what it takes to see it again."""
-        return "\n\n".join(f"{case}\n  {why}\n  {case.rule}\n  {case.shown()}\n  {case.replay}" for case, why in self.faults)
+        return "\n\n".join(
+            f"{case}\n  {why}\n  {case.rule}\n  {case.shown()}\n  {case.replay}" for case, why in self.faults
+        )
 
 
 async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, witnesses: bool = True) -> Report:

@@ -107,7 +107,7 @@ async def serve(folder: Path) -> None:
     )
     stop = trio.Event()
     config, _ = over_tls(folder)
-    config.keep_alive_timeout = 2
+    config.keep_alive_timeout = 5
     config.insecure_bind = ["127.0.0.1:0"]
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:

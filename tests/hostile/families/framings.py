@@ -46,7 +46,23 @@ def either(rng: random.Random) -> Message:
 
 def length_invalid(rng: random.Random) -> Draft:
     length = chosen(
-        rng, "-1", "+5", "0x10", "5 5", "1e3", "5.0", "", "five", "\xb2", "5;", "5,6", "--5", "5\x0b", "NaN", "5_0", "'5'"
+        rng,
+        "-1",
+        "+5",
+        "0x10",
+        "5 5",
+        "1e3",
+        "5.0",
+        "",
+        "five",
+        "\xb2",
+        "5;",
+        "5,6",
+        "--5",
+        "5\x0b",
+        "NaN",
+        "5_0",
+        "'5'",
     )
     message = either(rng) if rng.random() < 0.7 else Message("GET", "/health", [("Host", "localhost")])
     data = framed(rng, message, ("Content-Length", length)) + SMUGGLED
@@ -183,7 +199,20 @@ def trailers_broken(rng: random.Random) -> Draft:
 
 def chunk_size_invalid(rng: random.Random) -> Draft:
     size = chosen(
-        rng, b"zz", b"-1", b"+5", b"0x5", b"", b" ", b"5 5", b"\x00", b"g", b"5\x0b", b"5,", b"\xb2", b"ffffffffffffffffffffff"
+        rng,
+        b"zz",
+        b"-1",
+        b"+5",
+        b"0x5",
+        b"",
+        b" ",
+        b"5 5",
+        b"\x00",
+        b"g",
+        b"5\x0b",
+        b"5,",
+        b"\xb2",
+        b"ffffffffffffffffffffff",
     )
     message = either(rng)
     before = chunks(rng, message.body)[: rng.randint(0, 2)]
@@ -323,7 +352,9 @@ def pipeline(rng: random.Random) -> Draft:
 def pipeline_with_an_end(rng: random.Random) -> Draft:
     before = rng.randint(0, 5)
     plain = head(rng, "GET /health HTTP/1.1", [("Host", "localhost")])
-    last = head(rng, "GET /health HTTP/1.1", [("Host", "localhost"), ("Connection", chosen(rng, "close", "keep-alive, Close"))])
+    last = head(
+        rng, "GET /health HTTP/1.1", [("Host", "localhost"), ("Connection", chosen(rng, "close", "keep-alive, Close"))]
+    )
     data = plain * before + last + plain * rng.randint(1, 5)
     rule = "RFC 9112, 9.6: after a request with close nothing is answered"
     return Draft(rule, (), cut(rng, data), answers=[OK] * (before + 1), closes=True)
@@ -368,7 +399,12 @@ def body_drips(rng: random.Random) -> Draft:
 
 def expect_continue(rng: random.Random) -> Draft:
     message = either(rng)
-    data = framed(rng, message, ("Expect", chosen(rng, "100-continue", "100-Continue")), ("Content-Length", str(len(message.body))))
+    data = framed(
+        rng,
+        message,
+        ("Expect", chosen(rng, "100-continue", "100-Continue")),
+        ("Content-Length", str(len(message.body))),
+    )
     place = data.index(b"\r\n\r\n") + 4
     rule = "RFC 9110, 10.1.1: 100, then the answer"
     return Draft(rule, {200}, [data[:place], 0.01, data[place:]], closes=False)
@@ -389,13 +425,17 @@ def expect_unknown(rng: random.Random) -> Draft:
 def upgrade(rng: random.Random) -> Draft:
     what = chosen(rng, "h2c", "websocket", "HTTP/2.0", "TLS/1.0", token(rng), "h2c, websocket")
     message = either(rng)
-    message.set("Upgrade", what).set("Connection", chosen(rng, "upgrade", "Upgrade, HTTP2-Settings", "keep-alive, Upgrade"))
+    message.set("Upgrade", what).set(
+        "Connection", chosen(rng, "upgrade", "Upgrade, HTTP2-Settings", "keep-alive, Upgrade")
+    )
     message.set("HTTP2-Settings", chosen(rng, "AAMAAABkAAQAAP__", "", "!!", "A" * 500))
     return Draft("RFC 9110, 7.8: an upgrade may be ignored", {200}, rendered(rng, message), closes=False)
 
 
 def connection_options(rng: random.Random) -> Draft:
-    names = chosen(rng, "Host", "Content-Length", "Mcp-Method", "Content-Type", "Transfer-Encoding", "x" * 500, ", , ,", "\xe9")
+    names = chosen(
+        rng, "Host", "Content-Length", "Mcp-Method", "Content-Type", "Transfer-Encoding", "x" * 500, ", , ,", "\xe9"
+    )
     message = either(rng).set("Connection", names)
     return Draft("RFC 9110, 7.6.1: an origin server keeps no field from itself", {200, 400}, rendered(rng, message))
 

@@ -66,7 +66,9 @@ def name_header(rng: random.Random) -> Draft:
         ("x" * 5000,),
     )
     message = modern(rng).set("Mcp-Name", *values)
-    return sent(rng, message, "S, Server Validation, Value Encoding: Mcp-Name must be there and agree", {400}, {MISMATCH})
+    return sent(
+        rng, message, "S, Server Validation, Value Encoding: Mcp-Name must be there and agree", {400}, {MISMATCH}
+    )
 
 
 def name_encoded(rng: random.Random) -> Draft:
@@ -103,9 +105,9 @@ def parameter_header_alone(rng: random.Random) -> Draft:
 
 
 def parameter_number(rng: random.Random) -> Draft:
-    value = chosen(rng, "8", "07.5", "7,0", "0x7", "seven", "", "7e0", "+7", "٧", "NaN", "7" * 5000, "-7", " 7 8").encode(
-        "utf-8"
-    )
+    value = chosen(
+        rng, "8", "07.5", "7,0", "0x7", "seven", "", "7e0", "+7", "٧", "NaN", "7" * 5000, "-7", " 7 8"
+    ).encode("utf-8")
     message = routed(rng, "north", "north", count=7).set("Mcp-Param-Count", value.decode("latin-1"))
     rule = "S, Server Behavior for Custom Headers: numbers must agree"
     return sent(rng, message, rule, {400}, {MISMATCH})
@@ -121,7 +123,16 @@ def parameters_right(rng: random.Random) -> Draft:
 
 def version_header(rng: random.Random) -> Draft:
     values = chosen(
-        rng, (), ("",), (MODERN, MODERN), (MODERN, LATEST), (f"{MODERN}, {MODERN}",), ("1",), (token(rng),), ("2026-07-28\xe9",), (LATEST,)
+        rng,
+        (),
+        ("",),
+        (MODERN, MODERN),
+        (MODERN, LATEST),
+        (f"{MODERN}, {MODERN}",),
+        ("1",),
+        (token(rng),),
+        ("2026-07-28\xe9",),
+        (LATEST,),
     )
     message = modern(rng).set("MCP-Protocol-Version", *values)
     rule = "S, Protocol Version Header: it must be there once and agree: -32020, or -32022 where it is not served"
@@ -129,7 +140,9 @@ def version_header(rng: random.Random) -> Draft:
 
 
 def version_header_in_session(rng: random.Random) -> Draft:
-    value = chosen(rng, "1900-01-01", "x", "", "2025-11-25x", "2025-11-25, 2025-11-25", "x" * 5000, "\xff", "2099-01-01")
+    value = chosen(
+        rng, "1900-01-01", "x", "", "2025-11-25x", "2025-11-25, 2025-11-25", "x" * 5000, "\xff", "2099-01-01"
+    )
     message = legacy(rng).set("MCP-Protocol-Version", value)
     return sent(rng, message, "L, Protocol Version Header: one that is invalid or not supported is 400", {400})
 
@@ -232,7 +245,9 @@ def content_type_strange(rng: random.Random) -> Draft:
 
 
 def content_coding(rng: random.Random) -> Draft:
-    coding = chosen(rng, "gzip", "br", "deflate", "x-gzip", "gzip, gzip", token(rng), "identity, gzip", "zstd", "aes128gcm")
+    coding = chosen(
+        rng, "gzip", "br", "deflate", "x-gzip", "gzip, gzip", token(rng), "identity, gzip", "zstd", "aes128gcm"
+    )
     message = chosen(rng, modern, legacy)(rng).set("Content-Encoding", coding)
     return sent(rng, message, "RFC 9110, 8.4, 15.5.16: a coding that is not taken is 415", {415})
 

@@ -37,7 +37,9 @@ def with_line(rng: random.Random, raw: bytes) -> bytes:
 
 
 def unknown_method(rng: random.Random) -> Draft:
-    method = chosen(rng, "PUT", "PATCH", "TRACE", "OPTIONS", "HEAD", "PROPFIND", "M-SEARCH", token(rng).upper(), "!#$%&'")
+    method = chosen(
+        rng, "PUT", "PATCH", "TRACE", "OPTIONS", "HEAD", "PROPFIND", "M-SEARCH", token(rng).upper(), "!#$%&'"
+    )
     rule = "RFC 9110, 9.1, 15.5.6: known and not allowed is 405, unknown may be 501"
     return health(rng, rule, {405, 501}, line=f"{method} /mcp HTTP/1.1", bodiless=method == "HEAD")
 
@@ -90,7 +92,17 @@ def version_major(rng: random.Random) -> Draft:
 
 def version_garbled(rng: random.Random) -> Draft:
     version = chosen(
-        rng, "HTTP/1.10", "HTTP/1", "http/1.1", "HTTP/01.1", "HTTP/1.1x", "HTTP/1,1", "HTTPS/1.1", "HTTP/+1.1", "1.1", "HTTP/"
+        rng,
+        "HTTP/1.10",
+        "HTTP/1",
+        "http/1.1",
+        "HTTP/01.1",
+        "HTTP/1.1x",
+        "HTTP/1,1",
+        "HTTPS/1.1",
+        "HTTP/+1.1",
+        "1.1",
+        "HTTP/",
     )
     rule = "RFC 9112, 2.3 and 3: an invalid request-line is 400"
     return health(rng, rule, {400, 505}, line=f"GET /health {version}", closes=True)
@@ -112,20 +124,26 @@ def line_spaces(rng: random.Random) -> Draft:
 
 
 def line_short(rng: random.Random) -> Draft:
-    line = chosen(rng, "GET", "GET ", "GET /health", "GET HTTP/1.1", "/health HTTP/1.1", "HTTP/1.1", "HTTP/1.1 200 OK", ":")
+    line = chosen(
+        rng, "GET", "GET ", "GET /health", "GET HTTP/1.1", "/health HTTP/1.1", "HTTP/1.1", "HTTP/1.1 200 OK", ":"
+    )
     return health(rng, "RFC 9112, 3: an invalid request-line is 400", {400}, line=line, closes=True)
 
 
 def line_empty_before(rng: random.Random) -> Draft:
     raw = chosen(rng, b"\r\n", b"\r\n\r\n", b"\n", b"\r\n" * 20) + head(rng, "GET /health HTTP/1.1", HOST)
-    return health(rng, "RFC 9112, 2.2: empty lines before a request SHOULD be ignored, at least one", {200, 400}, raw=raw)
+    return health(
+        rng, "RFC 9112, 2.2: empty lines before a request SHOULD be ignored, at least one", {200, 400}, raw=raw
+    )
 
 
 # --- targets ----------------------------------------------------------------------------------------------------
 
 
 def target_space(rng: random.Random) -> Draft:
-    target = chosen(rng, "/he alth", "/health ?a", "/health?a b", "/ health", "/health\x00", "/hea\x01lth", "/hea\x7flth")
+    target = chosen(
+        rng, "/he alth", "/health ?a", "/health?a b", "/ health", "/health\x00", "/hea\x01lth", "/hea\x7flth"
+    )
     rule = "RFC 9112, 3.2: an invalid request-line is 400"
     return health(rng, rule, {400}, line=f"GET {target} HTTP/1.1", closes=True)
 
@@ -166,13 +184,17 @@ def target_unknown(rng: random.Random) -> Draft:
 
 def target_same(rng: random.Random) -> Draft:
     escaped = "".join(chosen(rng, letter, f"%{ord(letter):02x}", f"%{ord(letter):02X}") for letter in "health")
-    target = chosen(rng, f"/{escaped}", "/health?", "/health?a=b&" + token(rng), "/health/", "/health?/../mcp", "/health?%")
+    target = chosen(
+        rng, f"/{escaped}", "/health?", "/health?a=b&" + token(rng), "/health/", "/health?/../mcp", "/health?%"
+    )
     rule = "RFC 9110, 4.2.3: escapes of unreserved characters mean the character; the query is no part of the path"
     return health(rng, rule, {200}, line=f"GET {target} HTTP/1.1", closes=False)
 
 
 def target_dots(rng: random.Random) -> Draft:
-    target = chosen(rng, "/./health", "/mcp/../health", "//health", "/../health", "/health/.", "/a/../../health", "/.//health")
+    target = chosen(
+        rng, "/./health", "/mcp/../health", "//health", "/../health", "/health/.", "/a/../../health", "/.//health"
+    )
     rule = "RFC 3986, 6.2.2.3: dots may be removed; if not, there is nothing"
     return health(rng, rule, {200, 400, 404}, line=f"GET {target} HTTP/1.1")
 
@@ -226,7 +248,9 @@ def target_absolute_broken(rng: random.Random) -> Draft:
 
 def target_other_form(rng: random.Random) -> Draft:
     line = f"{chosen(rng, 'GET', 'OPTIONS', 'DELETE')} {chosen(rng, '*', 'localhost:80', 'mcp', 'health', '?', '@')} HTTP/1.1"
-    return health(rng, "RFC 9112, 3.2: authority and asterisk forms are of other methods", {400, 404, 405, 501}, line=line)
+    return health(
+        rng, "RFC 9112, 3.2: authority and asterisk forms are of other methods", {400, 404, 405, 501}, line=line
+    )
 
 
 def target_long(rng: random.Random) -> Draft:
@@ -261,7 +285,9 @@ def name_missing(rng: random.Random) -> Draft:
     line = chosen(rng, b": x", b":", b"no colon", token(rng).encode(), b"\x00", b"::", b"=")
     if line == b"::":
         line = b":: x"
-    return health(rng, "RFC 9112, 5: a line is name, colon, value; else 400", {400}, raw=with_line(rng, line), closes=True)
+    return health(
+        rng, "RFC 9112, 5: a line is name, colon, value; else 400", {400}, raw=with_line(rng, line), closes=True
+    )
 
 
 def first_line_folded(rng: random.Random) -> Draft:
@@ -272,7 +298,9 @@ def first_line_folded(rng: random.Random) -> Draft:
 
 
 def folded(rng: random.Random) -> Draft:
-    raw = with_line(rng, b"X-B: c\r\n" + chosen(rng, b" ", b"\t", b" \t ") + chosen(rng, b"d", b"Host: evil.example", b""))
+    raw = with_line(
+        rng, b"X-B: c\r\n" + chosen(rng, b" ", b"\t", b" \t ") + chosen(rng, b"d", b"Host: evil.example", b"")
+    )
     rule = "RFC 9112, 5.2: line folding is refused with 400 or replaced with spaces"
     return health(rng, rule, {200, 400}, raw=raw)
 
@@ -292,7 +320,9 @@ def value_control(rng: random.Random) -> Draft:
 
 def value_obs_text(rng: random.Random) -> Draft:
     value = bytes(rng.randint(0x80, 0xFF) for _ in range(rng.randint(1, 40)))
-    return health(rng, "RFC 9110, 5.5: obs-text is opaque data", {200}, raw=with_line(rng, b"X-B: c" + value), closes=False)
+    return health(
+        rng, "RFC 9110, 5.5: obs-text is opaque data", {200}, raw=with_line(rng, b"X-B: c" + value), closes=False
+    )
 
 
 def bare_line_feeds(rng: random.Random) -> Draft:
@@ -310,7 +340,9 @@ def many_fields(rng: random.Random) -> Draft:
 def long_field(rng: random.Random) -> Draft:
     name = chosen(rng, b"X-B", b"Cookie", b"Mcp-Session-Id", b"Accept", b"Host", b"X" * rng.randint(70_000, 200_000))
     raw = with_line(rng, name + b": " + b"y" * rng.randint(70_000, 200_000))
-    return health(rng, "RFC 6585, 5; RFC 9110, 5.4: a field that is too large is a 4xx", {400, 431}, raw=raw, closes=True)
+    return health(
+        rng, "RFC 6585, 5; RFC 9110, 5.4: a field that is too large is a 4xx", {400, 431}, raw=raw, closes=True
+    )
 
 
 def some_fields(rng: random.Random) -> Draft:
@@ -384,11 +416,15 @@ def host_foreign(rng: random.Random) -> Draft:
         token(rng) + ".example",
     )
     message = chosen(rng, modern, legacy)(rng).set("Host", host)
-    return Draft("S, Security Warning: a foreign host is refused, against DNS rebinding", {400, 403}, rendered(rng, message))
+    return Draft(
+        "S, Security Warning: a foreign host is refused, against DNS rebinding", {400, 403}, rendered(rng, message)
+    )
 
 
 def host_spelt(rng: random.Random) -> Draft:
-    host = chosen(rng, "LOCALHOST", "LocalHost:8000", "localhost:", "127.0.0.1:1", "[::1]", "[::1]:80", "localhost:65535")
+    host = chosen(
+        rng, "LOCALHOST", "LocalHost:8000", "localhost:", "127.0.0.1:1", "[::1]", "[::1]:80", "localhost:65535"
+    )
     rule = "RFC 9110, 4.2.3: a host has no case, and any port is this server's"
     return Draft(rule, {200}, rendered(rng, modern(rng).set("Host", host)), closes=False)
 
@@ -457,7 +493,12 @@ def endless_line(rng: random.Random) -> Draft:
 def nothing(rng: random.Random) -> Draft:
     data = chosen(rng, b"", b"\r\n", b"\n", b"G", b"GET / HT")
     return Draft(
-        "RFC 9112, 8: no whole head, no request", {400, CLOSED}, [data] if data else [], closes=True, probe=False, shut=True
+        "RFC 9112, 8: no whole head, no request",
+        {400, CLOSED},
+        [data] if data else [],
+        closes=True,
+        probe=False,
+        shut=True,
     )
 
 

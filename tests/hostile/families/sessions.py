@@ -136,7 +136,9 @@ def stream_of_session(rng: random.Random) -> Draft:
 
 
 def stream_not_accepted(rng: random.Random) -> Draft:
-    message = got(rng, "@live@").set("Accept", chosen(rng, "application/json", "text/html", "text/event-stream;q=0", "image/*"))
+    message = got(rng, "@live@").set(
+        "Accept", chosen(rng, "application/json", "text/html", "text/event-stream;q=0", "image/*")
+    )
     rule = "L, Listening for Messages, 2; RFC 9110, 15.5.7: 406"
     return Draft(rule, {406}, rendered(rng, message), closes=False)
 
@@ -210,7 +212,9 @@ def listen(rng: random.Random) -> Draft:
 
 
 def listen_wrong(rng: random.Random) -> Draft:
-    wanted = chosen(rng, None, 1, [], "x", {"toolsListChanged": "yes"}, {"resourceSubscriptions": 1}, {"resourceSubscriptions": [1]})
+    wanted = chosen(
+        rng, None, 1, [], "x", {"toolsListChanged": "yes"}, {"resourceSubscriptions": 1}, {"resourceSubscriptions": [1]}
+    )
     params = {} if wanted is None else {"notifications": wanted}
     message = modern(rng, "subscriptions/listen", params)
     rule = "JSON-RPC 2.0, 5.1: invalid parameters are -32602"
@@ -237,7 +241,16 @@ def call_and_leave(rng: random.Random) -> Draft:
 
 def sse_forged(rng: random.Random) -> Draft:
     message = legacy(rng, session=None)
-    query = chosen(rng, "", "?", "?session_id=", f"?session_id={token(rng, 40, 60)}", "?session_id=%00", "?a=b", "?session_id=" + "x" * 5000)
+    query = chosen(
+        rng,
+        "",
+        "?",
+        "?session_id=",
+        f"?session_id={token(rng, 40, 60)}",
+        "?session_id=%00",
+        "?a=b",
+        "?session_id=" + "x" * 5000,
+    )
     message.target = "/messages" + query
     rule = "2024-11-05 basic/transports; RFC 9110, 15.5.5: no such session"
     return Draft(rule, {400, 404}, rendered(rng, message), closes=False)
@@ -251,15 +264,28 @@ def sse_wrong(rng: random.Random) -> Draft:
         (Message("GET", "/messages", [("Host", "localhost")]), 405),
         (Message("GET", "/sse", [("Host", "evil.example")]), 403),
         (Message("GET", "/sse", [("Host", "localhost"), ("Origin", "http://evil.example")]), 403),
-        (Message("POST", "/messages?session_id=x", [("Host", "evil.example"), ("Content-Type", "application/json")], b"{}"), 403),
-        (Message("POST", "/messages?session_id=x", [("Host", "localhost"), ("Content-Type", "text/plain")], b"{}"), 415),
+        (
+            Message(
+                "POST",
+                "/messages?session_id=x",
+                [("Host", "evil.example"), ("Content-Type", "application/json")],
+                b"{}",
+            ),
+            403,
+        ),
+        (
+            Message("POST", "/messages?session_id=x", [("Host", "localhost"), ("Content-Type", "text/plain")], b"{}"),
+            415,
+        ),
     )
     return Draft("RFC 9110, 15.5.6, 15.5.16; S, Security Warning", {allowed}, rendered(rng, message), closes=False)
 
 
 def sse_stream(rng: random.Random) -> Draft:
     message = Message("GET", "/sse", [("Host", "localhost"), ("Accept", "text/event-stream")])
-    return Draft("2024-11-05 basic/transports: a stream, which the attack leaves", STREAM, rendered(rng, message), probe=False)
+    return Draft(
+        "2024-11-05 basic/transports: a stream, which the attack leaves", STREAM, rendered(rng, message), probe=False
+    )
 
 
 def modern_to_session(rng: random.Random) -> Draft:
