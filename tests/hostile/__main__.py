@@ -67,7 +67,7 @@ def main() -> int:
         print(f"{len(todo)} cases in {time.monotonic() - began:.1f} s, seed {given.seed}")
         if alone:
             print(todo[0].shown(10_000), "->", report.outcomes)
-        after = trio.run(victim.rest, before["tasks"])
+        after = trio.run(victim.rest)
         show(report, given.show)
         grown = after["rss"] - before["rss"]
         print(f"memory {before['rss'] / 2**20:.1f} -> {after['rss'] / 2**20:.1f} MiB", end="; ")

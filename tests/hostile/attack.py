@@ -155,21 +155,17 @@ class Sessions:
         return response
 
     async def keep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open what the cases need, and keep it from going idle."""
-        for name in ("live", "other", "ended"):
-            self.known[name] = await self.open()
-        self.known["batch"] = await self.open("2025-03-26")
+        """Open what the cases need, and keep it from going idle: each has its stream open."""
+        for name in ("live", "other", "ended", "batch"):
+            self.known[name] = await self.open("2025-03-26" if name == "batch" else "2025-11-25")
         await self.post(None, self.known["ended"], "DELETE")
-        task_status.started()
-        number = 0
-        while True:
+        async with contextlib.AsyncExitStack() as streams:
             for name in ("live", "other", "batch"):
-                number += 1
-                ping = {"jsonrpc": "2.0", "id": f"keep {number}", "method": "ping"}
-                response = await self.post(ping, self.known[name])
-                if response.status != 200:
-                    raise Fault(f"the session {name} is gone: {response}")
-            await trio.sleep(0.4)
+                stream = await streams.enter_async_context(await trio.open_tcp_stream("127.0.0.1", self._target.tcp))
+                head = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: "
+                await stream.send_all(f"{head}{self.known[name]}\r\n\r\n".encode())
+            task_status.started()
+            await trio.sleep_forever()
 
     async def filled(self, pieces: Iterable[bytes | float]) -> list[bytes | float]:
         """The pieces of a case with real ids."""
@@ -248,7 +244,7 @@ class Attack:
                     await trio.sleep(piece)
                 else:
                     await stream.send_all(piece)
-                    await trio.sleep(0)
+                    await trio.lowlevel.checkpoint()
             if shut:
                 await tcp.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import httpx
@@ -33,9 +33,14 @@ GROWTH = 32 * 1024 * 1024
 
 
 class Victim:
-    """The server's process."""
+    """The server's process.
 
-    def __enter__(self) -> Victim:
+    Attributes:
+        target: Where it is.
+        fresh: How it was before anybody called.
+    """
+
+    def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         self._errors = folder / "stderr"
@@ -51,6 +56,7 @@ class Victim:
         tls = int(line["tls"].split(":")[2].partition("/")[0])
         (tcp,) = (port for port in line["ports"] if port != tls)
         self.target = Target(tcp, tls, line["certificate"])
+        self.fresh = self.state()
         return self
 
     def _line(self) -> dict[str, Any]:
@@ -82,11 +88,11 @@ class Victim:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(30)
 
-    async def rest(self, tasks: int | None = None) -> dict[str, Any]:
-        """Wait until nothing is under way; how the server is then."""
+    async def rest(self) -> dict[str, Any]:
+        """Wait until nothing is under way, and every connection has been idle for too long; how the server is then."""
         state = self.state()
         with trio.move_on_after(20):
-            while state["sessions"] or any(state["http"].values()) or (tasks is not None and state["tasks"] > tasks):
+            while state["sessions"] or any(state["http"].values()) or state["tasks"] > self.fresh["tasks"]:
                 await trio.sleep(0.2)
                 state = self.state()
         return state

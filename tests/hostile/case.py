@@ -18,7 +18,6 @@ __all__ = [
     "LATEST",
     "MODERN",
     "NOTHING",
-    "Outcome",
     "RESET",
     "SESSION",
     "Answer",
@@ -27,6 +26,7 @@ __all__ = [
     "Fields",
     "Kind",
     "Message",
+    "Outcome",
     "Wire",
     "chosen",
     "cut",
@@ -55,8 +55,8 @@ NOTHING = "nothing"
 """What was sent is ignored, and the connection goes on."""
 
 SESSION = re.compile(rb"@(live|other|ended|own|batch)\.*@")
-"""What stands for a session's id, as long as one if that matters (see `padded`), which the server makes: one that is open, another one, one that was ended, one that
-is opened for this case alone, one of the revision that has batches."""
+"""What stands for a session's id, which the server makes: one that is open, another one, one that was ended, one that
+is opened for this case alone, one of the revision that has batches. With dots it is as long as an id (see `padded`)."""
 
 Outcome: TypeAlias = int | str
 Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.hostile.case import Case, Kind, make
-from tests.hostile.families import bodies, framings, heads, headers, http2, sessions, tls
+from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, tls
 
 __all__ = ["FAMILIES", "cases", "shares"]
 

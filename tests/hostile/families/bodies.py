@@ -197,7 +197,7 @@ def no_object(rng: random.Random) -> Draft:
 
 
 def jsonrpc_wrong(rng: random.Random) -> Draft:
-    content = request(rng, jsonrpc=chosen(rng, "1.0", "2", "2.00", 2, 2.0, None, True, ["2.0"], {}, "", "２.0"))
+    content = request(rng, jsonrpc=chosen(rng, "1.0", "2", "2.00", 2, 2.0, None, True, ["2.0"], {}, "", "\uff12.0"))
     if rng.random() < 0.2:
         del content["jsonrpc"]
     return broken(rng, dumped(rng, content), "JSON-RPC 2.0, 4: jsonrpc MUST be exactly 2.0", {INVALID_REQUEST})

@@ -247,7 +247,8 @@ def target_absolute_broken(rng: random.Random) -> Draft:
 
 
 def target_other_form(rng: random.Random) -> Draft:
-    line = f"{chosen(rng, 'GET', 'OPTIONS', 'DELETE')} {chosen(rng, '*', 'localhost:80', 'mcp', 'health', '?', '@')} HTTP/1.1"
+    target = chosen(rng, "*", "localhost:80", "mcp", "health", "?", "@")
+    line = f"{chosen(rng, 'GET', 'OPTIONS', 'DELETE')} {target} HTTP/1.1"
     return health(
         rng, "RFC 9112, 3.2: authority and asterisk forms are of other methods", {400, 404, 405, 501}, line=line
     )

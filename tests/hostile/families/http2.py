@@ -429,7 +429,7 @@ def hosts(rng: random.Random) -> Draft:
     pseudo += [] if authority is None else [(b":authority", authority)]
     fields += [] if host is None else [(b"host", host)]
     data = opened([*pseudo, *fields], flags=0) + frame(DATA, END_STREAM, 1, message.body)
-    rule = "RFC 9113, 8.3.1: an authority that differs from the Host is malformed; S, Security Warning: a foreign one is 403"
+    rule = "RFC 9113, 8.3.1: authority and Host that differ are malformed; S, Security Warning: foreign is 403"
     return sent(rng, rule, MALFORMED | {403}, data)
 
 

@@ -1,4 +1,4 @@
-"""Heads of requests, as RFC 9110, 9112 and 9113 have them: methods, versions, lengths, and which request is the last."""
+"""Heads of requests, as RFC 9110, 9112 and 9113 have them: methods, versions, lengths, the last request."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ MAX_FRAMING = 256 * 1024
 FRAME_HEAD = 9
 
 MAX_TABLE = 4096
-"""Bytes of the fields that are remembered for a connection, to write them shorter, whatever the client takes: each field is
-looked for in all of them."""
+"""Bytes of the fields that are remembered for a connection, to write them shorter, whatever the client takes: each one
+that is sent is looked for in all of them."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 
