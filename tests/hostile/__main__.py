@@ -72,7 +72,7 @@ def main() -> int:
         grown = after["rss"] - before["rss"]
         print(f"memory {before['rss'] / 2**20:.1f} -> {after['rss'] / 2**20:.1f} MiB", end="; ")
         print(*(f"{name} {before[name]} -> {after[name]}" for name in ("tasks", "descriptors", "sessions")), sep="; ")
-        status, complaints = victim.end(), victim.complaints()
+        status, complaints = victim.end(), victim.complaints() + report.complaints
         print(f"status {status}; {len(complaints)} lines of complaint on standard error")
         print("\n".join(complaints[: given.show]))
     level = alone or all(after[name] <= before[name] for name in ("tasks", "descriptors", "sessions"))

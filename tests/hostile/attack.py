@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 import hpack
 import trio
 
-from tests.hostile.case import CLOSED, GOAWAY, NOTHING, RESET, SESSION, Answer, Case, Outcome
+from tests.hostile.case import CLOSED, GOAWAY, NOTHING, RESET, RESULT, SESSION, Answer, Case, Outcome
 from tests.hostile.families import http2
 
-__all__ = ["Attack", "Fault", "Sessions", "Target"]
+__all__ = ["Attack", "Fault", "Lines", "Sessions", "Target"]
 
 PATIENCE = 20.0
 """Seconds for one case: the server is busy."""
@@ -181,15 +185,80 @@ class Sessions:
         return list(map(fill, pieces))
 
 
+class Lines:
+    """A server over stdio. Its cases run one after the other: between them it answers a ping.
+
+    Attributes:
+        errors: What it has written to its standard error, after its end.
+    """
+
+    def __init__(self) -> None:
+        self.errors = ""
+        self._turn = trio.Lock()
+        self._lines: trio.MemoryReceiveChannel[bytes] | None = None
+        self._pings = 0
+
+    async def start(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run it until this is cancelled."""
+        command = [sys.executable, "-m", "tests.hostile.victim"]
+        send, self._lines = trio.open_memory_channel[bytes](10_000)
+        with tempfile.TemporaryFile() as errors:
+            async with trio.open_nursery() as nursery:
+                run = partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+                process = await nursery.start(run)
+                self._input = process.stdin
+                nursery.start_soon(self._read, process.stdout, send)
+                params = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "clientInfo": {"name": "x", "version": "1"},
+                }
+                hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+                await self.said(json.dumps(hello).encode() + b"\n")
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    nursery.cancel_scope.cancel()
+                    errors.seek(0)
+                    self.errors = errors.read().decode()
+
+    async def _read(self, stream: Any, send: trio.MemorySendChannel[bytes]) -> None:
+        rest = b""
+        async for data in stream:
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                await send.send(line)
+
+    async def said(self, data: bytes, *, patient: bool = True) -> list[dict[str, Any]]:
+        """What comes back for some lines."""
+        assert self._lines is not None
+        async with self._turn:
+            self._pings += 1
+            ping = f"ping {self._pings}"
+            await self._input.send_all(data + b'{"jsonrpc":"2.0","id":"%s","method":"ping"}\n' % ping.encode())
+            answers: list[dict[str, Any]] = []
+            pinged = False
+            while not pinged or (patient and not answers):
+                answer = json.loads(await self._lines.receive())
+                if answer.get("id") == ping:
+                    pinged = True
+                else:
+                    answers.append(answer)
+            return answers
+
+
 class Attack:
     """Runs cases.
 
     Args:
         target: Where.
         sessions: The sessions that the cases name.
+        lines: The server over stdio.
     """
 
-    def __init__(self, target: Target, sessions: Sessions) -> None:
+    def __init__(self, target: Target, sessions: Sessions, lines: Lines) -> None:
+        self._lines = lines
         self._target = target
         self._sessions = sessions
         self._contexts = {"tls": target.context("http/1.1"), "h2": target.context("h2"), "broken-tls": target.context()}
@@ -202,7 +271,7 @@ class Attack:
         """
         try:
             with trio.fail_after(PATIENCE):
-                return await self._run(case)
+                return await (self._judge_lines(case) if case.wire == "stdio" else self._run(case))
         except trio.TooSlowError:
             raise Fault(f"nothing within {PATIENCE:g} seconds") from None
 
@@ -296,6 +365,17 @@ class Attack:
         if b"HTTP/1." in got:
             raise Fault(f"an answer in clear text: {got[:300]!r}")
         return [next(iter(case.answers[0].allowed))]
+
+    # --- stdio ---------------------------------------------------------------------------------------------------
+
+    async def _judge_lines(self, case: Case) -> list[Outcome]:
+        allowed = case.answers[0].allowed
+        data = b"".join(piece for piece in case.pieces if isinstance(piece, bytes))
+        answers = await self._lines.said(data, patient=NOTHING not in allowed)
+        outcomes: list[Outcome] = [answer["error"]["code"] if "error" in answer else RESULT for answer in answers]
+        if not set(outcomes or [NOTHING]) <= allowed:
+            raise Fault(f"{answers[:5]}, and not only of {shown(case.answers[0])}")
+        return outcomes or [NOTHING]
 
     # --- HTTP/2 --------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import attrs
 import httpx
 import trio
 
-from tests.hostile.attack import Attack, Fault, Sessions, Target
+from tests.hostile.attack import Attack, Fault, Lines, Sessions, Target
 from tests.hostile.case import BASE_META, MODERN, Case
 from trio_mcp import Client
 from trio_mcp._nursery import background_nursery
@@ -79,9 +79,7 @@ class Victim:
         return self._errors.read_text(errors="replace")
 
     def complaints(self) -> list[str]:
-        """What of that is more than news: warnings, errors, tracebacks."""
-        news = ("INFO ", "WARNING trio_mcp from the peer: ")
-        return [line for line in self.errors.splitlines() if not line.startswith(news)]
+        return complaints(self.errors)
 
     def end(self) -> int:
         """SIGINT; the status it ends with."""
@@ -109,6 +107,12 @@ class Victim:
         self._folder.cleanup()
 
 
+def complaints(errors: str) -> list[str]:
+    """What of a standard error is more than news: warnings, errors, tracebacks."""
+    news = ("INFO ", "WARNING trio_mcp from the peer: ")
+    return [line for line in errors.splitlines() if not line.startswith(news)]
+
+
 @attrs.define
 class Report:
     """What an attack has shown.
@@ -117,11 +121,13 @@ class Report:
         outcomes: How often each came back, by family.
         faults: Cases that were judged to be answered wrongly, and why.
         latencies: Seconds of each call of the good clients, in order of size.
+        complaints: What the server over stdio had to say.
     """
 
     outcomes: dict[str, Counter[Any]] = attrs.Factory(dict)
     faults: list[tuple[Case, str]] = attrs.Factory(list)
     latencies: list[float] = attrs.Factory(list)
+    complaints: list[str] = attrs.Factory(list)
 
     def quantile(self, part: float) -> float:
         return self.latencies[min(int(len(self.latencies) * part), len(self.latencies) - 1)]
@@ -138,7 +144,8 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
     """Run cases beside each other, while good clients call."""
     report, waiting = Report(), iter(cases)
     sessions = Sessions(target)
-    runner = Attack(target, sessions)
+    lines = Lines()
+    runner = Attack(target, sessions, lines)
 
     async def one_attacker() -> None:
         for case in waiting:
@@ -153,6 +160,7 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
 
     async with background_nursery() as beside:
         await beside.start(sessions.keep)
+        await beside.start(lines.start)
         if witnesses:
             for mode in (MODERN, "legacy"):
                 beside.start_soon(good_client, target, mode, report.latencies)
@@ -162,6 +170,7 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
                 nursery.start_soon(one_attacker)
         beside.cancel_scope.cancel("the attack is over")
     report.latencies.sort()
+    report.complaints = complaints(lines.errors)
     return report
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "MODERN",
     "NOTHING",
     "RESET",
+    "RESULT",
     "SESSION",
     "Answer",
     "Case",
@@ -54,12 +55,15 @@ GOAWAY = "goaway"
 NOTHING = "nothing"
 """What was sent is ignored, and the connection goes on."""
 
+RESULT = "result"
+"""A line of stdio is answered with a result."""
+
 SESSION = re.compile(rb"@(live|other|ended|own|batch)\.*@")
 """What stands for a session's id, which the server makes: one that is open, another one, one that was ended, one that
 is opened for this case alone, one of the revision that has batches. With dots it is as long as an id (see `padded`)."""
 
 Outcome: TypeAlias = int | str
-Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls"]
+Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls", "stdio"]
 Fields: TypeAlias = list[tuple[str, str]]
 
 
@@ -91,7 +95,7 @@ class Case:
         name: The kind of malice.
         rule: What the expectation follows from.
         wire: What the bytes travel over: TCP; HTTP/1.1 in TLS; HTTP/2 in TLS; TCP to the port of TLS, before its
-            handshake or (broken) after it.
+            handshake or (broken) after it; stdio.
         pieces: What is sent, and seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
         answers: What may come back, in this order.
         closes: The connection must end afterwards, or go on; None for either.

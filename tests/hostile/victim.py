@@ -1,4 +1,4 @@
-"""The server that is attacked: `python -m tests.hostile.victim FOLDER`.
+"""The server that is attacked: `python -m tests.hostile.victim FOLDER`; without a folder over stdio.
 
 It says where it is in one line of JSON, answers each line on its standard input with one that says how it is, and ends
 at SIGINT.
@@ -23,7 +23,7 @@ import trio
 from pydantic import Field
 
 from tests.server.http.certificate import over_tls
-from trio_mcp import Context, HttpOptions, MemoryEventStore, Server
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, stdio_server
 
 server = Server("victim", version="1.0", instructions="Attack me.")
 
@@ -129,6 +129,11 @@ async def serve(folder: Path) -> None:
                 stop.set()
 
 
+async def serve_lines() -> None:
+    async with stdio_server(max_message_size=262_144) as link:
+        await server.serve(link)
+
+
 def listening() -> list[int]:
     """The ports that this process listens on."""
     found = psutil.Process().net_connections("tcp")
@@ -137,4 +142,7 @@ def listening() -> list[int]:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    trio.run(serve, Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        trio.run(serve, Path(sys.argv[1]))
+    else:
+        trio.run(serve_lines)

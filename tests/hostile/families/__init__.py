@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.hostile.case import Case, Kind, make
-from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, tls
+from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, stdio, tls
 
 __all__ = ["FAMILIES", "cases", "shares"]
 
@@ -17,6 +17,7 @@ FAMILIES: Mapping[str, Mapping[str, Kind]] = {
     "sessions": sessions.KINDS,
     "tls": tls.KINDS,
     "http2": http2.KINDS,
+    "stdio": stdio.KINDS,
 }
 
 
