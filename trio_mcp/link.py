@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import trio
 
@@ -31,9 +32,11 @@ class Link(NamedTuple):
     write: trio.abc.SendChannel[SessionMessage]
 
 
-async def hand_on(inbound: trio.MemorySendChannel[SessionMessage], message: Incoming) -> bool:
-    """Deliver to the session, and say whether it still listens."""
-    item = SessionMessage(message)
+async def hand_on(
+    inbound: trio.MemorySendChannel[SessionMessage], message: Incoming, metadata: Mapping[str, Any] | None = None
+) -> bool:
+    """Deliver to the session, with what the transport knows of it, and say whether it still listens."""
+    item = SessionMessage(message, metadata=metadata)
     try:
         try:
             inbound.send_nowait(item)

@@ -12,8 +12,10 @@ import trio
 import trio.testing
 from pydantic import BaseModel
 
+from tests.peer import Peer, played
 from tests.server.input_harness import hand_client
 from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
+from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
 
@@ -374,3 +376,31 @@ def test_a_proxy_has_nothing_of_its_own_and_is_not_mounted() -> None:
     assert not hasattr(proxy, "mount")
     with pytest.raises(TypeError, match="a proxy offers what its upstream does"):
         Server("main").mount(proxy)  # type: ignore[arg-type]
+
+
+async def test_changes_are_listened_for_again_when_a_modern_upstream_ends_that(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Rule: that ends with a process behind the URL, not with the connection; what was missed is told as a change."""
+    asked: list[Request] = []
+
+    async def play(server: Peer) -> None:
+        server.revision = LATEST_MODERN
+        server.capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+        await server.greet()
+        async for message in server:
+            if isinstance(message, Request) and message.method == "subscriptions/listen":
+                asked.append(message)
+                named = {"_meta": {"io.modelcontextprotocol/subscriptionId": message.id}}
+                wanted = (message.params or {})["notifications"]
+                await server.notify("notifications/subscriptions/acknowledged", {**named, "notifications": wanted})
+                if len(asked) <= 2:
+                    await server.respond(message, {"resultType": "complete", **named})
+
+    proxy = ProxyServer(played(play), client={"mode": LATEST_MODERN})
+    async with Client(proxy, mode=LATEST_MODERN) as client:
+        async with client.listen(tools_list_changed=True, resources=["data://one"]) as events:
+            with trio.fail_after(600):
+                heard = {type(await anext(events)), type(await anext(events))}
+        assert heard == {ToolsListChanged, ResourceUpdated}
+    assert len(asked) == 4

@@ -105,6 +105,7 @@ STATED = {
     "bytes of the body of a HTTP request": HttpOptions().max_message_size,
     "handlers that are parked for input": default(Server, "max_parked"),
     "pages that a client was asked to visit, until they are done": constant("MAX_ELICITATIONS"),
+    "calls given up that the upstream of a proxy may still answer": constant("MAX_GIVEN_UP"),
     "rounds of input of one request": default(Server, "max_input_rounds"),
     "seconds that a client has to come back with answers": default(Server, "request_state_ttl"),
     "characters of a requestState": constant("MAX_STATE"),

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from pydantic import BaseModel
 
+from tests.peer import settle
 from tests.server.input_harness import (
     LEGACY,
     MODERN,
@@ -20,7 +21,7 @@ from tests.server.input_harness import (
     said,
     text_of,
 )
-from trio_mcp import Context, Depends, Elicited, McpError, Server, types
+from trio_mcp import Context, Depends, Elicited, LocalProtocolError, McpError, Server, types
 from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
@@ -507,6 +508,38 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
         if sync:
             await left.wait()
     assert unwound == (["RoundEnded"] if sync else [])
+
+
+@every_way
+async def test_a_handler_that_outlives_its_request_can_ask_nobody(
+    revision: str, park: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Rule: nobody is asked about a request that was cancelled, and nobody waits for an answer."""
+    entered, left = trio.Event(), trio.Event()
+    outcome: list[str] = []
+
+    async def tool(ctx: Context) -> None:
+        entered.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.move_on_after(5, shield=True):
+                try:
+                    await ctx.elicit("Keep what there is?", Name)
+                except LocalProtocolError as exc:
+                    outcome.append(str(exc))
+            left.set()
+
+    server = Server("test")
+    server.add_tool(tool, park_input=park)
+    async with hand_client(server, revision, deadline=60) as client:
+        request = await client.request("tools/call", {"name": "tool"})
+        await entered.wait()
+        await client.cancel(request)
+        await left.wait()
+        await settle()
+        assert client.arrived() == []
+    assert outcome == ["nothing can be asked any more: the client has cancelled 'tools/call', or is gone"]
 
 
 async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:

@@ -14,7 +14,7 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
-from trio_mcp.session.calls import UNLIMITED
+from trio_mcp.session.calls import UNLIMITED, Limits
 from trio_mcp.session.client import ClientSession
 from trio_mcp.types.notices import LoggingLevel
 
@@ -22,12 +22,7 @@ __all__ = ["ConnectedSession"]
 
 
 class ConnectedSession(ClientSession):
-    """The session of a `Client`.
-
-    Attributes:
-        on_arrival: Called by the reader with each notification, before what comes after it. It must neither block nor
-            raise.
-    """
+    """The session of a `Client`."""
 
     def __init__(
         self,
@@ -44,7 +39,6 @@ class ConnectedSession(ClientSession):
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._subscriptions = subscriptions
-        self.on_arrival: Callable[[Notification], None] | None = None
         self._loss = trio.Event()
         self._log_level = log_level
 
@@ -70,28 +64,31 @@ class ConnectedSession(ClientSession):
         await self._on_notification(notification)
 
     def _note(self, notification: Notification) -> None:
-        if self.on_arrival is not None:
-            self.on_arrival(notification)
         if notification.method in NOTICES:
             try:
                 self._subscriptions.note(notification, modern=self.modern)
             except RemoteProtocolError as exc:
                 self._notices.put(exc)
 
-    async def subscribe(
-        self, method: str, params: dict[str, Any], opened: Callable[[OutgoingRequest], None]
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        opened: Callable[[OutgoingRequest], None],
+        limits: Limits = UNLIMITED,
     ) -> dict[str, Any]:
-        """Send a request that lasts, without a time limit, and wait for its result.
+        """Send a request whose id somebody has to know, and wait for its result.
 
         Args:
             method: The method.
             params: Its parameters.
             opened: Called with the request when it has its id and before it is sent.
+            limits: By default none: it may last.
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
         self._check_outgoing(method)
-        return await self._call(method, params, UNLIMITED, opened=opened)
+        return await self._call(method, params, limits, opened=opened)
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
         """Run something in a task that ends with the session; False if that has ended."""

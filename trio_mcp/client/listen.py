@@ -113,7 +113,7 @@ class Listening:
             self._subscriptions.opened(feed, outgoing)
 
         async def send() -> dict[str, Any]:
-            return await session.subscribe(call.method, call.params, opened)
+            return await session.ask(call.method, call.params, opened)
 
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":

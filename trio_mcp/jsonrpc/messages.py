@@ -6,11 +6,12 @@ https://www.jsonrpc.org/specification and the section Messages of `basic` in eve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
 __all__ = [
+    "RELATED",
     "Batch",
     "ErrorData",
     "ErrorResponse",
@@ -130,6 +131,9 @@ Incoming: TypeAlias = Message | Malformed | Failure
 """What a transport may deliver."""
 
 
+RELATED: Final = "related_request_id"
+
+
 @attrs.frozen
 class SessionMessage:
     """What travels through the memory channels between a session and its transport.
@@ -138,7 +142,8 @@ class SessionMessage:
         message: The envelope; inwards also `Malformed` and `Failure`.
         related_request_id: Outwards: the peer's request that this message belongs to, so that a transport with one
             stream per request (Streamable HTTP) can put it on the right one.
-        metadata: Inwards: what the transport knows of the message (for example HTTP headers); may be empty.
+        metadata: Inwards: what the transport knows of the message (for example HTTP headers); may be empty. Under
+            `RELATED` it has the id of the request of ours on whose own stream the message came.
     """
 
     message: Incoming

@@ -180,9 +180,10 @@ class ProxyServer(BaseServer):
 
     A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
     clients. When it is lost, the calls in flight fail with -32603, and the next one connects anew. An upstream of the
-    handshake era does not say about which request a question or a log message is: it goes to the client of the last
-    request in flight, and if requests of several clients are, the question is refused and the message dropped. So give
-    each client a proxy of its own where upstream tools ask.
+    handshake era does not say about which call a question or a log message is. If it comes on the HTTP stream of a
+    call, it is that one; else it goes to the last call, and if calls of several clients have no answer, those given up
+    included, the question is refused and the message dropped. So give each client a proxy of its own where upstream
+    tools ask.
 
     Args:
         target: What a `Client` takes: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that is entered

@@ -13,7 +13,7 @@ from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError
-from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.proxy.unanswered import CALL, UnansweredCalls
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.questions import InputRequest
 from trio_mcp.server.revisions import downgraded_block, wire_for
@@ -41,18 +41,19 @@ _NEEDS = {
     "roots/list": "roots",
 }
 
-Answer = Callable[[str, Any], Awaitable[dict[str, Any]]]
+Answer = Callable[[str, Any, Context[Any] | None], Awaitable[dict[str, Any]]]
 
 
 class HandedOn(InputSources):
     """Declares all that a client can answer, and hands it on.
 
     Args:
-        answer: ``async (method, params) -> answer`` for a server of the handshake era.
-        heard: Called with each notification where it arrives: what belongs to a call comes before its result.
+        answer: ``async (method, params, call) -> answer`` for a server of the handshake era; the call is the client's
+            that the question is about, or None.
+        calls: Those that the server has not answered.
     """
 
-    def __init__(self, answer: Answer, heard: Callable[[Notification], None]) -> None:
+    def __init__(self, answer: Answer, calls: UnansweredCalls) -> None:
         def unused(params: object) -> None:
             raise AssertionError("questions are handed on as they are")
 
@@ -64,15 +65,15 @@ class HandedOn(InputSources):
             roots=(),
         )
         self._answer_with = answer
-        self._heard = heard
+        self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
         """Answer the requests of a server of the handshake era, and hear what either kind says."""
         assert isinstance(session, ConnectedSession)
-        session.on_arrival = self._heard
+        session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-            return await self._answer_with(context.method, params)
+            return await self._answer_with(context.method, params, context.transport_metadata[CALL])
 
         for method in ASKING:
             session.add_request_handler(method, answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,21 +11,27 @@ import trio
 
 from trio_mcp._log import logger
 from trio_mcp.client.client import Client
+from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.errors import CapabilityError, LocalProtocolError, McpError, TransportError, TrioMcpError
-from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.jsonrpc.events import OutgoingRequest
+from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.proxy.translation import HandedOn, handed_on
+from trio_mcp.proxy.unanswered import UnansweredCalls
+from trio_mcp.retrying import Backoff
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.changes import PROMPTS_CHANGED, RESOURCE_UPDATED, RESOURCES_CHANGED, TOOLS_CHANGED, Topic
 from trio_mcp.server.context import Context
 from trio_mcp.server.input.rounds import RoundEnded
 from trio_mcp.server.log_messages import SEVERITY, wants_log
-from trio_mcp.session.calls import ProgressCallback
+from trio_mcp.session.calls import Limits, ProgressCallback
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
+
+_LISTENING = Backoff(longest=60.0, attempts=None)
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),
@@ -65,9 +72,9 @@ class Upstream:
         self._connecting = trio.Lock()
         self._connected = False
         self._reconnected = trio.Event()
-        self._calls: dict[Context[Any], None] = {}  # in flight, in order
         self._watches: dict[str, trio.CancelScope] = {}
         self._log_level: str | None = None
+        self._setting_level = trio.Lock()
 
     # --- the connection ------------------------------------------------------------------------------------------
 
@@ -107,8 +114,7 @@ class Upstream:
             if again:
                 self._reconnected.set()
                 self._reconnected = trio.Event()
-                for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
-                    self._announce(method)
+                self._announce_lists()
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -126,14 +132,13 @@ class Upstream:
         Raises:
             McpError: The upstream's error as it is; or -32603, which names the upstream, if it did not answer.
         """
-        with self._refusing(context.method), self._in_flight(context):
+        on_progress = _reporter(context) if "progressToken" in context.meta else None
+        with self._refusing(context.method):
             client = await self.connected()
+            if isinstance(client, UpstreamClient):
+                return await client.pass_on(context, params, on_progress)
             return await client.request(
-                context.method,
-                params,
-                timeout=None,
-                total_timeout=None,
-                on_progress=_reporter(context) if "progressToken" in context.meta else None,
+                context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
 
     async def connected_or_refuse(self, method: str) -> Client:
@@ -160,14 +165,6 @@ class Upstream:
             text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
             raise McpError(INTERNAL_ERROR, text) from None
 
-    @contextlib.contextmanager
-    def _in_flight(self, context: Context[Any]) -> Iterator[None]:
-        self._calls[context] = None
-        try:
-            yield
-        finally:
-            del self._calls[context]
-
     @property
     def name(self) -> str:
         """What the upstream calls itself, or what the proxy is called."""
@@ -176,12 +173,23 @@ class Upstream:
 
     async def want_logs(self, level: str | None) -> None:
         """Let an upstream of the handshake era send log messages from a level on, and more if others want more."""
-        client = await self.connected()
+        method = "logging/setLevel"
+        client = await self.connected_or_refuse(method)
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
-        if self._log_level is None or SEVERITY[level] < SEVERITY[self._log_level]:
-            self._log_level = level
-            await client.request("logging/setLevel", {"level": level})
+        if not self._logs_from(level):
+            async with self._setting_level:  # who comes later finds it set, or given up
+                if not self._logs_from(level):
+                    with self._refusing(method):
+                        try:
+                            await client.request(method, {"level": level})
+                        except McpError:
+                            self._log_level = level  # it would refuse again
+                            raise
+                    self._log_level = level
+
+    def _logs_from(self, level: str) -> bool:
+        return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
         """Send the upstream a notification of the handshake era, if it speaks that."""
@@ -191,19 +199,20 @@ class Upstream:
 
     # --- what the upstream asks and says of its own accord -------------------------------------------------------
 
-    async def answer(self, method: str, params: Any) -> dict[str, Any]:
-        """Have the client whose request it is about answer a question of an upstream of the handshake era.
+    async def answer(self, method: str, params: Any, asked: Context[Any] | None) -> dict[str, Any]:
+        """Have the client whose call it is about answer a question of an upstream of the handshake era.
 
-        Over most links such a question does not say which request that is: it is that of the last request in flight.
-        If requests of several clients are in flight, it is refused, for nobody shall answer somebody else's question.
+        Args:
+            method: The question's.
+            params: Its parameters.
+            asked: The call, if it can be told; nobody shall answer somebody else's question.
 
         Raises:
-            McpError: There is no such client, or it can't or won't answer.
+            McpError: There is no such call, or its client can't or won't answer.
         """
-        asked = self._only_clients_call()
         if asked is None or asked.rounds is None:
-            text = f"nobody knows whom {method!r} is for: no client's request is in flight, or those of several are"
-            raise McpError(INVALID_REQUEST, text)
+            text = f"nobody knows whom {method!r} is for: no client waits for an answer"
+            raise McpError(INVALID_REQUEST, f"{text}, or calls of several have none, those given up included")
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
@@ -214,33 +223,33 @@ class Upstream:
         except RoundEnded:
             raise McpError(INVALID_REQUEST, "the request that this is about has ended") from None
 
-    def _only_clients_call(self) -> Context[Any] | None:
-        """The last call in flight, if all of them are one client's."""
-        clients = {context.connection for context in self._calls}
-        return next(reversed(self._calls)) if len(clients) == 1 else None
+    def heard(self, calls: UnansweredCalls, notification: Notification, related: RequestId | None) -> None:
+        """Pass a notification of the upstream on to the client that it is for.
 
-    def heard(self, notification: Notification) -> None:
-        """Pass a notification of the upstream on to the client that it is for."""
+        Args:
+            calls: What the upstream has not answered.
+            notification: What it says.
+            related: The request that this came with, where the transport tells.
+        """
         method, params = notification.method, notification.params or {}
         if method == "notifications/message":
-            self._pass_log(params)
+            self._pass_log(params, calls, related)
         elif method == "notifications/elicitation/complete":
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
-        elif not is_spec_method(method) and (context := self._only_clients_call()) is not None:
-            context.send_notification_nowait(method, params)
+        elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
+            call.send_notification_nowait(method, params)
 
-    def _pass_log(self, params: dict[str, Any]) -> None:
+    def _pass_log(self, params: dict[str, Any], calls: UnansweredCalls, related: RequestId | None) -> None:
         level = params.get("level")
         if not isinstance(level, str) or level not in SEVERITY:
             return
-        context = self._only_clients_call()
-        if context is not None:
-            if wants_log(context.client, SEVERITY[level]):
-                context.send_notification_nowait("notifications/message", params)
-        elif not self._calls:
+        if (call := calls.meant(related)) is not None:
+            if wants_log(call.client, SEVERITY[level]):
+                call.send_notification_nowait("notifications/message", params)
+        elif related is None:  # it need not be about a call
             connections = [each for run in self._proxy.settings.runs for each in run.connections]
-            if len(connections) == 1:
+            if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
     # --- changes -------------------------------------------------------------------------------------------------
@@ -251,13 +260,46 @@ class Upstream:
         if not flags:
             return
         try:
-            async with client.listen(**flags) as events:
-                async for event in events:
-                    self._announce(_LISTS[type(event)][0])
-        except TransportError:
-            pass  # it is told when there is another connection
+            await self._listen(
+                client, lambda event: self._announce(_LISTS[type(event)][0]), self._announce_lists, **flags
+            )
         except TrioMcpError as exc:
             logger.warning("the upstream server %r does not tell of its changes: %s", self.name, exc)
+
+    def _announce_lists(self) -> None:
+        for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
+            self._announce(method)
+
+    async def _listen(
+        self, client: Client, heard: Callable[[Any], None], missed: Callable[[], None], **wanted: Any
+    ) -> None:
+        """Hear of changes until the connection is lost; what tells of them may end before, in the modern era.
+
+        Args:
+            client: The connection.
+            heard: Called with each event.
+            missed: Called when it is heard again after an end: there may have been some.
+            wanted: As for `Client.listen`.
+
+        Raises:
+            TrioMcpError: The upstream tells of none.
+        """
+        attempt = 0
+        again = False
+        while True:
+            try:
+                async with client.listen(**wanted) as events:
+                    if again:
+                        missed()
+                    async for event in events:
+                        attempt = 0
+                        heard(event)
+            except TransportError:
+                pass
+            if client.session.closed:
+                return
+            await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
+            attempt, again = attempt + 1, True
 
     def watch(self, topic: Topic, heard: bool) -> None:
         """Hear of a resource as long as somebody listens to it here."""
@@ -271,15 +313,16 @@ class Upstream:
             self._watches.pop(uri).cancel("nobody listens any more")
 
     async def _watch(self, uri: str, scope: trio.CancelScope) -> None:
+        def updated(event: Any) -> None:
+            self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
+
         with scope:
             while True:
                 lost = self._reconnected
                 try:
-                    async with self.client.listen(resources=[uri]) as events:
-                        async for event in events:
-                            self._announce(RESOURCE_UPDATED, getattr(event, "uri", uri))
-                except TransportError:
-                    pass
+                    await self._listen(
+                        self.client, updated, lambda: self._announce(RESOURCE_UPDATED, uri), resources=[uri]
+                    )
                 except (TrioMcpError, LocalProtocolError) as exc:
                     logger.warning("the upstream server %r does not tell of %r: %s", self.name, uri, exc)
                     return
@@ -299,4 +342,23 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
-        self._connection.inputs = HandedOn(upstream.answer, upstream.heard)
+        self._unanswered = calls = UnansweredCalls(upstream.heard)
+        self._connection.inputs = HandedOn(upstream.answer, calls)
+
+    async def pass_on(
+        self, context: Context[Any], params: dict[str, Any], on_progress: ProgressCallback | None
+    ) -> dict[str, Any]:
+        """Send a client's call, through the middleware, and wait for its result as long as it takes."""
+        session = self.session
+        call = OutgoingCall(context.method, params, session.server.revision)
+
+        async def send() -> dict[str, Any]:
+            with self._unanswered.entered(context) as entered:
+
+                def opened(outgoing: OutgoingRequest) -> None:
+                    call.request_id = outgoing.request.id
+                    entered(outgoing)
+
+                return await session.ask(call.method, call.params, opened, Limits(None, None, False, on_progress))
+
+        return await self._connection.through(call, send)

@@ -244,7 +244,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Awaiting it raises `McpError` if the client has not declared it (-32021), if its answer does not fit the form
         (-32602) and, in the handshake era, for an error answer; `RequestTimeout` after ``timeout`` (handshake era); and
-        `LocalProtocolError` if the request is answered, or its method is none that may ask.
+        `LocalProtocolError` if the request is answered or cancelled, or its method is none that may ask.
 
         In the modern era a question without an answer ends the function like a cancellation, and it runs again when the
         answer has come. When cancelled, a client of the handshake era is told.

@@ -157,7 +157,13 @@ class BaseSession(EnteredOnce):
             Without it such things are logged as warnings.
 
     Subclasses may override `received_request`, `received_notification` and `received_error`.
+
+    Attributes:
+        on_arrival: Called by the reader with each message and what the transport knows of it, before what comes after
+            it; gives what is known of it. It must neither block nor raise. None for nobody.
     """
+
+    on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
     def __init__(
         self,
@@ -377,6 +383,8 @@ class BaseSession(EnteredOnce):
             metadata: What the transport knows of it.
         """
         peer = self._peer
+        if self.on_arrival is not None:
+            metadata = self.on_arrival(message, metadata or {})
         for event in (
             peer.fail(message.request_id, message.error)
             if type(message) is Failure

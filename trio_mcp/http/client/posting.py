@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
@@ -35,6 +35,7 @@ from trio_mcp.http.headers import PROTOCOL_VERSION
 from trio_mcp.http.sse import EventDecoder, ServerSentEvent
 from trio_mcp.jsonrpc.codec import decode, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import (
+    RELATED,
     Batch,
     ErrorResponse,
     Incoming,
@@ -50,6 +51,7 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = [
     "Answer",
+    "Deliver",
     "Exchange",
     "Remote",
     "Session",
@@ -124,6 +126,12 @@ class SessionKeeper(Protocol):
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
+class Deliver(Protocol):
+    """Hands something to the session above, with what is known of it."""
+
+    async def __call__(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> object: ...
+
+
 class Remote:
     """The server at the other end of a link: the wire to it, and what the exchanges have shown of it.
 
@@ -151,7 +159,7 @@ class Remote:
     def __init__(
         self,
         wire: HttpWire,
-        deliver: Callable[[Incoming], Awaitable[object]],
+        deliver: Deliver,
         max_message_size: int,
         backoff: Backoff,
     ) -> None:
@@ -402,9 +410,9 @@ class Exchange:
             isinstance(item, (Response, ErrorResponse)) and item.id == request_id for item in message.items
         ):
             self.answer = message
-            await self.remote.deliver(message)
+            await self.remote.deliver(message, {RELATED: request_id})
         elif not self.private or isinstance(message, Notification):
-            await self.remote.deliver(message)
+            await self.remote.deliver(message, {RELATED: request_id})
 
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:

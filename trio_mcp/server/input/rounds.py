@@ -17,7 +17,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from trio_mcp._log import logger
 from trio_mcp.convert import brief, call_back
-from trio_mcp.errors import McpError
+from trio_mcp.errors import LocalProtocolError, McpError
+from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request, RequestId
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.input.questions import Asker, InputRequest, InputRequired, UrlElicitationRequired
@@ -116,6 +117,7 @@ class AskingContext(Asker, Protocol):
 
     rounds: Rounds | None
     method: str
+    incoming: IncomingRequest
 
     @property
     def request(self) -> Request: ...
@@ -182,6 +184,10 @@ class Rounds:
             request.check(self.context)
         if self._over:
             await self._end()
+        if self.context.incoming.cancelled:
+            await trio.lowlevel.checkpoint_if_cancelled()  # raises, but in a shielded scope or a thread
+            text = f"the client has cancelled {self.context.method!r}, or is gone"
+            raise LocalProtocolError(f"nothing can be asked any more: {text}")
         keyed = self._keyed(requests)
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
