@@ -145,7 +145,7 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
     report, waiting = Report(), iter(cases)
     sessions = Sessions(target)
     lines = Lines()
-    runner = Attack(target, sessions, lines)
+    runner, over = Attack(target, sessions, lines), trio.Event()
 
     async def one_attacker() -> None:
         for case in waiting:
@@ -161,13 +161,15 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
     async with background_nursery() as beside:
         await beside.start(sessions.keep)
         await beside.start(lines.start)
-        if witnesses:
-            for mode in (MODERN, "legacy"):
-                beside.start_soon(good_client, target, mode, report.latencies)
-            beside.start_soon(good_http2_client, target, report.latencies)
-        async with trio.open_nursery() as nursery:
-            for _ in range(attackers):
-                nursery.start_soon(one_attacker)
+        async with trio.open_nursery() as good:
+            if witnesses:
+                for mode in (MODERN, "legacy"):
+                    good.start_soon(good_client, target, mode, report.latencies, over)
+                good.start_soon(good_http2_client, target, report.latencies, over)
+            async with trio.open_nursery() as nursery:
+                for _ in range(attackers):
+                    nursery.start_soon(one_attacker)
+            over.set()
         beside.cancel_scope.cancel("the attack is over")
     report.latencies.sort()
     report.complaints = complaints(lines.errors)
@@ -182,11 +184,11 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]
             yield exc
 
 
-async def good_client(target: Target, mode: Any, latencies: list[float]) -> None:
-    """Call, and look at the answer."""
+async def good_client(target: Target, mode: Any, latencies: list[float], over: trio.Event) -> None:
+    """Call, and look at the answer, until the attack is over."""
     async with Client(f"http://127.0.0.1:{target.tcp}/mcp", mode=mode) as client:
         number = 0
-        while True:
+        while not over.is_set():
             number += 1
             began = trio.current_time()
             result = await client.call_tool("add", {"a": number, "b": 1}, timeout=LATENCY)
@@ -195,14 +197,14 @@ async def good_client(target: Target, mode: Any, latencies: list[float]) -> None
             await trio.sleep(0.01)
 
 
-async def good_http2_client(target: Target, latencies: list[float]) -> None:
+async def good_http2_client(target: Target, latencies: list[float], over: trio.Event) -> None:
     """The same over TLS and HTTP/2, with a client that nobody here wrote."""
     url = f"https://127.0.0.1:{target.tls}/mcp"
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
     headers["Accept"] = "application/json, text/event-stream"
     async with httpx.AsyncClient(http2=True, verify=target.context(), timeout=LATENCY, headers=headers) as http:
         number = 0
-        while True:
+        while not over.is_set():
             number += 1
             params = {"_meta": BASE_META, "name": "add", "arguments": {"a": number, "b": 1}}
             began = trio.current_time()

@@ -42,13 +42,20 @@ class App:
 
 
 class _Wire(trio.abc.HalfCloseableStream):
-    """A half of a pair in memory that has what a connection asks of a socket: addresses, of which it has none."""
+    """A half of a pair in memory that has what a connection asks of a socket: addresses, of which it has none.
+
+    Attributes:
+        clear: Not set while the peer takes nothing.
+    """
 
     def __init__(self, half: trio.abc.HalfCloseableStream) -> None:
         self._half = half
         self.socket = socket.socket(socket.AF_UNIX)
+        self.clear = trio.Event()
+        self.clear.set()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.clear.wait()
         await self._half.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:

@@ -221,3 +221,61 @@ async def test_a_request_is_cancelled_by_the_reset_of_its_stream_and_nothing_is_
             stream_id = await client.open(b"{", end=False)
             client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
         await client.works()
+
+
+async def test_who_is_cancelled_while_the_connection_is_full_takes_nothing_of_the_others_along(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """A head that gets lost would leave the client with another table of fields (RFC 7541, 2.2)."""
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        """It is given up with its client, wherever it is then."""
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            fields = [(b"x-path", scope["raw_path"])]
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            await send({"type": "http.response.body", "body": b"x" * 5_000})
+            nursery.cancel_scope.cancel()
+
+    async with over_memory(app, config, tls=config.create_ssl_context()) as (stream, connection, _):
+        client = Http2Client(await tls_client(stream, trusted), 2**20)
+        await client.flush()
+        assert await client.status(await client.open(b"{}", path="/first")) == "200"
+        wire = connection.stream.transport_stream
+        wire.clear = trio.Event()
+        full = [await client.open(b"{}", path=f"/full{number}") for number in range(3)]
+        await trio.testing.wait_all_tasks_blocked()
+        for stream_id in full[:2]:
+            client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
+        await client.flush()
+        await trio.testing.wait_all_tasks_blocked()
+        wire.clear.set()
+        for stream_id in (full[2], await client.open(b"{}", path="/full1")):
+            assert await client.status(stream_id) == "200"
+
+
+async def test_a_request_that_comes_as_the_server_ends_may_be_sent_elsewhere(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """RFC 9113, 8.7. What is under way is answered."""
+    config, trusted = over_tls(tmp_path)
+    trusted.set_alpn_protocols(["h2"])
+    async with over_memory(App(read=True), config, tls=config.create_ssl_context()) as (stream, connection, context):
+        client = Http2Client(await tls_client(stream, trusted), 65535)
+        await client.flush()
+        under_way = await client.open(b"{", end=False)
+        await trio.testing.wait_all_tasks_blocked()
+        await context.terminated.set()
+        connection.shut_if_idle()
+        assert await client.reset(await client.open(b"{}")) == ErrorCodes.REFUSED_STREAM
+        client.connection.end_stream(under_way)
+        await client.flush()
+        assert await client.status(under_way) == "200"

@@ -149,12 +149,14 @@ async def test_a_tool_whose_header_annotation_is_invalid_is_served_and_its_autho
     async def wrong(a: Any = None) -> str:
         return "served"
 
-    async with server.asgi_app() as app:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            for _ in range(2):
-                async with post(client, "tools/call", {"name": "wrong", "arguments": {}}) as response:
-                    assert response.status_code == 200
-                    assert from_json(await response.aread())["result"]["structuredContent"] == {"result": "served"}
+    async with (
+        server.asgi_app() as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
+    ):
+        for _ in range(2):
+            async with post(client, "tools/call", {"name": "wrong", "arguments": {}}) as response:
+                assert response.status_code == 200
+                assert from_json(await response.aread())["result"]["structuredContent"] == {"result": "served"}
     (record,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert "'wrong'" in record.getMessage()
     assert "only for the types string, integer, boolean" in record.getMessage()

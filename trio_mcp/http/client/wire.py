@@ -99,12 +99,14 @@ class HttpResponse:
         status: The HTTP status.
         headers: Its fields.
         target: The HTTP method and URL, without secrets.
+        has_two_ends: There are two fields that say where its body ends (RFC 9112, 6.3).
     """
 
     def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
         response, take_back = sent
         self.status: int = response.status_code
         self.headers = Headers(response.headers.raw)
+        self.has_two_ends = "transfer-encoding" in response.headers and "content-length" in response.headers
         self.target = target
         self._response = response
         self._take_back = take_back
@@ -219,7 +221,7 @@ class HttpWire:
                     raise TransportError(
                         f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
                     )
-                if response.headers.count("Transfer-Encoding") and response.headers.count("Content-Length"):
+                if response.has_two_ends:
                     raise TransportError(
                         f"{response.target} was answered with both Content-Length and Transfer-Encoding: where the"
                         " answer ends is in doubt"

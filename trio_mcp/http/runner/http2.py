@@ -8,6 +8,8 @@ Hypercorn 0.18 leaves this open:
 * After a number of requests the connection ends at once, with the requests that are under way. Here they have no limit.
 * A stream that the peer has reset is never forgotten, and keeps the connection from being idle.
 * The fields that are remembered, to write them shorter, are as many as the peer likes.
+* A request that is cancelled while its head is being written ends the connection, or takes what others wait to send.
+* As the server ends, the last answer goes without its end.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ import trio
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from hypercorn.events import Closed, Event, Updated
-from hypercorn.protocol.events import Body, EndBody, Request
+from hypercorn.protocol.events import Body, EndBody, Request, Response
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
-from priority.priority import MissingStreamError
+from priority.priority import DeadlockError, MissingStreamError
 
 __all__ = ["MAX_FRAMING", "PIECE", "Http2"]
 
@@ -64,7 +66,25 @@ class Http2(H2Protocol):
             for buffer in tuple(self.stream_buffers.values()):
                 await buffer.close()  # nobody empties it any more: whoever waits for that goes on
 
+    async def send_task(self) -> None:
+        """Send what waits. No request does that itself: cancelled half-way it would take the connection along."""
+        while not self.closed:
+            try:
+                stream_id = next(self.priority)
+            except DeadlockError:
+                await self._flush()
+                await self.has_data.wait()
+                await self.has_data.clear()
+            else:
+                await self._send_data(stream_id)
+
     async def stream_send(self, event: StreamEvent) -> None:
+        if isinstance(event, Response):
+            fields = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
+            with contextlib.suppress(ProtocolError):  # the stream has ended meanwhile
+                self.connection.send_headers(event.stream_id, fields)
+            await self.has_data.set()
+            return
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
@@ -81,6 +101,8 @@ class Http2(H2Protocol):
                 return
             if isinstance(event, h2.events.RequestReceived) and not _can_be_served(event):
                 await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
+                await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)  # RFC 9113, 8.7: it may be sent again
             elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 if event.stream_id not in self.stream_buffers:
@@ -129,8 +151,11 @@ class Http2(H2Protocol):
         await self.context.mark_request()
 
     async def _send_data(self, stream_id: int) -> None:
+        buffer = self.stream_buffers.get(stream_id)
         with contextlib.suppress(KeyError, MissingStreamError):  # it has been forgotten meanwhile
             await super()._send_data(stream_id)
+        if buffer is not None and stream_id not in self.stream_buffers:
+            await buffer.close()  # its end is sent: whoever waits for that goes on
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
         """Ignore it: RFC 9113, 5.3.2, has done away with it."""
@@ -153,7 +178,7 @@ class Http2(H2Protocol):
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
         with contextlib.suppress(ProtocolError):  # it has ended already
             self.connection.reset_stream(stream_id, code)
-        await self._flush()
+        await self.has_data.set()
 
     async def _forget(self, stream_id: int) -> None:
         """Drop what waits to be sent on a stream; whoever waits for it to be sent goes on."""
@@ -164,7 +189,10 @@ class Http2(H2Protocol):
 
 
 class _Buffer(StreamBuffer):
-    """What waits to be sent on a stream. Whoever adds to it goes on when some was sent, not whenever that was tried.
+    """What waits to be sent on a stream.
+
+    Whoever adds to it goes on when some was sent, not whenever that was tried. Whoever waits for its end goes on when
+    that was sent: the connection may be closed next.
 
     Attributes:
         framing: Bytes of what came on the stream that were no content, less a quarter of the content.
@@ -177,8 +205,6 @@ class _Buffer(StreamBuffer):
         del self.buffer[:max_length]
         if len(self.buffer) < BUFFER_LOW_WATER:
             await self._paused.set()
-        if not self.buffer:
-            await self._is_empty.set()
         return data
 
 

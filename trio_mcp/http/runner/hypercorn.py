@@ -391,34 +391,36 @@ class Http1(H11Protocol):
         self.can_read = _NextRequest(self, receive, patience)
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            if self.connection.their_state is h11.MUST_CLOSE:
-                return  # RFC 9112, 9.6: the client has said that this was its last request
-            self._framing += len(event.data)
-        await super().handle(event)
-
-    async def _handle_events(self) -> None:
         """Act on what has been received. What there is of a body is handed over in one piece, whatever its chunks."""
+        if not isinstance(event, RawData):
+            await super().handle(event)
+            return
         connection, body = self.connection, bytearray()
+        if connection.their_state is not h11.MUST_CLOSE:  # RFC 9112, 9.6: else the client has said that it was the last
+            connection.receive_data(event.data)
+            self._framing += len(event.data)
         while connection.their_state is not h11.MUST_CLOSE:
             if connection.they_are_waiting_for_100_continue:
                 fields = self.config.response_headers("h11")
                 await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
             try:
-                event = connection.next_event()
-                if isinstance(event, h11.Data):
-                    body += self._taken(event)
+                found = connection.next_event()
+                if isinstance(found, h11.Data):
+                    body += found.data
+                    self._framing -= len(found.data) * 5 // 4
+                    if self._framing > MAX_FRAMING:  # RFC 9112, 7.1.1
+                        raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
                     continue
                 if body and self.stream is not None:
                     await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(body)))
                     body.clear()
-                if isinstance(event, h11.Request):
+                if isinstance(found, h11.Request):
                     await self.send(Updated(idle=False))
-                    await self._create_stream(event)
-                elif event is h11.PAUSED:
+                    await self._create_stream(found)
+                elif found is h11.PAUSED:
                     await self.can_read.clear()
                     await self.can_read.wait()
-                elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
+                elif isinstance(found, h11.EndOfMessage) and self.stream is not None:
                     await self.stream.handle(EndBody(stream_id=STREAM_ID))
                 else:
                     break
@@ -435,17 +437,6 @@ class Http1(H11Protocol):
         if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
             return 414  # RFC 9112, 3: it is the request line that is too long
         return status
-
-    def _taken(self, piece: h11.Data) -> bytes | bytearray:
-        """What there is of a chunk, as long as the chunks are worth their framing.
-
-        Raises:
-            h11.RemoteProtocolError: They are too small, or too much is said about them (RFC 9112, 7.1.1).
-        """
-        self._framing -= len(piece.data) * 5 // 4
-        if self._framing > MAX_FRAMING:
-            raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
-        return piece.data
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)

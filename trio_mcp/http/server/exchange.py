@@ -118,7 +118,10 @@ class HttpExchange:
     async def _finish(self) -> None:
         """Send what comes last."""
         answer = self._answer
-        status, data = self._encoded()
+        last, self._last = self._last, None
+        data = None if last is None else encode_or_replace(last)[0]
+        status = 200 if last is None or type(last) is Response else status_of(last, Era.MODERN)
+        last = None  # only its text waits for a slow client
         if self._failure is not None:
             raise self._failure
         if self._gone:
@@ -135,13 +138,6 @@ class HttpExchange:
             await answer.finish()
         else:
             await answer.whole(status, data)
-
-    def _encoded(self) -> tuple[int, bytes | None]:
-        """The status and the text of the answer, None if there is none. Only the text waits for a slow client."""
-        last, self._last = self._last, None
-        if last is None:
-            return 503, None
-        return 200 if type(last) is Response else status_of(last, Era.MODERN), encode_or_replace(last)[0]
 
     # --- the sink ------------------------------------------------------------------------------------------------
 
