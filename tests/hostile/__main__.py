@@ -45,6 +45,8 @@ def show(report: Report, most: int) -> None:
             f"{name} {report.quantile(part) * 1000:.1f} ms" for name, part in (("p50", 0.5), ("p99", 0.99))
         )
         print(f"good clients: {len(report.latencies)} calls, {times}, max {report.latencies[-1] * 1000:.0f} ms")
+    for failure in report.failures:
+        print(f"A GOOD CLIENT FAILED: {failure}")
     kinds: dict[str, int] = {}
     for case, _ in report.faults:
         kinds[f"{case.family}.{case.name}"] = kinds.get(f"{case.family}.{case.name}", 0) + 1
@@ -77,7 +79,7 @@ def main() -> int:
         print("\n".join(complaints[: given.show]))
     level = alone or all(after[name] <= before[name] for name in ("tasks", "descriptors", "sessions"))
     slow = report.latencies and report.latencies[-1] > LATENCY
-    return int(bool(report.faults or complaints or status or slow or not level or grown > GROWTH))
+    return int(bool(report.faults or report.failures or complaints or status or slow or not level or grown > GROWTH))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -121,12 +122,14 @@ class Report:
         outcomes: How often each came back, by family.
         faults: Cases that were judged to be answered wrongly, and why.
         latencies: Seconds of each call of the good clients, in order of size.
+        failures: Good clients that were not answered rightly.
         complaints: What the server over stdio had to say.
     """
 
     outcomes: dict[str, Counter[Any]] = attrs.Factory(dict)
     faults: list[tuple[Case, str]] = attrs.Factory(list)
     latencies: list[float] = attrs.Factory(list)
+    failures: list[str] = attrs.Factory(list)
     complaints: list[str] = attrs.Factory(list)
 
     def quantile(self, part: float) -> float:
@@ -147,6 +150,12 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
     lines = Lines()
     runner, over = Attack(target, sessions, lines), trio.Event()
 
+    async def witness(name: str, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except Exception as exc:
+            report.failures.append(f"{name}, after {len(report.latencies)} calls of all: {exc!r}, {exc.__cause__!r}")
+
     async def one_attacker() -> None:
         for case in waiting:
             try:
@@ -164,8 +173,8 @@ async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, 
         async with trio.open_nursery() as good:
             if witnesses:
                 for mode in (MODERN, "legacy"):
-                    good.start_soon(good_client, target, mode, report.latencies, over)
-                good.start_soon(good_http2_client, target, report.latencies, over)
+                    good.start_soon(witness, mode, partial(good_client, target, mode, report.latencies, over))
+                good.start_soon(witness, "HTTP/2", partial(good_http2_client, target, report.latencies, over))
             async with trio.open_nursery() as nursery:
                 for _ in range(attackers):
                     nursery.start_soon(one_attacker)

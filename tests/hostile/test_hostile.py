@@ -33,6 +33,7 @@ async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_ser
 ) -> None:
     report = await attack(victim.target, cases(family, SEED, shares(REQUESTS)[family]))
     assert not report.faults, report.said
+    assert not report.failures
     assert report.latencies
     assert report.latencies[-1] < LATENCY
     assert not victim.complaints() + report.complaints
