@@ -25,6 +25,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
     Yields:
         The two ends; what one writes the other reads. Both are closed when the block ends, also when it is cancelled.
     """
+    await trio.lowlevel.checkpoint()
     there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
     here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
     ends = Link(here_in, here), Link(there_in, there)
@@ -35,6 +36,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
         )
     with here, here_in, there, there_in:
         yield ends
+    await trio.lowlevel.checkpoint()
 
 
 class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):

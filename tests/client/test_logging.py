@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 from tests.client.scripted import scripted
-from trio_mcp import CapabilityError, Client, McpError, RequestTimeout, Server
+from trio_mcp import CapabilityError, Client, McpError, McpLogHandler, RequestTimeout, Server
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.types import meta
 
@@ -122,3 +123,25 @@ async def test_a_refusal_and_a_timeout(autojump_clock: Any) -> None:
     with pytest.raises(McpError, match="not now"):
         async with scripted({"logging/setLevel": refusal}, log_level="info"):
             pytest.fail("the refusal of the level was not told")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_was_logged_before_the_answer_is_heard_though_the_client_is_left_at_once(revision: str) -> None:
+    """A turn of the event loop for each message would have the last of them dropped."""
+    server, log, handler = Server("x"), logging.getLogger("said_at_once"), McpLogHandler()
+    heard: list[Any] = []
+
+    @server.tool
+    async def speak() -> None:
+        for number in range(20):
+            log.error("%d", number)
+
+    log.addHandler(handler)
+    try:
+        async with Client(
+            server, mode=revision, log_level="error", on_log=lambda message: heard.append(message.data)
+        ) as client:
+            await client.call_tool("speak")
+    finally:
+        log.removeHandler(handler)
+    assert heard == [str(number) for number in range(20)]

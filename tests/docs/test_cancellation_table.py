@@ -270,7 +270,7 @@ async def setting_roots() -> None:
             await wire.expect(Notification)
 
         nursery.start_soon(shake_hands)
-        async with Client(target, mode="legacy", roots=[], options=options) as client:
+        async with Client(target, mode="legacy", roots=["file:///old"], options=options) as client:
             await fill(client.session)
             await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
             sent = [message for message in wire.arrived() if isinstance(message, Notification)]
@@ -278,7 +278,7 @@ async def setting_roots() -> None:
             await wire.send(Request("roots", "roots/list"))
             while not isinstance(answer := await wire.receive(), Response):
                 pass
-            assert answer.result == {"roots": [{"uri": "file:///new"}]}
+            assert answer.result == {"roots": [{"uri": "file:///old"}]}
 
 
 @row("Client.aclose")

@@ -204,3 +204,32 @@ async def test_sync_tools_run_outside_the_event_loop_and_async_ones_in_it() -> N
     async with client_of(server_with(sync, not_sync)) as client:
         assert (await client.call_tool("sync")).data is False
         assert (await client.call_tool("not_sync")).data is True
+
+
+@both_eras
+async def test_a_thread_can_look_whether_its_call_is_cancelled(revision: str) -> None:
+    """Nothing else tells it: progress after the cancellation goes nowhere, without an error."""
+    reported, ended = trio.Event(), trio.Event()
+    cancelled = threading.Event()
+
+    def work(ctx: Context) -> None:
+        try:
+            trio.from_thread.run(ctx.report_progress, 1)
+            trio.from_thread.run_sync(reported.set)
+            assert cancelled.wait(60)
+            trio.from_thread.run(ctx.report_progress, 2)
+            trio.from_thread.check_cancelled()
+        except trio.Cancelled:
+            trio.from_thread.run_sync(ended.set)
+            raise
+
+    server = server_with(work)
+    async with client_of(server, revision) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "work")
+            await reported.wait()
+            nursery.cancel_scope.cancel()
+        while server.statistics().running:
+            await trio.lowlevel.checkpoint()
+        cancelled.set()
+        await ended.wait()

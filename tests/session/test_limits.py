@@ -241,3 +241,16 @@ async def test_senders_wait_when_the_outbox_is_full_and_go_on_in_order() -> None
 def test_limits_are_checked(kind: type[Any], name: str, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=name):
         kind(**{name: value})
+
+
+async def test_what_a_peer_sends_at_once_lets_others_run_while_it_is_reported() -> None:
+    """A batch may hold a thousand answers to nothing, each of which is a line in the log or a call of ``on_error``."""
+    reported: list[Exception] = []
+    turns = 0
+    async with memory_link_pair() as (ours, _), BaseSession(*ours, on_error=reported.append) as session:
+        for number in range(500):
+            session.feed(Response(number, {}))
+        while len(reported) < 500:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+    assert turns > 5

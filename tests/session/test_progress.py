@@ -38,6 +38,28 @@ async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mod
         assert seen == [(number, 5, f"step {number}") for number in range(1, 6)]
 
 
+async def test_a_handler_that_reports_to_nobody_lets_others_run_and_can_be_cancelled() -> None:
+    """Nobody has asked for its progress, and it does nothing else that could wait."""
+    rounds = 0
+
+    async def answer(context: RequestContext) -> dict[str, Any]:
+        nonlocal rounds
+        for _ in range(10_000):  # for ever, but for this test's sake
+            await context.report_progress(1)
+            rounds += 1
+        return {}
+
+    async with session_pair(answer) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(client.send_request, "tools/call", {"name": "x"})
+        while not rounds:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        with trio.CancelScope(shield=True):
+            await server.wait_idle()
+    assert rounds < 1000
+
+
 async def test_concurrent_calls_each_get_their_own_progress() -> None:
     async def answer(context: RequestContext) -> dict[str, Any]:
         base = context.params["arguments"]["base"]

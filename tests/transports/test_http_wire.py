@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import types
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ import trio
 from tests.http_peer import Asked, peer
 from tests.transports.support import DEADLINE
 from trio_mcp.errors import MessageTooLarge
-from trio_mcp.http.client.wire import Disconnected, http_wire
+from trio_mcp.http.client.wire import Disconnected, HttpResponse, http_wire
 
 
 async def endless(asked: Asked) -> None:
@@ -57,3 +58,55 @@ async def test_an_answer_that_is_left_early_leaves_no_generator_and_no_connectio
                         await response.receive()
             assert len(left_behind()) == before
             await server.until_live(0)
+
+
+class Buffered:
+    """A body of many small parts that are there already, after which nothing comes; as httpx has it."""
+
+    status_code = 200
+    headers = httpx.Headers()
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.unwound = False
+        self.stream = self._read()
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        try:
+            for _ in range(self.parts):
+                yield b"."
+            await trio.sleep_forever()
+        finally:
+            self.unwound = True
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("how", ["read", "left unread"])
+async def test_many_small_parts_that_are_there_let_other_tasks_run(how: str) -> None:
+    """The peer chooses into how many chunks it cuts what it sends: one system call brings ten thousand."""
+    body = Buffered(10_000)
+    response = HttpResponse((body, trio.lowlevel.checkpoint), "GET x", ())
+    done = trio.Event()
+    turns = 0
+
+    async def another_task() -> None:
+        nonlocal turns
+        while not done.is_set():
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(another_task)
+        if how == "read":
+            with contextlib.suppress(MessageTooLarge):
+                await response.body(9_999)
+        else:
+            assert await response.receive()
+            await response.aclose()
+            assert body.unwound
+        done.set()
+    assert turns >= 100
+    if not body.unwound:
+        await response.aclose()

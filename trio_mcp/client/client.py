@@ -741,6 +741,7 @@ class Client(EnteredOnce):
             check_log_level(level)
         session = self._connection.session
         if session.modern:
+            await trio.lowlevel.checkpoint()
             session.set_log_level(level)
         elif level is None:
             raise ValueError(
@@ -761,16 +762,19 @@ class Client(EnteredOnce):
         Raises:
             TypeError, ValueError: A root is none; the old ones stay.
             LocalProtocolError: The client was made without ``roots``, so it has not declared any.
-            TransportError: The link failed or the session was closed.
+            TransportError: The link failed or the session was closed; the old ones stay.
 
-        When cancelled, the new roots hold; the server may not have been told.
+        When cancelled, the old roots stay, and the server is not told.
         """
         own = self._connection.inputs.roots
         if own is None:
             raise LocalProtocolError("the client has declared no roots: pass roots= to Client, if only an empty list")
-        own.set(roots)
+        new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
             await self._connection.session.send_notification("notifications/roots/list_changed")
+        else:
+            await trio.lowlevel.checkpoint()
+        own.set(new)  # before anybody can read the notification
 
     # --- what the calls share ----------------------------------------------------------------------------------------
 

@@ -183,6 +183,7 @@ class Connection:
     async def aclose(self) -> None:
         """As `Client.aclose`."""
         if not self._entered:
+            await trio.lowlevel.checkpoint()
             return
         self._stop.set()
         try:
@@ -223,7 +224,11 @@ class Connection:
             call.request_id = session.next_request_id  # nothing waits between here and the taking of an id
             return await session.send_request(call.method, call.params, **limits)
 
-        return await self.through(call, send)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        result = await self.through(call, send)
+        if call.request_id is None:  # a middleware has answered by itself, perhaps without any waiting
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return result
 
     def through(
         self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]], passed: int = 0

@@ -70,6 +70,7 @@ class CachedCalls:
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:
                 raise
+            await trio.lowlevel.checkpoint()
             return cast("dict[str, Any]", kept)
         finally:
             cache.landed(flight)
@@ -123,6 +124,7 @@ async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[
         page = await get_page(cursor, timeout=timeout)
         for item in getattr(page, items):
             yield item
+            await trio.lowlevel.checkpoint()  # of the next step, which may find the end
         cursor = page.next_cursor
         if cursor is None:
             return

@@ -245,6 +245,7 @@ class BaseServer:
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Run the server: its lifespan, and within it a nursery. Links are served by `Run.serve_link`."""
+        await trio.lowlevel.checkpoint()
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
             # A lifespan may mount servers, so look again after each.

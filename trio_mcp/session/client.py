@@ -98,7 +98,11 @@ class ClientSession(BaseSession):
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
         self._open(None, server)
-        await self.send_notification("notifications/initialized")
+        try:
+            await self.send_notification("notifications/initialized")
+        except BaseException:
+            self._server = None  # the server does not know that it is open
+            raise
         return server
 
     async def discover(self, revision: str = LATEST_MODERN, *, timeout: Limit = USE_SESSION) -> ServerDeclaration:

@@ -119,6 +119,7 @@ class RequestContext:
                 raise TypeError(f"{name} must be a number, got {value!r}")
             if not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value!r}")
+        await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")
         if token is None:
             return
@@ -127,7 +128,6 @@ class RequestContext:
             params["total"] = total
         if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
-        await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id)
         if self.incoming.open and progress > self._reported:
             self._reported = progress
@@ -280,6 +280,7 @@ class Handlers:
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait for what can come true when the last handler ends, or that of a request that lasts."""
+        await trio.lowlevel.checkpoint()
         while not condition():
             await self._idle.park()
 

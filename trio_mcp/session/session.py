@@ -42,7 +42,7 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
-# How many messages the reader takes in one go before it lets other tasks run.
+# How many messages are taken, and notices handled, in one go before other tasks run.
 READ_BURST = 64
 
 
@@ -95,6 +95,7 @@ class Notices:
         self._waiting.clear()
 
     async def _handle(self) -> None:
+        handled = 0
         while self._waiting:
             notice = self._waiting.popleft()
             try:
@@ -110,6 +111,9 @@ class Notices:
                     logger.exception("on_error failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
+            handled += 1
+            if handled % READ_BURST == 0:  # not after each: what precedes an answer would come long after it
+                await trio.lowlevel.checkpoint()
         self._handling = False
 
 
@@ -240,6 +244,7 @@ class BaseSession(EnteredOnce):
         given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
         """
         if self._lifetime_manager is None:
+            await trio.lowlevel.checkpoint()
             return  # never entered, so nothing runs
         if not self._closing:
             self._closing = True

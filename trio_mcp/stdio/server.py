@@ -46,6 +46,7 @@ async def stdio_server(
         TransportError: Standard input or output is closed.
     """
     decoder = LineDecoder(max_message_size)
+    await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
         write, outbound = trio.open_memory_channel[SessionMessage](BUFFER)

@@ -34,11 +34,16 @@ class RootsSource:
     """
 
     def __init__(self, roots: Roots) -> None:
-        self.set(roots)
+        self._roots = self.checked(roots)
 
-    def set(self, roots: Roots) -> None:
-        """Take others from now on. Raises as the constructor; then the old ones stay."""
-        self._roots = roots if callable(roots) else _as_roots(roots)
+    @staticmethod
+    def checked(roots: Roots) -> Callable[[], Awaitable[RootList] | RootList] | list[Root]:
+        """Look at roots for `set`. Raises as the constructor."""
+        return roots if callable(roots) else _as_roots(roots)
+
+    def set(self, checked: Callable[[], Awaitable[RootList] | RootList] | list[Root]) -> None:
+        """Take others from now on."""
+        self._roots = checked
 
     def capability(self, revision: str) -> dict[str, Any]:
         """What is declared in a revision."""

@@ -126,6 +126,7 @@ class Catalog:
                 errors[server] = exc
 
         asked = list(self._members.by_name) if servers is None else servers
+        await trio.lowlevel.checkpoint_if_cancelled()
         async with trio.open_nursery() as nursery:
             for server in asked:
                 nursery.start_soon(ask, server)

@@ -262,15 +262,16 @@ class Members:
 
     async def aclose(self) -> None:
         """As `ClientGroup.aclose`."""
-        if self._nursery is None:
-            return
-        self._closing = True
+        self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
 
     async def _end(self, members: Iterable[Member]) -> None:
+        if self._nursery is None:
+            members = []  # nobody has connected to them
         for member in members:
             member.ask_to_end()
         try:
+            await trio.lowlevel.checkpoint()
             for member in members:
                 await member.ended.wait()
         except trio.Cancelled:
@@ -313,8 +314,7 @@ class Members:
         """As `ClientGroup.remove`."""
         member = self.named(name)
         self._drop(name)
-        if self._nursery is not None:
-            await self._end([member])
+        await self._end([member])
 
     def _drop(self, name: str) -> None:
         del self.by_name[name]

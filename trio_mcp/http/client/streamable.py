@@ -73,6 +73,7 @@ async def streamable_http_client(
     Raises:
         TypeError, ValueError: An argument is not what it should be.
     """
+    await trio.lowlevel.checkpoint()
     async with http_wire(url, headers, http_client) as wire:
         link = HttpLink(wire, max_message_size, reconnect or Backoff())
         async with link.running():

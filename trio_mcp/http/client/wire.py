@@ -42,6 +42,8 @@ MAX_KEPT_ALIVE: Final = 100
 """Connections that are kept for further requests."""
 KEPT_ALIVE: Final = 5.0
 """Seconds for which they are kept; servers are often no more patient."""
+READ_BURST: Final = 64
+"""Parts of a body that are taken before other tasks run."""
 MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
 """Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
@@ -112,6 +114,7 @@ class HttpResponse:
         self._take_back = take_back
         self._chunks: AsyncIterator[bytes] | None = None  # before the first is asked for
         self._failures = failures
+        self._parts = 0
         self._ended = False
 
     async def receive(self) -> bytes:
@@ -123,9 +126,14 @@ class HttpResponse:
         if self._chunks is None:
             self._chunks = aiter(self._response.stream)
         try:
-            while not (chunk := await anext(self._chunks)):
-                pass
-            return chunk
+            while True:
+                self._parts += 1
+                if (
+                    self._parts % READ_BURST == 0
+                ):  # what has arrived comes without waiting
+                    await trio.lowlevel.checkpoint()
+                if chunk := await anext(self._chunks):
+                    return chunk
         except StopAsyncIteration:
             self._ended = True
             return b""
@@ -174,7 +182,9 @@ class HttpResponse:
             scope.cancel("the answer is of no use any more")
             with contextlib.suppress(*self._failures):
                 async for _ in chunks:
-                    pass
+                    self._parts += 1
+                    if self._parts % READ_BURST == 0:
+                        await trio.lowlevel.cancel_shielded_checkpoint()  # the cancellation is for the generators
 
 
 class HttpWire:

@@ -179,6 +179,7 @@ class Rounds:
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
         """Get the answers to some questions, in one round."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # or the end of the round would ask all the same
         revision = self.context.protocol_version
         for request in requests:
             request.check(self.context)
@@ -208,12 +209,12 @@ class Rounds:
         """See `Context.once`."""
         if not isinstance(key, str):
             raise TypeError(f"key must be a string, got {type(key).__name__}")
+        await trio.lowlevel.checkpoint()
         if self._over:
             await self._end()
         if key not in self._memory:
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
-        await trio.lowlevel.checkpoint()
         return self._memory[key]
 
     @property

@@ -71,6 +71,7 @@ class MemoryEventStore(EventStore):
         return len(self._order)
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        await trio.lowlevel.checkpoint()
         now = self._clock()
         for event in events:
             kept = self._streams.setdefault(session, {}).setdefault(event.stream, deque())
@@ -82,6 +83,7 @@ class MemoryEventStore(EventStore):
         self._drop(now)
 
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
+        await trio.lowlevel.checkpoint()
         self._drop(self._clock())
         kept = self._streams.get(session, {}).get(stream)
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
@@ -90,6 +92,7 @@ class MemoryEventStore(EventStore):
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
     async def forget(self, session: str) -> None:
+        await trio.lowlevel.checkpoint()
         for stream, kept in self._streams.pop(session, {}).items():
             for event in kept:
                 del self._order[session, stream, event.number]

@@ -1,0 +1,253 @@
+"""The functions of `Server`, of the context of its functions, and of the middleware that comes along."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import trio
+from pydantic import BaseModel
+
+from tests.checkpoints.session_rows import sent_or_cancelled
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
+from tests.peer import settle
+from tests.server.input_harness import LEGACY, MODERN, accept, hand_client, said
+from trio_mcp import Client, Context, Server, memory_link_pair
+from trio_mcp.jsonrpc.messages import Request
+from trio_mcp.otel import ClientTelemetry, ServerTelemetry
+from trio_mcp.server.base_server import BaseServer
+
+
+@contextlib.asynccontextmanager
+async def served(revision: str = MODERN, **meta: Any) -> AsyncIterator[tuple[Context, Any, trio.Event]]:
+    """The context of a tool that is running, the client, and what ends the tool."""
+    contexts: list[Context] = []
+    release = trio.Event()
+    server = Server("x")
+
+    @server.tool
+    async def tool(ctx: Context) -> None:
+        contexts.append(ctx)
+        await release.wait()
+
+    async with hand_client(server, revision, lambda question: None) as peer:
+        await peer.request("tools/call", {"name": "tool"}, **meta)
+        await settle()
+        peer.arrived()
+        yield contexts[0], peer, release
+
+
+async def in_tool(
+    body: Callable[[Context], Awaitable[object]],
+    revision: str,
+    replies: Callable[[Request], Any] = lambda question: None,
+    *,
+    park: bool = False,
+) -> None:
+    """Run something as the function of a tool, through all rounds of input; what it raises is raised here."""
+    failures: list[Exception] = []
+    server = Server("x")
+
+    @server.tool(park_input=park)
+    async def tool(ctx: Context) -> None:
+        try:
+            await body(ctx)
+        except Exception as exc:
+            failures.append(exc)
+            raise
+
+    async with hand_client(server, revision, replies) as peer:
+        await peer.tool("tool")
+    if failures:
+        raise failures[0]
+
+
+# --- telling the client -----------------------------------------------------------------------------------------
+
+LEVEL = "io.modelcontextprotocol/logLevel"
+
+
+@call(Context.notify, "sent")
+async def notify(check: Check) -> None:
+    async with served() as (context, _, _):
+        await check(context.notify("acme/x"))
+
+
+@call(Context.log, "wanted, below the level, and after the answer")
+async def log(check: Check) -> None:
+    async with served(**{LEVEL: "error"}) as (context, _, release):
+        await check(context.log("error", "x"))
+        await check(context.log("info", "x"))
+        release.set()
+        await settle()
+        await check(context.log("error", "x"))
+
+
+@effect(Context.notify, "sent or cancelled")
+async def notified() -> None:
+    async with served() as (context, peer, _):
+        await sent_or_cancelled(lambda number: context.notify("acme/x"), peer.link)
+
+
+@effect(Context.log, "sent or cancelled")
+async def logged() -> None:
+    async with served(**{LEVEL: "error"}) as (context, peer, _):
+        await sent_or_cancelled(lambda number: context.log("error", "x"), peer.link)
+
+
+# --- asking the client ------------------------------------------------------------------------------------------
+
+
+class Person(BaseModel):
+    name: str
+
+
+def reply(question: Request) -> Any:
+    match question.method:
+        case "elicitation/create":
+            return accept(name="Ada") if (question.params or {}).get("mode") != "url" else {"action": "accept"}
+        case "sampling/createMessage":
+            return said("four")
+        case "roots/list":
+            return {"roots": []}
+    raise AssertionError(question)
+
+
+QUESTIONS: dict[Any, Callable[[Context], Any]] = {
+    Context.elicit: lambda ctx: ctx.elicit("Who?", Person),
+    Context.elicit_url: lambda ctx: ctx.elicit_url("Go", "https://example.com/"),
+    Context.sample: lambda ctx: ctx.sample("Two and two?", max_tokens=9),
+    Context.list_roots: lambda ctx: ctx.list_roots(),
+    Context.gather: lambda ctx: ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Person)),
+}
+
+
+def every_question(function: Any, ask: Callable[[Context], Any]) -> None:
+    for revision, park in ((LEGACY, False), (MODERN, False), (MODERN, True)):
+        where = f"{revision}, parked" if park else revision
+
+        @call(function, f"{where}: answered")
+        async def answered(check: Check, revision: str = revision, park: bool = park) -> None:
+            # In the modern era the function runs twice unless it is parked; the second time the answer is there.
+            await in_tool(lambda ctx: check(ask(ctx)), revision, reply, park=park)
+
+        @effect(function, f"{where}: nothing is asked")
+        async def nothing_asked(revision: str = revision, park: bool = park) -> None:
+            asked: list[Request] = []
+
+            async def body(context: Context) -> None:
+                await cancelled_before(ask(context))
+
+            await in_tool(body, revision, asked.append, park=park)
+            assert not asked
+
+
+for function, ask in QUESTIONS.items():
+    every_question(function, ask)
+
+
+for revision in (LEGACY, MODERN):
+
+    @call(Context.gather, f"{revision}: no question")
+    async def gather_nothing(check: Check, revision: str = revision) -> None:
+        await in_tool(lambda ctx: check(ctx.gather()), revision)
+
+    @call(Context.once, f"{revision}: done, and done before")
+    async def once(check: Check, revision: str = revision) -> None:
+        async def body(context: Context) -> None:
+            assert await check(context.once("id", lambda: 1)) == 1
+            assert await check(context.once("id", lambda: 2)) == 1
+
+        await in_tool(body, revision)
+
+    @effect(Context.once, f"{revision}: done and kept, or not done")
+    async def once_or_never(revision: str = revision) -> None:
+        async def body(context: Context) -> None:
+            done: list[int] = []
+
+            async def count() -> int:
+                return len(done)
+
+            await all_or_nothing(lambda number: context.once(f"{number}", done.append, number), count)
+
+        await in_tool(body, revision)
+
+
+# --- serving ----------------------------------------------------------------------------------------------------
+
+
+@call(BaseServer.serve, "until the client has gone, and one that has")
+async def serve(check: Check) -> None:
+    async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(check, Server("x").serve(theirs))
+        await settle()
+        await ours.write.aclose()
+    async with memory_link_pair() as (ours, theirs):
+        await ours.write.aclose()
+        await check(Server("x").serve(theirs))
+
+
+def over_http(function: Any) -> None:
+    @call(function, "until it shall end")
+    async def serve(check: Check) -> None:
+        async def nothing() -> None:
+            pass
+
+        await check(function(Server("x"), port=0, shutdown=nothing))
+
+
+over_http(BaseServer.serve_http)
+over_http(BaseServer.serve_sse)
+
+
+@call(BaseServer.asgi_app, "nobody calls")
+async def asgi_app(check: Check) -> None:
+    async with check.block(Server("x").asgi_app()):
+        pass
+
+
+NO_LINK: Any = None  # nobody gets as far as to look at it
+
+
+def starts_nothing(function: Any, cancel: Callable[[Server], Awaitable[object]]) -> None:
+    @effect(function, "nothing is started")
+    async def nothing_started() -> None:
+        started: list[object] = []
+
+        @contextlib.asynccontextmanager
+        async def lifespan(server: Server) -> AsyncIterator[None]:
+            started.append(server)
+            yield
+
+        await cancel(Server("x", lifespan=lifespan))
+        assert not started
+
+
+starts_nothing(BaseServer.asgi_app, lambda server: not_entered(server.asgi_app()))
+starts_nothing(BaseServer.serve, lambda server: cancelled_before(server.serve(NO_LINK)))
+starts_nothing(BaseServer.serve_http, lambda server: cancelled_before(server.serve_http(port=0)))
+starts_nothing(BaseServer.serve_sse, lambda server: cancelled_before(server.serve_sse(port=0)))
+starts_nothing(BaseServer.serve_stdio, lambda server: cancelled_before(server.serve_stdio()))
+
+
+@call(ServerTelemetry.__call__, "a request")
+async def server_telemetry(check: Check) -> None:
+    telemetry = ServerTelemetry()
+    server = Server("x", middleware=[lambda context, call_next: check(telemetry(context, call_next))])
+    server.add_tool(wait)
+    async with Client(server) as client:
+        await client.call_tool("wait")
+
+
+@call(ClientTelemetry.__call__, "a request")
+async def client_telemetry(check: Check) -> None:
+    telemetry = ClientTelemetry()
+    server = Server("x")
+    server.add_tool(wait)
+    async with Client(server, middleware=[lambda call, call_next: check(telemetry(call, call_next))]) as client:
+        await client.call_tool("wait")
+
+
+async def wait() -> None:
+    await trio.lowlevel.checkpoint()

@@ -1,0 +1,206 @@
+"""Links, and what keeps events."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+
+from tests.checkpoints.table import Check, all_or_nothing, call, cancelled_before, effect, not_entered
+from tests.http_peer import peer
+from tests.peer import settle
+from tests.public_names import ROOT
+from trio_mcp import (
+    EventStore,
+    MemoryEventStore,
+    Server,
+    SqliteEventStore,
+    StdioServerParameters,
+    memory_link_pair,
+    sse_client,
+    stdio_client,
+    stdio_server,
+    streamable_http_client,
+)
+from trio_mcp.http.server.event_store import EventsLost, StoredEvent
+from trio_mcp.server.base_server import BaseServer
+
+
+@call(memory_link_pair, "with messages as objects, and as bytes")
+async def memory(check: Check) -> None:
+    for encode in (False, True):
+        async with check.block(memory_link_pair(encode=encode)):
+            pass
+
+
+@call(stdio_client, "a process that ends")
+async def child(check: Check) -> None:
+    program = [sys.executable, "-S", "-c", "input()"]
+    async with check.block(stdio_client(StdioServerParameters(program[0], program[1:], stderr="discard"))):
+        pass
+
+
+@effect(stdio_client, "no process")
+async def no_child() -> None:
+    with TemporaryDirectory() as folder:
+        await not_entered(stdio_client(StdioServerParameters("touch", ["made"], cwd=folder)))
+        assert not os.listdir(folder)
+
+
+PROGRAM = """
+import sys
+import trio
+from tests.checkpoints.table import Check
+from trio_mcp import Server, stdio_server
+from trio_mcp.server.base_server import BaseServer
+
+async def main():
+    if sys.argv[1] == "serve":
+        await Check(BaseServer.serve_stdio)(Server("x").serve_stdio())
+    else:
+        async with Check(stdio_server).block(stdio_server()):
+            pass
+
+trio.run(main)
+"""
+
+
+def in_a_process(function: Any, what: str) -> None:
+    @call(function, "a client that leaves")
+    async def serve(check: Check) -> None:
+        # The standard streams of this process are pytest's.
+        command = [sys.executable, "-c", PROGRAM, what]
+        await trio.run_process(command, stdin=b"", stdout=subprocess.DEVNULL, cwd=ROOT)
+        check.count += 1
+
+
+@effect(stdio_server, "the standard streams stay")
+async def standard_streams_stay() -> None:
+    before = os.fstat(1)
+    await not_entered(stdio_server())
+    assert os.path.samestat(os.fstat(1), before)
+
+
+in_a_process(BaseServer.serve_stdio, "serve")
+in_a_process(stdio_server, "link")
+
+
+@call(streamable_http_client, "nothing is sent")
+async def http(check: Check) -> None:
+    async with check.block(streamable_http_client("http://127.0.0.1:1/mcp")):
+        pass
+
+
+@call(sse_client, "connected")
+async def sse(check: Check) -> None:
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(lambda task_status: Server("x").serve_sse(port=0, task_status=task_status))
+        async with check.block(sse_client(url)):
+            pass
+        nursery.cancel_scope.cancel()
+
+
+@effect(streamable_http_client, "nothing is connected to")
+@effect(sse_client, "nothing is connected to")
+async def nothing_connected() -> None:
+    async with peer() as remote:
+        for connect in (streamable_http_client, sse_client):
+            await not_entered(connect(remote.url))
+        await settle()
+        assert not remote.connections
+
+
+# --- event stores -----------------------------------------------------------------------------------------------
+
+EVENTS = [StoredEvent(1, number, b"{}") for number in (1, 2)]
+
+
+def of_a_store(make: Callable[[], Any]) -> None:
+    kind = type(make())
+
+    @call(kind.append, "new events, known ones, none")
+    async def append(check: Check) -> None:
+        store = make()
+        await check(store.append("session", EVENTS))
+        await check(store.append("session", EVENTS))
+        await check(store.append("session", []))
+
+    @call(kind.after, "some, and none")
+    async def after(check: Check) -> None:
+        store = make()
+        await store.append("session", EVENTS)
+        assert len(await check(store.after("session", 1, 1))) == 1
+        assert not await check(store.after("session", 1, 2))
+
+    @call(kind.forget, "a session, and one that is none")
+    async def forget(check: Check) -> None:
+        store = make()
+        await store.append("session", EVENTS)
+        await check(store.forget("session"))
+        await check(store.forget("session"))
+
+    @effect(kind.append, "kept or cancelled")
+    async def kept() -> None:
+        store = make()
+
+        async def count() -> int:
+            return len(await numbers(store))
+
+        await all_or_nothing(lambda number: store.append("session", [StoredEvent(1, number, b"{}")]), count)
+
+    @effect(kind.forget, "forgotten or cancelled")
+    async def forgotten() -> None:
+        store = make()
+        sessions = [f"{number}" for number in range(1, 50)]
+        for session in sessions:
+            await store.append(session, EVENTS)
+
+        async def count() -> int:
+            return sum([not await numbers(store, session) for session in sessions])
+
+        await all_or_nothing(lambda number: store.forget(f"{number}"), count)
+
+
+async def numbers(store: EventStore, session: str = "session") -> list[int]:
+    """The numbers of the events that are kept."""
+    try:
+        return [event.number for event in await store.after(session, 1, 0)]
+    except EventsLost:
+        return []
+
+
+of_a_store(MemoryEventStore)
+of_a_store(lambda: SqliteEventStore(":memory:"))
+
+
+@effect(SqliteEventStore.__aenter__, "no file is made")
+async def no_file() -> None:
+    with TemporaryDirectory() as folder:
+        await not_entered(SqliteEventStore(f"{folder}/events"))
+        assert not os.listdir(folder)
+
+
+@effect(SqliteEventStore.aclose, "closed all the same")
+async def store_closes() -> None:
+    store = SqliteEventStore(":memory:")
+    await store.append("session", EVENTS)
+    await cancelled_before(store.aclose())
+    assert await numbers(store) == []  # a new one, as that is gone
+
+
+@call(SqliteEventStore.__aenter__, "opened")
+@call(SqliteEventStore.aclose, "opened")
+async def sqlite_block(check: Check) -> None:
+    store = SqliteEventStore(":memory:")
+    if check.function is SqliteEventStore.aclose:
+        await check(store.aclose())
+        async with store:
+            await check(store.aclose())
+    else:
+        async with check.block(store):
+            pass
