@@ -128,9 +128,7 @@ class HttpResponse:
         try:
             while True:
                 self._parts += 1
-                if (
-                    self._parts % READ_BURST == 0
-                ):  # what has arrived comes without waiting
+                if self._parts % READ_BURST == 0:  # what has arrived comes without waiting
                     await trio.lowlevel.checkpoint()
                 if chunk := await anext(self._chunks):
                     return chunk
