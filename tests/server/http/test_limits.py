@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from pydantic_core import to_json
@@ -200,21 +201,27 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
         raw = Raw(http)
         await raw.initialize(elicitation={})
         async with raw.call("greet", id=5) as r:
-            question = await Events(r).message()
+            events = Events(r)
+            question = await events.message()
             assert (await raw.post("ping", id=6)).status_code == 503
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
+            assert (await events.message())["id"] == 5
+        while made.server.statistics().http[0].requests:  # a turn after the client has it all
+            await trio.lowlevel.checkpoint()
         async with raw.call("wait", {"progress": 1}, id=7):
             await made.started.wait()
             assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
             await made.cancelled.wait()
+        while made.server.statistics().http[0].requests:
+            await trio.lowlevel.checkpoint()
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
 @pytest.mark.handshake
 @pytest.mark.parametrize("path", ["/mcp", "/messages"])
 async def test_bodies_that_are_read_are_bounded(path: str) -> None:
-    async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (_, http, _):
+    async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (made, http, _):
         opening = http.stream("GET", "/sse", headers={"accept": "text/event-stream"})
         async with opening as r, trio.open_nursery() as nursery:
             endpoint = (await Events(r).next()).data.decode()
@@ -229,8 +236,10 @@ async def test_bodies_that_are_read_are_bounded(path: str) -> None:
             headers = {**raw.headers(), "content-type": "application/json"}
             nursery.start_soon(partial(http.post, raw.path, content=slowly(), headers=headers))
             await sending.wait()
-            while (refused := await raw.post("ping")).status_code != 503:  # noqa: ASYNC110 - its head is on its way
+            while not made.server.statistics().http[0].bodies:  # noqa: ASYNC110 - its head is on its way
                 await trio.sleep(0.01)
+            refused = await raw.post("ping")
+            assert refused.status_code == 503
             assert refused.headers["retry-after"] == "1"
             nursery.cancel_scope.cancel()
 
@@ -319,3 +328,36 @@ async def test_what_comes_in_on_a_loopback_address_is_local(address: str, local:
         with trio.move_on_after(5):
             await app(scope, receive, send)
     assert (answer[0]["status"] == 403) == local
+
+
+@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.handshake), "/health"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any_host_is_taken(
+    path: str, method: str
+) -> None:
+    """On 0.0.0.0, in a container: a browser lets the page read what comes from its own name, so it needs no CORS."""
+    answer: list[Any] = []
+
+    async def send(message: Any) -> None:
+        answer.append(message)
+
+    async def receive() -> Any:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request"}
+
+    headers = [
+        (b"host", b"evil.example:8000"),
+        (b"origin", b"http://evil.example:8000"),
+        (b"access-control-request-method", b"POST"),
+        (b"content-type", b"application/json"),
+    ]
+    scope = {"type": "http", "method": method, "path": path, "server": ("10.0.0.1", 8000), "headers": headers}
+    options = attrs.evolve(beside(path), cors=True)
+    async with Made().server.asgi_app(options) as app:
+        with trio.move_on_after(5):
+            await app(scope, receive, send)
+    assert not [name for name, _ in answer[0]["headers"] if name.startswith(b"access-control")]
+    if answer[0]["status"] != 405:
+        assert answer[0]["status"] == 403
+        assert b"allowed_hosts" in answer[1]["body"]
+        assert b"allowed_origins" in answer[1]["body"]
