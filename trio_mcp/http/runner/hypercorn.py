@@ -412,9 +412,10 @@ class Http1(H11Protocol):
             await super().handle(event)
             return
         connection, body = self.connection, bytearray()
-        connection.receive_data(event.data)
-        self._framing += len(event.data)
-        while True:
+        if connection.their_state is not h11.MUST_CLOSE:  # RFC 9112, 9.6: else the client has said that it was the last
+            connection.receive_data(event.data)
+            self._framing += len(event.data)
+        while connection.their_state is not h11.MUST_CLOSE:
             if connection.they_are_waiting_for_100_continue:
                 fields = self.config.response_headers("h11")
                 await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
@@ -441,15 +442,23 @@ class Http1(H11Protocol):
                     break
             except h11.RemoteProtocolError as error:
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                    # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last.
-                    status = 400 if error.error_status_hint == 501 else error.error_status_hint
-                    await self._send_error_response(status)
+                    await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
                 break
+
+    def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        status = error.error_status_hint
+        if status == 501:
+            return 400  # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last
+        if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
+            return 414  # RFC 9112, 3: it is the request line that is too long
+        return status
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
         self._framing = 0
+        if not request.http_version.startswith(b"1."):
+            raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
         names = [name for name, _ in headers]
         if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
             # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
@@ -476,7 +485,7 @@ class Http1(H11Protocol):
                 stream_id=STREAM_ID,
                 headers=headers,
                 http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
+                method=request.method.decode("ascii"),
                 raw_path=target,
                 state=self.connection_state,
             )
@@ -570,9 +579,12 @@ class Tasks:
 
         async def next_event() -> ASGIReceiveEvent:
             try:
-                return receive.receive_nowait()
-            except trio.WouldBlock:
-                return await receive.receive()
+                try:
+                    return receive.receive_nowait()
+                except trio.WouldBlock:
+                    return await receive.receive()
+            except trio.EndOfChannel:
+                return {"type": "http.disconnect"}
 
         async def run() -> None:
             with receive:
@@ -584,14 +596,18 @@ class Tasks:
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
             if event["type"] == "http.disconnect":
+                # The end of the channel says so, since nothing may wait here: the application itself can be the one
+                # that tells, by its last word, with a part of the request still unread.
+                put.close()
                 gone.happened()
+                return
             try:
                 try:
                     put.send_nowait(event)
                 except trio.WouldBlock:
                     await put.send(event)
-            except trio.BrokenResourceError:
-                pass  # the application has ended
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the application has ended, or nothing more is due to it
 
         self.spawn(run)
         return hand_over

@@ -81,7 +81,11 @@ class HttpApp:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not schema:
-            headers = parameter_headers(schema)
+            try:
+                headers = parameter_headers(schema)
+            except ValueError as exc:  # a client leaves the tool out of its list
+                logger.error("the tool %r can't be called by modern clients over HTTP: %s", name, exc)
+                headers = ()
             if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # some of tools that have been removed
                 self._tool_headers.clear()
             self._tool_headers[name] = schema, headers

@@ -153,7 +153,7 @@ class HttpRequest:
 
     Attributes:
         scope: ASGI's.
-        method: In upper case.
+        method: As it was sent; RFC 9110, section 9.1: it is case-sensitive.
         root: Where the application is mounted; empty at the top.
         path: Below that, without a slash at its end.
         headers: Its fields.
