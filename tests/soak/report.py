@@ -27,7 +27,7 @@ MORE_TASKS = 2
 MORE_OBJECTS = 60
 MORE_BLOCKS = 20_000  # of Python's allocator: pydantic keeps up to 16,384 short strings that it has parsed
 SLOPE_FROM = 10.0  # minutes of load from which on the slope of resident memory is judged
-MOST_SLOPE = 0.25  # MiB a minute, over the second half: what malloc keeps free still wanders
+MOST_SLOPE = 0.30  # MiB a minute, over the second half: it goes up and down with what else the machine has to do
 MORE_USED = MIB  # what malloc has in use once all is settled: a leak that is none of Python's
 
 
@@ -157,7 +157,7 @@ def report(soak: Soak) -> int:
             "objects grown": grown,
         }
         rate = figures[name]["MiB a minute"].get("second half", 0.0)
-        if soak.plan.minutes >= SLOPE_FROM and rate > MOST_SLOPE:
+        if soak.plan.minutes >= SLOPE_FROM and rate > MOST_SLOPE and name != "driver":  # which is the load itself
             broken.append(f"{name}: resident memory grew by {rate} MiB a minute in the second half")
     broken += [f"in {path.name}: {entry[:300]}" for path in sorted(out.glob("*.log")) for entry in unexpected(path)]
     broken += [f"no answer at all in {lane}" for lane, found in lanes_of(soak).items() if not found.get(ANSWERED)]
