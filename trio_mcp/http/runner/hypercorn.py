@@ -459,8 +459,8 @@ class Http1(H11Protocol):
         self._framing = 0
         if not request.http_version.startswith(b"1."):
             raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
-        names = [name for name, _ in headers]
-        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+        fields = dict(headers)
+        if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
             # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
             raise h11.RemoteProtocolError("the end of the request can be read in two ways")
         scheme, separator, rest = target.partition(b"://")
