@@ -207,10 +207,8 @@ class HttpRequest:
                 if not body:
                     body = piece  # kept as it is, as there is mostly just the one
                 elif piece:
-                    if isinstance(body, bytes):
-                        body = bytearray(
-                            body
-                        )  # pieces of a few bytes, each an object, would cost many times their size
+                    if isinstance(body, bytes):  # pieces of a few bytes, each an object, cost many times their size
+                        body = bytearray(body)
                     body += piece
         finally:
             ledger.bodies -= 1
