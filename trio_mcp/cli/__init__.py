@@ -33,15 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()  # nobody reads on, as in `| head`
         return CLOSED_PIPE
-    except OSError as exc:
-        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            raise
-        _drop_output()
-        return _complain(options.command, f"can't write the output: {exc.strerror}", FAILED)
     except Exit as exc:
         return _complain(options.command, str(exc), exc.status)
     except TrioMcpError as exc:
         return _complain(options.command, str(exc), exit_of(exc))
+    except OSError as exc:  # after ours, some of which are a TimeoutError as well
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _drop_output()
+        return _complain(options.command, f"can't write the output: {exc.strerror}", FAILED)
     return status
 
 
