@@ -300,6 +300,8 @@ class Events:
     def __init__(self, response: httpx.Response) -> None:
         self.decoder = EventDecoder()
         self._iterator = self._read(response)
+        # For as long as the response: the end of the iterator, at a collection of garbage, would be the response's.
+        response.extensions["events"] = self
 
     async def _read(self, response: httpx.Response) -> AsyncIterator[ServerSentEvent]:
         assert response.headers["content-type"] == "text/event-stream", (response.status_code, response.headers)

@@ -40,6 +40,9 @@ BY_STRING = {
 }
 """Files that import by a string, which import-linter does not see, and why."""
 
+SHIELDS_ITSELF = {"_last_words": "a session's, to the event store"}
+"""What may be awaited on the way out without more ado, and why."""
+
 
 def modules() -> Iterator[str]:
     for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp."):
@@ -120,3 +123,52 @@ def imports_by_string(source: str) -> bool:
         if isinstance(node, ast.Name) and node.id in ("exec", "eval"):
             return True
     return False
+
+
+def test_no_await_on_the_way_out_replaces_what_was_raised() -> None:
+    """In a cancelled scope it would raise `Cancelled`, in place of Ctrl-C: `trio_mcp._nursery.closing` does not."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in unshielded(path.read_text())
+        if path.name != "_nursery.py"
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("async def f():\n try: pass\n finally: await g()", [3]),
+        ("async def f():\n try: pass\n except BaseException:\n  await g()\n  raise", [4]),
+        ("async def f():\n try: pass\n finally:\n  async with g(): pass", [4]),
+        ("async def f():\n try: pass\n except OSError: await g()", []),
+        ("async def f():\n try: pass\n finally:\n  with trio.CancelScope(shield=True): await g()", []),
+        ("async def f():\n try: pass\n except BaseException:\n  async with closing(g): raise", []),
+    ],
+)
+def test_an_await_on_the_way_out_is_found(source: str, lines: list[int]) -> None:
+    assert list(unshielded(source)) == lines
+
+
+def unshielded(source: str) -> Iterator[int]:
+    """The lines of what is awaited in a ``finally``, or where anything is caught, and can be cancelled."""
+    everything = ("BaseException", "trio.Cancelled")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Try, ast.TryStar)):
+            caught = [handler.body for handler in node.handlers if ast.unparse(handler.type or node) in everything]
+            for statements in (node.finalbody, *caught):
+                yield from (line for statement in statements for line in _awaits(statement))
+
+
+def _awaits(node: ast.AST) -> Iterator[int]:
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        around = " ".join(map(ast.unparse, node.items))
+        if "shield=True" in around or "closing(" in around:
+            return
+    if isinstance(node, (ast.Await, ast.AsyncWith, ast.AsyncFor)):
+        shielded = isinstance(node, ast.Await) and any(name in ast.unparse(node) for name in SHIELDS_ITSELF)
+        if not shielded:
+            yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from _awaits(child)

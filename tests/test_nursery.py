@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 
-from trio_mcp._nursery import background_nursery
+from tests.interruptions import interrupt
+from trio_mcp import BaseSession, Client, Server
+from trio_mcp._nursery import background_nursery, closing
+from trio_mcp.jsonrpc.messages import SessionMessage
 
 
 class Oops(Exception):
@@ -44,6 +51,26 @@ async def test_two_failures_leave_as_a_group() -> None:
             nursery.start_soon(fail_on_the_way_out)
             await trio.testing.wait_all_tasks_blocked()
             raise Oops
+
+
+async def test_ctrl_c_in_a_background_task_leaves_as_itself() -> None:
+    """And not in the groups of the nurseries on its way, as whoever waits for it catches a `KeyboardInterrupt`."""
+    raised = KeyboardInterrupt()
+
+    async def press() -> None:
+        async with trio.open_nursery():
+            raise raised
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        async with background_nursery() as nursery:
+            nursery.start_soon(press)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise Oops
+    assert caught.value is raised
+    assert isinstance(raised.__cause__, BaseExceptionGroup)
+    assert raised.__cause__.subgroup(Oops) is not None
 
 
 async def test_cancelling_the_nursery_itself_ends_its_block_and_nothing_else() -> None:
@@ -93,3 +120,122 @@ async def test_a_cancelled_close_does_not_hide_the_blocks_exception() -> None:
                 scope.cancel()
                 raise error
         assert caught.value is error
+
+
+INTERRUPTIONS = [KeyboardInterrupt, SystemExit, lambda: BaseExceptionGroup("", [KeyboardInterrupt(), ValueError()])]
+ENDS = ["nothing", "an exception", "a group", "a timeout"]
+
+
+async def leave(end: str, error: Exception) -> None:
+    """What the block does at its end."""
+    if end == "a timeout":
+        await trio.sleep_forever()
+    elif end == "a group":
+        raise ExceptionGroup("mine", [error])
+    elif end == "an exception":
+        raise error
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+async def test_what_interrupts_the_close_leaves(
+    interruption: Callable[[], BaseException], end: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    raised = interruption()
+    error = Oops()
+
+    async def close() -> None:
+        raise raised
+
+    for block in (background_nursery, closing):
+        with trio.move_on_after(1), pytest.raises(type(raised)) as caught:  # a scope rebuilds groups
+            async with block(close):
+                await leave(end, error)
+        assert caught.value is raised
+        if end.startswith("a"):  # nothing is lost: the traceback has both
+            assert raised.__context__ is not None
+
+
+@pytest.mark.parametrize("block", [background_nursery, closing])
+async def test_a_close_that_fails_in_a_cancelled_block_says_so(
+    block: Callable[..., contextlib.AbstractAsyncContextManager[object]], autojump_clock: trio.testing.MockClock
+) -> None:
+    async def close() -> None:
+        raise Oops
+
+    with pytest.raises(Oops), trio.move_on_after(1):
+        async with block(close):
+            await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("block", [background_nursery, closing])
+async def test_a_close_that_fails_after_an_exception_is_logged(
+    block: Callable[..., contextlib.AbstractAsyncContextManager[object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    error, failure = Oops(), ZeroDivisionError()
+
+    async def close() -> None:
+        raise failure
+
+    with pytest.raises(Oops) as caught:
+        async with block(close):
+            raise error
+    assert caught.value is error
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is failure
+
+
+async def test_an_interruption_outlives_a_close_that_is_cancelled() -> None:
+    with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
+        async with closing(trio.lowlevel.checkpoint):
+            scope.cancel()
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ctrl_c_while_a_client_closes(end: str) -> None:
+    error = Oops()
+
+    async def main() -> None:
+        with trio.move_on_after(1):
+            async with Client(Server("s")):
+                try:
+                    await leave(end, error)
+                finally:
+                    interrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+class Unread(trio.abc.SendChannel[SessionMessage]):
+    """A link's sending half that takes nothing, and is cancelled while it closes."""
+
+    def __init__(self) -> None:
+        self.closing = trio.CancelScope()
+
+    async def send(self, value: SessionMessage) -> None:
+        await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        self.closing.cancel()
+        await trio.lowlevel.checkpoint()
+
+
+def test_ctrl_c_while_a_session_flushes_outlives_the_cancelled_close_of_its_link() -> None:
+    write = Unread()
+
+    async def main() -> None:
+        _, read = trio.open_memory_channel[SessionMessage](1)
+        async with BaseSession(read, write) as session, trio.open_nursery() as nursery:
+            await session.send_notification("notifications/message", {})
+            nursery.start_soon(press)
+            with pytest.raises(KeyboardInterrupt), write.closing:
+                await session.aclose()
+
+    async def press() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        interrupt()
+
+    trio.run(main)

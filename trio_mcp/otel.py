@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import trio
@@ -25,7 +25,7 @@ except ImportError as exc:
 from trio_mcp._version import __version__
 from trio_mcp.errors import McpError, RequestTimeout
 from trio_mcp.trace_context import TraceContext
-from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
+from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from opentelemetry.context.context import Context as OtelContext
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientTelemetry", "ServerTelemetry"]
 
+T = TypeVar("T")
 CallNext = Callable[[], Awaitable[dict[str, Any]]]
 
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -49,6 +50,15 @@ WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources
 MAX_NAME = 200
 MAX_URI = 2000
 """Characters; a peer may send any length."""
+
+MAX_NAMES = 1000
+"""Names of tools and prompts that are told apart in metrics: each is a series of its own, for ever."""
+
+MAX_CODES = 100
+"""Codes of errors besides those of the specifications, likewise."""
+
+STANDARD_CODES: Final = range(-32768, -31999)
+"""What JSON-RPC reserves (section 5.1)."""
 
 # The keys that the protocol reserves, whatever propagators are configured for other protocols.
 W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
@@ -87,6 +97,9 @@ class _Telemetry:
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
         self._attributes = dict(attributes or {})
+        # What a peer may invent without end is told apart in metrics as far as there is room here.
+        self._names: set[str] = set()
+        self._codes: set[int] = set()
 
     async def _observe(
         self,
@@ -123,16 +136,25 @@ class _Telemetry:
                 failure = self._failure(exc)
                 raise
             finally:
-                if failure is None or failure.code != INVALID_PARAMS:
+                # Whoever refuses a request, and with which code, its name may be an invented one: a result shows that
+                # it is not.
+                served = failure is None or failure.kind == "tool_error"
+                if _told_apart(name, self._names, MAX_NAMES, entering=served):
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
                 else:
-                    # It may be a name that no tool has: there is no end of those, so they are not told apart.
                     span.update_name(method)
                 if failure is not None:
-                    common |= failure.attributes()
+                    common |= self._counted(failure).attributes()
                     span.set_attributes(failure.attributes())
                     span.set_status(trace.StatusCode.ERROR, failure.message)
                 self._duration.record(trio.current_time() - started, common)
+
+    def _counted(self, failure: _Failure) -> _Failure:
+        """What metrics say of a failure."""
+        code = failure.code
+        if code is None or code in STANDARD_CODES or _told_apart(code, self._codes, MAX_CODES, entering=True):
+            return failure
+        return _Failure("_OTHER")  # as the conventions call it
 
     def _failure(self, exc: BaseException) -> _Failure:
         match exc:
@@ -251,6 +273,13 @@ def _attached(context: OtelContext) -> Iterator[None]:
         yield
     finally:
         otel_context.detach(token)
+
+
+def _told_apart(value: T, known: set[T], most: int, *, entering: bool) -> bool:
+    """Whether a value is among those that are known, which it may enter while there is room."""
+    if entering and len(known) < most:
+        known.add(value)
+    return value in known
 
 
 def _about(method: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -179,6 +179,21 @@ def test_ctrl_c_ends_with_130_and_no_traceback(shop: Path) -> None:
     assert "Traceback" not in rest
 
 
+@pytest.mark.parametrize(
+    "words", [["list", "shop.py"], ["call", "shop.py", "price", "item=pear"], ["completion", "bash"]]
+)
+def test_a_full_disk_under_the_output_is_a_line_and_a_status(shop: Path, words: list[str]) -> None:
+    """As in `trio-mcp list ... > file`."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*words), cwd=shop, env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    said = done.stderr.decode().splitlines()
+    assert said[-1] == f"trio-mcp {words[0]}: can't write the output: No space left on device"
+    assert "Traceback" not in done.stderr.decode()
+
+
 def test_a_reader_that_leaves_is_no_error(shop: Path) -> None:
     """As in `trio-mcp list ... | head`."""
     with subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 import trio
+from pydantic_core import to_json
 
+from tests.peer import ME
 from trio_mcp import Client, McpError, StdioServerParameters, ToolsListChanged, TransportError
-from trio_mcp.cli.reload import source_files
+from trio_mcp.cli.reload import MAX_WAITING, source_files
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -122,6 +125,64 @@ async def test_a_legacy_client_is_told_that_the_lists_may_have_changed(source: S
             source.version(2)
             assert await anext(events) == ToolsListChanged()
             await until(client, "2")
+
+
+HANGING = """
+import os, pathlib, signal, time
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+pathlib.Path(__file__).with_suffix(".pid").write_text(str(os.getpid()))
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("end", [None, signal.SIGTERM, signal.SIGINT])
+async def test_new_source_that_hangs_at_import_does_not_outlive_the_client(
+    source: Source, end: signal.Signals | None
+) -> None:
+    """Not even if a request waits for the new server, and no matter how the client leaves."""
+
+    async def send(method: str, request_id: int | None = None, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        await stdin.send_all(to_json(message if request_id is None else {**message, "id": request_id}) + b"\n")
+
+    command = [sys.executable, "-m", "trio_mcp", "run", str(source.path), "--reload"]
+    process = await trio.lowlevel.open_process(
+        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    try:
+        with trio.fail_after(60):
+            async with stdin, stdout:
+                await send("initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo=ME)
+                while b"\n" not in await stdout.receive_some():
+                    pass
+                await send("notifications/initialized")
+                source.write(HANGING)
+                noted = source.path.with_suffix(".pid")
+                while not (noted.exists() and noted.read_text()):  # noqa: ASYNC110 - another process writes it
+                    await trio.sleep(0.05)
+                for request_id in range(2, MAX_WAITING + 50):
+                    await send("tools/list", request_id)
+                if end is not None:
+                    process.send_signal(end)
+                    await process.wait()
+            with trio.fail_after(10):
+                assert await process.wait() == (130 if end == signal.SIGINT else 0)
+        assert not alive(int(noted.read_text()))
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "zombie" not in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_over_http_the_server_comes_back_at_the_same_address(source: Source) -> None:

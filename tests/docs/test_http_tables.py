@@ -23,7 +23,7 @@ IN_WORDS = {
         "loopback",
         "`localhost`, `127.0.0.1` and `[::1]` for connections to a loopback address or a Unix socket, else any",
     ),
-    "allowed_origins": (None, "the server's own hosts"),
+    "allowed_origins": (None, "those on the `allowed_hosts`; none where any host is taken"),
 }
 """Defaults that the page explains: the value in the code, and the cell."""
 
@@ -77,7 +77,8 @@ BOUNDS = {
     "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
     "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
-    "seconds for which they are kept": constant("KEPT_ALIVE"),
+    "seconds for which they are used again if the server does not say how long it keeps them": constant("KEPT_ALIVE"),
+    "seconds before the server closes a connection from which on it is not used": constant("EARLIER"),
     "notifications and answers on their way at once": http_link.MAX_POSTS,
     "seconds for the server to take a notification or an answer": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,

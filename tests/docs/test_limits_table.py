@@ -69,6 +69,9 @@ STATED = {
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "requests of the peer that run": OPTIONS.handlers.max_running_requests,
     "requests of the peer that queue": OPTIONS.handlers.max_queued_requests,
+    "bytes of the peer's requests that run or queue; one alone may have more": OPTIONS.handlers.max_incoming_bytes,
+    "bytes of notifications of the peer that wait; one alone may have more": OPTIONS.handlers.max_incoming_bytes,
+    "bytes of the progress of one call; one alone may have more": constant("MAX_PENDING_PROGRESS_BYTES"),
     "messages of yours on their way to the link": OPTIONS.max_outgoing_messages,
     "cancellations and answers given on the spot": default(Outbox, "max_control"),
     "notifications of the peer, until they are handled": OPTIONS.handlers.max_pending_notifications,
@@ -101,7 +104,11 @@ STATED = {
     "a stream of HTTP after its answer": constant("DRAIN_TIMEOUT"),
     "messages of a HTTP session that wait for its event store": router.MAX_UNSTORED,
     "sessions over HTTP": HttpOptions().max_sessions,
-    "HTTP requests that are served at once": HttpOptions().max_requests,
+    "bytes of messages of a HTTP session that wait for its event store": router.MAX_WAITING_BYTES,
+    "HTTP requests under way, and again bodies that are read": HttpOptions().max_requests,
+    "bytes of HTTP requests under way, and again of bodies that are read; one alone may have more": (
+        HttpOptions().max_request_bytes
+    ),
     "bytes of further requests that a HTTP/1.1 client sends before it has an answer": constant("MAX_RECEIVED"),
     "bytes of the body of a HTTP request": HttpOptions().max_message_size,
     "handlers that are parked for input": default(Server, "max_parked"),

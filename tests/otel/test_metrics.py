@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from opentelemetry.trace import SpanKind
 
 from tests.otel.support import Recorded, make_server, observed, own
 from tests.server.harness import both_eras, client_of
-from trio_mcp import Context, TraceContext
+from trio_mcp import Context, McpError, TraceContext, otel
 from trio_mcp.otel import BUCKETS, ClientTelemetry, ServerTelemetry
 
 
@@ -100,3 +102,68 @@ def test_it_loads_neither_a_client_nor_a_server() -> None:
         assert "trio_mcp.client" not in sys.modules and "trio_mcp.server" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+@both_eras
+@pytest.mark.parametrize("side", [SpanKind.SERVER, SpanKind.CLIENT])
+async def test_names_that_a_middleware_refuses_make_no_series(
+    recorded: Recorded, revision: str, side: SpanKind
+) -> None:
+    """Whoever calls invents as many as it likes; a middleware refuses with whatever code it likes."""
+
+    async def refuse(context: Context, call_next: Any) -> Any:
+        if context.params.get("name") in ("add", "greet"):
+            return await call_next()
+        raise McpError(-32001, "not allowed")
+
+    server = make_server(middleware=[ServerTelemetry(**recorded.providers), refuse])
+    async with client_of(server, revision, middleware=[ClientTelemetry(**recorded.providers)]) as client:
+        for number in range(5):
+            with pytest.raises(McpError):
+                await client.call_tool(f"invented-{number}")
+            with pytest.raises(McpError):
+                await client.get_prompt(f"invented-{number}")
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.get_prompt("greet", {"name": "x"})
+        with pytest.raises(McpError):
+            await client.get_prompt("greet", {})
+    kind = side.name.lower()
+    seen = [dict(point.attributes) for point in recorded.measurements(f"mcp.{kind}.operation.duration")]
+    names = [each.get("gen_ai.tool.name") or each.get("gen_ai.prompt.name") for each in seen]
+    assert sorted(map(str, names)) == ["None", "None", "add", "greet", "greet"]
+    assert {span.name for span in recorded.spans(side)} == {
+        "tools/call",
+        "prompts/get",
+        "tools/call add",
+        "prompts/get greet",
+    }
+
+
+@both_eras
+async def test_there_are_only_so_many_names_and_codes(
+    recorded: Recorded, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may have tools without end, and answer with any number; what the specifications name is told apart."""
+    monkeypatch.setattr(otel, "MAX_NAMES", 3)
+    monkeypatch.setattr(otel, "MAX_CODES", 2)
+
+    async def answer(context: Context, call_next: Any) -> Any:
+        if context.method != "tools/call":
+            return await call_next()
+        if context.params["name"] == "code":
+            raise McpError(context.params["arguments"]["code"], "no")
+        return {"content": []}
+
+    server = make_server(middleware=[answer])
+    async with client_of(server, revision, middleware=[ClientTelemetry(**recorded.providers)]) as client:
+        for number in range(6):
+            await client.call_tool(f"tool-{number}")
+        for code in (1, 2, 3, 4, 1, -32000, -32768):
+            with pytest.raises(McpError):
+                await client.call_tool("code", {"code": code})
+    points = [dict(point.attributes) for point in recorded.measurements("mcp.client.operation.duration")]
+    assert {each.get("gen_ai.tool.name") for each in points} == {"tool-0", "tool-1", "tool-2", None}
+    assert {each.get("error.type") for each in points} == {None, "1", "2", "_OTHER", "-32000", "-32768"}
+    assert {each.get("rpc.response.status_code") for each in points} == {None, "1", "2", "-32000", "-32768"}
+    assert len(points) == 9
+    assert {own(span).get("rpc.response.status_code") for span in recorded.spans()} >= {"3", "4"}

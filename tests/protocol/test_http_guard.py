@@ -13,6 +13,7 @@ LOCAL = HostGuard(LOOPBACK_HOSTS)
 ANY = HostGuard(None)
 NAMED = HostGuard(["example.com:8000", "[2001:db8::1]:*", "Other.example"], ["https://app.example.com", "null"])
 OPEN = HostGuard(["example.com"], ["*"])
+PAGES = HostGuard(None, ["https://app.example.com"])
 
 # Each row: the guard, the host, the origin (None: not sent), whether the request may pass.
 ROWS: list[tuple[HostGuard, str | None, str | None, bool]] = [
@@ -38,7 +39,12 @@ ROWS: list[tuple[HostGuard, str | None, str | None, bool]] = [
     (LOCAL, "localhost:8000", "http://localhost:8000/path", False),
     (ANY, "example.com:8000", None, True),
     (ANY, None, None, True),
-    (ANY, "example.com:8000", "https://EXAMPLE.com:8000", True),
+    (ANY, "example.com:8000", "https://EXAMPLE.com:8000", False),  # all that a rebound page sends is like this
+    (ANY, "192.0.2.1:8000", "http://192.0.2.1:8000", False),
+    (ANY, "localhost", "http://localhost", False),
+    (ANY, "example.com", "null", False),
+    (PAGES, "anything.example", "https://app.example.com", True),
+    (PAGES, "evil.example", "http://evil.example", False),
     (ANY, "example.com:8000", "https://example.com", False),
     (ANY, "example.com", "https://evil.example.com", False),
     (ANY, None, "https://example.com", False),
@@ -76,6 +82,14 @@ def test_the_answer_names_what_was_seen() -> None:
     fault = LOCAL.check(Headers([("Host", "localhost"), ("Origin", "https://mine.example")]))
     assert fault is not None
     assert "'https://mine.example'" in fault
+
+
+def test_without_allowed_hosts_the_answer_names_both_settings() -> None:
+    """Either tells the pages of the server from those of a name that was made to point at it."""
+    assert ANY.check(Headers([("Host", "a.example"), ("Origin", "http://a.example")])) == (
+        "a request from the origin 'http://a.example' is not taken: set allowed_hosts to the names of this server if "
+        "the page is its own, or add the origin to allowed_origins if it is trusted"
+    )
 
 
 def test_two_hosts_are_refused() -> None:

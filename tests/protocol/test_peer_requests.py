@@ -75,6 +75,53 @@ def test_an_id_in_flight_is_refused_and_the_first_request_lives_on() -> None:
     assert isinstance(peer.receive(Request("a" * 10_000, "y"))[0], RequestStarted)
 
 
+class Counted:
+    """A hold that counts who keeps it."""
+
+    kept = 0
+
+    def keep(self) -> None:
+        self.kept += 1
+
+    def release(self) -> None:
+        self.kept -= 1
+
+
+def sized(request_id: int, size: int, method: str = "x") -> Request:
+    return Request(request_id, method, None, size)
+
+
+def test_what_runs_and_what_waits_is_bounded_in_bytes_and_kept_until_it_is_over() -> None:
+    """Answered, cancelled while it waits or while it runs, or closed: each gives back what it took."""
+    peer, hold = Peer(max_running=2, max_bytes=100), Counted()
+    running = [only(peer.receive(sized(each, 20), None, hold), RequestStarted).incoming for each in (1, 2)]
+    for each in (3, 4, 5):
+        assert peer.receive(sized(each, 20), None, hold) == ()
+    assert (peer.incoming_bytes, hold.kept) == (100, 5)
+    reply = only(peer.receive(sized(6, 1), None, hold), Reply).message
+    assert (reply.error.code, "max_incoming_bytes=100" in reply.error.message) == (OVERLOADED, True)
+    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a liveness check is none
+    peer.receive(Notification("notifications/cancelled", {"requestId": 4}))
+    assert (peer.incoming_bytes, hold.kept) == (81, 4)
+    peer.receive(Notification("notifications/cancelled", {"requestId": 1}))
+    assert hold.kept == 4  # its handler has yet to end
+    third = peer.finished(running[0])
+    assert hold.kept == 3
+    peer.close()
+    assert hold.kept == 2  # what has waited is dropped, what runs is not over
+    for each in (running[1], third):
+        assert each is not None
+        peer.finished(each)
+    assert (peer.incoming_bytes, hold.kept) == (1, 0)  # the ping
+
+
+def test_one_request_alone_may_have_more_bytes() -> None:
+    """Else it would never be served."""
+    peer = Peer(max_bytes=100)
+    assert isinstance(peer.receive(sized(1, 1000))[0], RequestStarted)
+    assert isinstance(peer.receive(sized(2, 1))[0], Reply)
+
+
 def test_string_and_integer_ids_are_different() -> None:
     """JSON keeps them apart."""
     peer = Peer()

@@ -20,7 +20,7 @@ from trio_mcp import (
     TransportError,
     memory_link_pair,
 )
-from trio_mcp.jsonrpc.messages import Failure, Notification, Request, Response
+from trio_mcp.jsonrpc.messages import Failure, Notification, Request, Response, SessionMessage
 from trio_mcp.session import RequestContext
 
 
@@ -36,6 +36,17 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object(error: B
                 await client.initialize()
                 raise error
         assert caught.value is error
+
+
+async def test_nothing_is_read_before_the_block_can_add_a_handler() -> None:
+    async def handler(params: Any, context: RequestContext) -> dict[str, Any]:
+        return {"handled": True}
+
+    async with memory_link_pair() as (ours, theirs):
+        await theirs.write.send(SessionMessage(Request(1, "x/waiting", None)))
+        async with BaseSession(*ours) as session:
+            session.add_request_handler("x/waiting", handler)
+            assert (await theirs.read.receive()).message == Response(1, {"handled": True})
 
 
 async def test_the_blocks_exception_wins_over_a_pending_cancellation_of_nothing() -> None:

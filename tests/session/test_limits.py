@@ -207,6 +207,30 @@ async def test_notifications_beyond_the_bound_are_dropped_and_said_so(caplog: py
     assert "faster than they are handled" in caplog.text
 
 
+async def test_notifications_that_wait_are_bounded_in_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    release = trio.Event()
+    got: list[str] = []
+
+    class Slow(BaseSession):
+        async def received_notification(self, notification: Notification) -> None:
+            await release.wait()
+            got.append(notification.method)
+
+    options = SessionOptions(handlers=HandlerOptions(max_incoming_bytes=100_000))
+    async with memory_link_pair(encode=True) as (ours, theirs):
+        wire = Peer(theirs)
+        async with Slow(*ours, options=options):
+            for method in ("first", "second", "third", "fourth"):
+                await wire.send(Notification(f"acme/{method}", {"text": "x" * 40_000}))
+            await trio.testing.wait_all_tasks_blocked()
+            assert "faster than they are handled" in caplog.text
+            release.set()
+            await trio.testing.wait_all_tasks_blocked()
+            await wire.send(Notification("acme/alone", {"text": "x" * 400_000}))
+            await trio.testing.wait_all_tasks_blocked()
+    assert got == ["acme/first", "acme/second", "acme/alone"]
+
+
 async def test_senders_wait_when_the_outbox_is_full_and_go_on_in_order() -> None:
     async with client_on_wire(options=SessionOptions(max_outgoing_messages=4)) as (client, wire):
         sent = 0

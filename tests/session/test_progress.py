@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 
+from tests.peer import Peer
 from tests.session.harness import client_on_wire, session_pair
+from trio_mcp import memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import RequestContext
+from trio_mcp.session import BaseSession, RequestContext
 from trio_mcp.types.notices import ProgressNotificationParams
 
 
@@ -128,6 +131,34 @@ async def test_a_slow_callback_loses_the_oldest_progress_not_memory() -> None:
     assert seen[-1] == 4999
     assert seen == sorted(seen)
     assert len(seen) < 400
+
+
+async def test_progress_that_waits_is_bounded_in_bytes() -> None:
+    """A server may say a megabyte with each."""
+    seen: list[float] = []
+    release = trio.Event()
+
+    async def slow(event: ProgressNotificationParams) -> None:
+        await release.wait()
+        seen.append(event.progress)
+
+    async with memory_link_pair(encode=True) as (ours, theirs), trio.open_nursery() as nursery:
+        wire = Peer(theirs)
+
+        async def flood() -> None:
+            request = await wire.expect(Request)
+            for number in range(100):
+                params = {"progressToken": request.id, "progress": number, "message": "x" * 400_000}
+                await wire.send(Notification("notifications/progress", params))
+            await wire.send(Response(request.id, {}))
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+
+        nursery.start_soon(flood)
+        async with BaseSession(*ours) as session:
+            await session.send_request("tools/call", {"name": "x"}, on_progress=slow)
+    assert seen[-2:] == [98, 99]
+    assert len(seen) <= 3
 
 
 async def test_no_progress_is_sent_that_was_not_asked_for() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
+import pytest
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.worker_context import WorkerContext
 
-from trio_mcp.http.runner.hypercorn import HttpConnection
+from trio_mcp._nursery import background_nursery
+from trio_mcp.http.runner.hypercorn import HttpConnection, configured, serve_asgi
 
 
 class Told:
@@ -40,3 +43,23 @@ async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_witho
                 nursery.start_soon(connection.protocol_send, Closed())
                 nursery.start_soon(connection.protocol_send, RawData(b"more"))
             assert protocol.events == [Closed(), Closed()], "each of the two finds out that it is closed"
+
+
+async def test_ctrl_c_in_a_connection_of_a_server_that_is_cancelled_is_not_lost() -> None:
+    """Python raises it wherever it is; and Trio closes the connection's stream in the cancelled scope."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        around.cancel()
+        raise KeyboardInterrupt
+
+    async def serve(task_status: trio.TaskStatus[list[str]]) -> None:
+        with around:
+            await serve_asgi(app, configured("127.0.0.1", 0), task_status=task_status)
+
+    around = trio.CancelScope()
+    with pytest.raises(KeyboardInterrupt), trio.fail_after(5):
+        async with background_nursery() as nursery:
+            (url,) = await nursery.start(serve)
+            async with await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])) as stream:
+                await stream.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                await trio.sleep_forever()

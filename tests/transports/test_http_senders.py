@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import socket
+import struct
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.injection import cancel_everywhere
 from tests.server.http.certificate import over_tls
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, HttpError, HttpServerParameters, Server, TransportError
+from trio_mcp._nursery import background_nursery
 from trio_mcp.http.client import wire as http_wire
 
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
@@ -182,19 +185,115 @@ class Together:
         await ok(asked)
 
 
-async def test_a_connection_that_has_been_idle_for_long_is_closed(autojump_clock: MockClock) -> None:
-    """What was needed in a busy moment goes, one with each request that comes later."""
+async def test_connections_that_have_been_idle_for_long_are_closed(autojump_clock: MockClock) -> None:
+    """What was needed in a busy moment goes with the next request."""
     async with modern(Together(10)) as (server, client):
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(works, client)
         assert server.live == 10
-        await trio.sleep(http_wire.KEPT_ALIVE + 1)
-        for number in range(9):
-            await works(client)
-            await server.until_live(9 - number)
+        await trio.sleep(http_wire.KEPT_ALIVE + 0.1)
         await works(client)
-        assert server.live == 1
+        await server.until_live(1)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({}, 3.0),
+        ({"Keep_Alive": "timeout=5"}, 3.5),
+        ({"Keep_Alive": "max=100, Timeout = 10"}, 8.5),
+        ({"Keep_Alive": "timeout=soon"}, 3.0),
+        ({"Keep_Alive": "timeout=1"}, 0.0),
+    ],
+)
+async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
+    autojump_clock: MockClock, said: dict[str, str], kept: float
+) -> None:
+    """1.5 s before the server says that it does, which leaves time for the way there; or after 3 s, if it says none."""
+
+    async def says(asked: Asked) -> None:
+        await asked.result(TEXT, **said)
+
+    async with modern(says) as (server, client):
+        await works(client)
+        before = server.connections
+        if kept:
+            await trio.sleep(kept - 0.1)
+            await works(client)
+            assert server.connections == before
+        await trio.sleep(kept + 0.1)
+        await works(client)
+        assert server.connections == before + 1
+
+
+class Raw:
+    """A server that reads as much of each request as it is told to, and then answers it or aborts the connection.
+
+    Args:
+        steps: What it does with one request after the other: ``answer``, or abort after the ``head`` or the ``whole``.
+    """
+
+    def __init__(self, *steps: str) -> None:
+        self.steps = list(steps)
+        self.connections = 0
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        data = b""
+        async with stream:
+            while True:
+                while b"\r\n\r\n" not in data:
+                    if not (more := await stream.receive_some(65536)):
+                        return
+                    data += more
+                step = self.steps.pop(0)
+                head, _, data = data.partition(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+                while step != "head" and len(data) < length:
+                    data += await stream.receive_some(65536)
+                if step != "answer":
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return
+                data = data[length:]
+                await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+LARGE = b"x" * 30_000_000
+"""More than the kernel takes of what nobody reads."""
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "steps", "works", "connections"),
+    [
+        pytest.param("POST", LARGE, ["answer", "head", "answer"], True, 2, id="not all of it was taken"),
+        pytest.param("POST", LARGE, ["answer", "head", "head"], False, 2, id="nor the second time"),
+        pytest.param("POST", LARGE, ["head"], False, 1, id="a new connection"),
+        pytest.param("POST", b"x", ["answer", "whole"], False, 1, id="it may have been carried out"),
+        pytest.param("GET", b"", ["answer", "whole", "answer"], True, 2, id="idempotent"),
+        pytest.param("DELETE", b"", ["answer", "whole", "answer"], True, 2, id="idempotent, too"),
+    ],
+)
+async def test_what_was_surely_not_carried_out_is_sent_once_more(
+    method: str, content: bytes, steps: list[str], works: bool, connections: int
+) -> None:
+    """RFC 9112, section 9.3.1, and RFC 9110, section 9.2.2: when a kept connection turns out to be closed."""
+    server = Raw(*steps)
+    with trio.fail_after(DEADLINE):
+        async with background_nursery() as nursery:
+            (listener,) = await nursery.start(partial(trio.serve_tcp, server.serve, 0, host="127.0.0.1"))
+            url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+            async with http_wire.http_wire(url, None, None) as wire:
+
+                async def exchange(content: bytes) -> None:
+                    async with wire.exchange(method, {}, content) as response:
+                        assert await response.body(0) == b""
+
+                for _ in steps[:-1].count("answer") * [None]:
+                    await exchange(b"")
+                with contextlib.nullcontext() if works else pytest.raises(http_wire.Disconnected):
+                    await exchange(content)
+    assert (server.connections, server.steps) == (connections, [])
 
 
 async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +337,19 @@ async def test_a_cancellation_anywhere_leaves_no_connection() -> None:
 
         with trio.fail_after(2 * DEADLINE):
             assert await cancel_everywhere(scenario, check) > 20
+
+
+async def test_ctrl_c_in_a_cancelled_exchange_is_not_lost_as_it_closes() -> None:
+    async def half(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.gone()
+
+    async with peer({"GET": half}) as server, http_wire.http_wire(server.url, None, None) as wire:
+        with pytest.raises(KeyboardInterrupt), trio.CancelScope() as scope:
+            async with wire.exchange("GET", {}):
+                scope.cancel()
+                raise KeyboardInterrupt
+        await server.until_live(0)
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------

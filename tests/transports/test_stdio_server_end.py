@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import trio
+import trio.testing
 
 from tests.peer import HANDSHAKE, ProcessPeer, call, process_peer, script
 from tests.transports.support import ECHO, NOISY
+from trio_mcp import SessionMessage, TransportError, stdio_server
+from trio_mcp.jsonrpc.messages import Failure, Notification
+from trio_mcp.stdio import server as stdio_server_module
 
 # Seconds, wide: `benchmarks` measures how prompt it is. The tools sleep for 1000.
 PROMPT = 15
@@ -173,6 +183,64 @@ def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
         wire.send(call(1, "echo", value=1))
         assert ended(wire) == 0  # though its input is still open
     assert wire.errors == b""
+
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize("by", ["run", "trio-mcp run"])
+def test_a_full_disk_under_the_output_is_said_with_a_status(by: str, tmp_path: Path) -> None:
+    """Nobody reads an answer that says so: whoever looks at the process has to know."""
+    source = tmp_path / "server.py"
+    source.write_text(
+        "from trio_mcp import Server\nserver = Server('s')\nif __name__ == '__main__':\n    server.run()\n"
+    )
+    command = [str(source)] if by == "run" else ["-m", "trio_mcp", "run", str(source)]
+    said = b"".join(json.dumps(each).encode() + b"\n" for each in HANDSHAKE)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, *command], input=said, stdout=full, stderr=subprocess.PIPE, timeout=PROMPT, check=False
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.decode().splitlines()
+    assert line == f"the server can't go on: standard output can't be written: [Errno 28] {FULL}"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])
+def test_an_output_that_fails_is_told_from_a_client_that_has_gone(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(trio.abc.SendStream):
+        async def send_all(self, data: object) -> None:
+            await trio.lowlevel.checkpoint()
+            raise trio.BrokenResourceError from OSError(number, os.strerror(number))
+
+        async def wait_send_all_might_not_block(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    received: list[object] = []
+
+    @contextlib.contextmanager
+    def streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
+        there, here = trio.testing.memory_stream_one_way_pair()
+        yield here, Failing()
+        there.close()
+
+    async def main() -> None:
+        async with stdio_server() as (read, write):
+            await write.send(SessionMessage(Notification("x")))
+            received.extend([item.message async for item in read])
+
+    monkeypatch.setattr(stdio_server_module, "private_streams", streams)
+    if number in (errno.EPIPE, errno.ECONNRESET):
+        trio.run(main)
+    else:
+        with pytest.raises(TransportError, match=f"standard output can't be written: .*{os.strerror(number)}"):
+            trio.run(main)
+    (failure,) = received
+    assert isinstance(failure, Failure)
+    assert os.strerror(number) in str(failure.error)
 
 
 def test_the_loss_of_the_output_is_told_once_and_ends_the_link() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 
-from trio_mcp.cli.exits import CLOSED_PIPE, INTERRUPTED, USAGE, Exit, exit_of
+from trio_mcp.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE, Exit, exit_of
 from trio_mcp.cli.parser import parse
 from trio_mcp.errors import TrioMcpError
 
@@ -30,9 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads on, as in `| head`. The interpreter would complain when it flushes the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # nobody reads on, as in `| head`
         return CLOSED_PIPE
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _drop_output()
+        return _complain(options.command, f"can't write the output: {exc.strerror}", FAILED)
     except Exit as exc:
         return _complain(options.command, str(exc), exc.status)
     except TrioMcpError as exc:
@@ -54,6 +59,11 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
         case _:
             from trio_mcp.cli.client_commands import run
     return run
+
+
+def _drop_output() -> None:
+    """Let what is still to be flushed go nowhere: the interpreter would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(command: str, text: str, status: int) -> int:

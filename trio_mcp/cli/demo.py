@@ -10,7 +10,7 @@ from functools import partial
 
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp._version import __version__
 from trio_mcp.cli.demo_server import make_server
 from trio_mcp.client import Client
@@ -70,8 +70,8 @@ async def demo() -> int:
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
-            "http": await nursery.start(partial(make_server().serve_http, port=0)),
-            "sse": HttpServerParameters(await nursery.start(partial(make_server().serve_sse, port=0)), kind="sse"),
+            "http": await start(nursery, partial(make_server().serve_http, port=0)),
+            "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
         }
         for name, target in targets.items():
             problems += await _try(report, name, target)

@@ -102,7 +102,7 @@ CONNECTION = (
 )
 SERVING = (
     Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
-    Argument("--host", help="the address to listen on"),
+    Argument("--host", help="the address to listen on; for web pages 0.0.0.0 needs --allowed-host"),
     Argument("--port", type=int, help="the port to listen on; 0 takes a free one"),
 )
 HTTP = (

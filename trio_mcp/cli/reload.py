@@ -39,6 +39,8 @@ INTERVAL = 0.5
 """Seconds between two looks at the files."""
 
 MAX_FILES = 10_000
+MAX_WAITING = 1000
+"""Messages of the client that wait for a server. More are refused: only who reads on sees that the client leaves."""
 GRACE = 7.0
 """Seconds that a server process gets to end: a little more than it gives its requests."""
 
@@ -131,6 +133,7 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
         relay = _Relay(write, parameters)
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
+        nursery.start_soon(relay.hand_on)
         async for item in read:
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
@@ -142,6 +145,7 @@ class _Relay:
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
         self._parameters = parameters
+        self._waiting, self._taken = trio.open_memory_channel[Incoming](MAX_WAITING)  # of the client's
         self._server: trio.abc.SendChannel[SessionMessage] | None = None
         self._ready = trio.Event()  # a server takes messages, or has failed
         self._handshake: Request | None = None
@@ -195,8 +199,20 @@ class _Relay:
         return self._server is not None and await _sent(self._server, message)
 
     async def from_client(self, message: Incoming) -> None:
-        """Pass on what the client says."""
-        await self._ready.wait()
+        """Take what the client says, without waiting for a server."""
+        try:
+            self._waiting.send_nowait(message)
+        except trio.WouldBlock:
+            if isinstance(message, Request):
+                await self._refuse(message.id, f"{MAX_WAITING} messages wait for the server already: call again later")
+
+    async def hand_on(self) -> None:
+        """Pass on what the client says, whenever there is a server."""
+        async for message in self._taken:
+            await self._ready.wait()
+            await self._hand_on(message)
+
+    async def _hand_on(self, message: Incoming) -> None:
         match message:
             case Request():
                 if message.method == "initialize":

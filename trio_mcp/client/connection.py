@@ -10,7 +10,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.subscriptions import Subscriptions
@@ -120,7 +120,7 @@ class Connection:
         """The block in which there is a connection."""
         self._entered = True
         async with background_nursery(self.aclose) as nursery:
-            await nursery.start(self._stay_connected)
+            await start(nursery, self._stay_connected)
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:

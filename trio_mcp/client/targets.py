@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import attrs
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.link import Link
@@ -100,7 +100,7 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
-        await nursery.start(serve)
+        await start(nursery, serve)
         yield ours
         # Left without an exception: the server may end by itself, as it does when a client closes any other link.
         for channel in ours:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import trio
 from hypercorn.config import Config
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.hypercorn import ServerLimits, configured, serve_asgi
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.host import Run
@@ -88,6 +88,6 @@ async def _serve(
             nursery.cancel_scope.cancel("the server has ended")
 
         nursery.start_soon(cut)
-        urls: list[str] = await nursery.start(serve)
+        urls: list[str] = await start(nursery, serve)
         task_status.started(urls[0] + (options.path or options.sse_path or ""))
         await trio.sleep_forever()  # the end of the server cancels it

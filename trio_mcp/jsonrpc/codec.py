@@ -61,28 +61,36 @@ def decode(data: bytes | bytearray) -> Incoming:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
         return unparsable(bytes(data), str(exc))
-    return _parse_object(value) if type(value) is dict else parse(value)
+    return _parse_object(value, len(data)) if type(value) is dict else parse(value, len(data))
 
 
-def parse(value: Any) -> Incoming:
-    """Turn parsed JSON into a message, or into a `Malformed`."""
+def parse(value: Any, size: int = 0) -> Incoming:
+    """Turn parsed JSON into a message, or into a `Malformed`.
+
+    Args:
+        value: The JSON.
+        size: The bytes that it was parsed from.
+    """
     if type(value) is dict:
-        return _parse_object(value)
+        return _parse_object(value, size)
     if type(value) is list:
         if not value:
             return Malformed(INVALID_REQUEST, "an empty batch")
         if len(value) > MAX_BATCH:
             return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are taken")
+        share = size // len(value)
         return Batch(
             tuple(
-                _parse_object(item) if type(item) is dict else Malformed(INVALID_REQUEST, "a message must be an object")
+                _parse_object(item, share)
+                if type(item) is dict
+                else Malformed(INVALID_REQUEST, "a message must be an object")
                 for item in value
             )
         )
     return Malformed(INVALID_REQUEST, f"a message must be an object, not {_kind(value)}")
 
 
-def _parse_object(obj: dict[str, Any]) -> _Item:
+def _parse_object(obj: dict[str, Any], size: int) -> _Item:
     method = obj.get("method")
     if method is None and ("result" in obj or "error" in obj):
         return _parse_answer(obj)
@@ -99,10 +107,10 @@ def _parse_object(obj: dict[str, Any]) -> _Item:
         # By-position parameters are JSON-RPC, but no method of MCP takes them.
         return Malformed(INVALID_PARAMS, f'"params" must be an object, not {_kind(params)}', known_id, "id" in obj)
     if known_id is not None:
-        return Request(known_id, method, params)
+        return Request(known_id, method, params, size)
     if "id" in obj:
         return Malformed(INVALID_REQUEST, _BAD_ID)
-    return Notification(method, params)
+    return Notification(method, params, size)
 
 
 _BAD_ID = '"id" must be a string or an integer'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -16,6 +16,7 @@ __all__ = [
     "CancelRequested",
     "Event",
     "Fault",
+    "Hold",
     "IncomingRequest",
     "NotificationReceived",
     "OutgoingRequest",
@@ -24,6 +25,16 @@ __all__ = [
     "RequestStarted",
     "Settled",
 ]
+
+
+class Hold(Protocol):
+    """What a transport counts as under way: as long as anybody keeps it."""
+
+    def keep(self) -> None:
+        """One more keeps it."""
+
+    def release(self) -> None:
+        """One of them is done with it."""
 
 
 @attrs.define(eq=False)
@@ -57,6 +68,7 @@ class IncomingRequest:
         lane: Where it runs besides the limit; None if it counts for that.
         batch: The batch that its answer belongs to, if any.
         metadata: What the transport told of it; untouched here.
+        hold: Kept from its arrival until its handler is over, or it is dropped from the queue.
         scope: The cancel scope of its handler, or whatever else cancels it; untouched here.
     """
 
@@ -67,6 +79,7 @@ class IncomingRequest:
     running: bool = False
     lane: Lane | None = None
     batch: BatchInProgress | None = None
+    hold: Hold | None = None
     scope: Any = None
 
     @property
@@ -116,10 +129,11 @@ class Settled:
 
 @attrs.define
 class ProgressReceived:
-    """Progress on a request of ours that asked for it; the parameters are checked."""
+    """Progress on a request of ours that asked for it; the parameters are checked, and have so many bytes."""
 
     outgoing: OutgoingRequest
     params: dict[str, Any]
+    size: int = 0
 
 
 @attrs.define

@@ -44,19 +44,25 @@ def show_id(request_id: RequestId) -> str:
 
 @attrs.frozen
 class Request:
-    """A request: the peer owes exactly one answer, unless it is cancelled."""
+    """A request: the peer owes exactly one answer, unless it is cancelled.
+
+    Attributes:
+        size: The bytes that it had on its way here; 0 for one that was never written as JSON.
+    """
 
     id: RequestId
     method: str
     params: dict[str, Any] | None = None
+    size: int = attrs.field(default=0, repr=False, eq=False)
 
 
 @attrs.frozen
 class Notification:
-    """A one-way message."""
+    """A one-way message; its ``size`` is as that of a `Request`."""
 
     method: str
     params: dict[str, Any] | None = None
+    size: int = attrs.field(default=0, repr=False, eq=False)
 
 
 @attrs.frozen

@@ -24,6 +24,7 @@ from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Event,
     Fault,
+    Hold,
     IncomingRequest,
     NotificationReceived,
     OutgoingRequest,
@@ -54,6 +55,9 @@ __all__ = ["Peer"]
 
 BATCH_REVISION = "2025-03-26"
 
+DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
+"""Bytes: as much as one message may have."""
+
 
 class Peer:
     """Everything in flight on one link.
@@ -61,6 +65,7 @@ class Peer:
     Args:
         max_running: How many of the peer's requests run at once; as many again in each `Lane`.
         max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
+        max_bytes: How many bytes all of these have, as they arrived; the same beyond that. One alone may have more.
 
     Attributes:
         revision: The revision of the session that was opened on this side; None before that, and on a server that
@@ -69,12 +74,15 @@ class Peer:
         next_id: The id that the next request of ours gets.
         running_count: How many handlers have been started and not yet been reported `finished`, those of a `Lane`
             aside.
+        incoming_bytes: How many bytes the peer's requests have whose handlers run or wait for a place.
 
     Raises:
         ValueError: A limit makes no sense.
     """
 
-    def __init__(self, *, max_running: int = 128, max_queued: int = 1024) -> None:
+    def __init__(
+        self, *, max_running: int = 128, max_queued: int = 1024, max_bytes: int = DEFAULT_MAX_INCOMING_BYTES
+    ) -> None:
         if max_running < 1 or max_queued < 0:
             raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
         self.revision: str | None = None
@@ -82,6 +90,8 @@ class Peer:
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
+        self._max_bytes = max_bytes
+        self.incoming_bytes = 0
         self.next_id = 1
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
@@ -199,6 +209,9 @@ class Peer:
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
+        self.incoming_bytes -= incoming.request.size  # as in `_leave_queue`: this is the way of every call
+        if incoming.hold is not None:
+            incoming.hold.release()
         if incoming.lane is not None:
             self._besides[incoming.lane] -= 1
             return None
@@ -209,15 +222,29 @@ class Peer:
         successor.running = True
         return successor
 
+    def _leave_queue(self, incoming: IncomingRequest) -> None:
+        """It will never run."""
+        self.incoming_bytes -= incoming.request.size
+        if incoming.hold is not None:
+            incoming.hold.release()
+
     # --- what arrives --------------------------------------------------------------------------------------------
 
-    def receive(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> tuple[Event, ...]:
-        """Enter what arrived and say what follows from it. After the close nothing does."""
+    def receive(
+        self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None
+    ) -> tuple[Event, ...]:
+        """Enter what arrived and say what follows from it. After the close nothing does.
+
+        Args:
+            message: What arrived.
+            metadata: What the transport knows of it.
+            hold: Kept as long as any of its requests is queued or runs.
+        """
         if self.closed:
             return ()
         match message:
             case Request():
-                return self._receive_request(message, metadata, None)
+                return self._receive_request(message, metadata, hold, None)
             case Response():
                 return self._receive_answer(message.id, message.result)
             case Notification():
@@ -227,20 +254,27 @@ class Peer:
             case Malformed():
                 return self._receive_malformed(message)
             case Batch():
-                return self._receive_batch(message, metadata)
+                return self._receive_batch(message, metadata, hold)
             case _:
                 raise TypeError(f"expected a message, got {type(message).__name__}")
 
     def _receive_request(
-        self, request: Request, metadata: Mapping[str, Any] | None, batch: BatchInProgress | None
+        self,
+        request: Request,
+        metadata: Mapping[str, Any] | None,
+        hold: Hold | None,
+        batch: BatchInProgress | None,
     ) -> tuple[Event, ...]:
         if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return (Fault(RemoteProtocolError(text)),)
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
-        incoming = IncomingRequest(request, metadata, batch=batch)
+        incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
         lane = facts_of(request.method).lane
+        if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
+            taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are taken"
+            return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
         # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
@@ -251,15 +285,18 @@ class Peer:
         elif self.running_count < self._max_running:
             self.running_count += 1
         elif len(self._queue) < self._max_queued:
-            self._incoming[request.id] = incoming
             self._queue.append(incoming)
-            return ()
         else:
             counts = f"{self.running_count} are running and {len(self._queue)} are waiting"
             text = f"too many requests: {counts}; try again later"
             return self._refuse(request, OVERLOADED, text, batch)
-        incoming.running = True
         self._incoming[request.id] = incoming
+        self.incoming_bytes += request.size
+        if hold is not None:
+            hold.keep()
+        if self._queue and self._queue[-1] is incoming:
+            return ()
+        incoming.running = True
         return (RequestStarted(incoming),)
 
     def _refuse(self, request: Request, code: int, text: str, batch: BatchInProgress | None) -> tuple[Event, ...]:
@@ -284,18 +321,18 @@ class Peer:
 
     def _receive_notification(self, notification: Notification) -> tuple[Event, ...]:
         if notification.method == "notifications/progress":
-            return self._receive_progress(notification.params or {})
+            return self._receive_progress(notification.params or {}, notification.size)
         if notification.method == "notifications/cancelled":
             return self._receive_cancelled(notification.params or {})
         return (NotificationReceived(notification),)
 
-    def _receive_progress(self, params: dict[str, Any]) -> tuple[Event, ...]:
+    def _receive_progress(self, params: dict[str, Any], size: int) -> tuple[Event, ...]:
         token, progress = params.get("progressToken"), params.get("progress")
         if not is_request_id(token) or type(progress) not in (int, float):
             return (Fault(RemoteProtocolError("a progress notification without a valid progressToken and progress")),)
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
-            return (ProgressReceived(outgoing, params),)
+            return (ProgressReceived(outgoing, params, size),)
         if outgoing is not None or not self._was_ours(token):
             return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
@@ -315,6 +352,7 @@ class Peer:
             events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
         else:
             self._queue.remove(incoming)
+            self._leave_queue(incoming)
         if batch_answer is not None:
             events.append(Reply(batch_answer))
         return tuple(events)
@@ -349,7 +387,7 @@ class Peer:
         # server opens no modern session, so a modern revision here means that this is the client.
         return (Fault(error),) if self.revision in MODERN_REVISIONS else (Fault(error), Reply(answer))
 
-    def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None) -> tuple[Event, ...]:
+    def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:
         if self.revision != BATCH_REVISION:
             spoken = self.revision or "none yet"
             text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
@@ -366,7 +404,7 @@ class Peer:
                 answers.answers.append(ErrorResponse(item.id, error))
             elif isinstance(item, Request):
                 answers.waiting += 1
-                events += self._receive_request(item, metadata, answers)
+                events += self._receive_request(item, metadata, hold, answers)
             elif isinstance(item, Malformed) and item.expects_answer:
                 events.append(Fault(RemoteProtocolError(item.reason, item.code)))
                 answers.answers.append(ErrorResponse(item.id, ErrorData(item.code, item.reason)))
@@ -402,5 +440,6 @@ class Peer:
         for received in incoming:
             received.cancelled = True
         self._incoming.clear()
-        self._queue.clear()
+        while self._queue:
+            self._leave_queue(self._queue.popleft())
         return outgoing, [received for received in incoming if received.running]

@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import start
 from trio_mcp.client.client import Client
 from trio_mcp.client.connection import OutgoingCall
 from trio_mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
@@ -93,7 +94,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:
                     assert self._nursery is not None
-                    await self._nursery.start(self._hold)
+                    await start(self._nursery, self._hold)
         return self.client
 
     async def aclose(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, start
+from trio_mcp.errors import TransportError
 
 __all__ = ["run_http", "run_stdio"]
 
@@ -21,6 +23,8 @@ INTERRUPTED = 130
 
 def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) -> None:
     """Serve standard input and output until the client closes them. Ctrl-C ends the process with status 130.
+
+    Where one of them is closed from the start, or fails, standard error says so, and the status is 1.
 
     Args:
         serve: Serves them.
@@ -45,6 +49,8 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except TransportError as exc:
+        sys.exit(f"the server can't go on: {exc}")
     if terminated:
         sys.exit(128 + signal.SIGTERM)
 
@@ -88,7 +94,8 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
                 await serve(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
-            url = await nursery.start(serve_to_the_end)
-            print(f"{name} serves {url}", file=sys.stderr)
+            url = await start(nursery, serve_to_the_end)
+            with contextlib.suppress(OSError):  # standard error may go to a full disk
+                print(f"{name} serves {url}", file=sys.stderr)
             await trio.sleep_forever()  # the end of the server cancels it
     return received[0]

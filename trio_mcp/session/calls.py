@@ -127,6 +127,7 @@ def _default_limits(defaults: CallOptions) -> Limits:
 
 # Progress that a slow callback has not yet taken. The oldest goes first: each later one supersedes it.
 MAX_PENDING_PROGRESS = 256
+MAX_PENDING_PROGRESS_BYTES = 1024 * 1024
 
 TIMED_OUT = TimeoutError()
 """The outcome of a call whose time is up. The request itself is not settled by it, so that the peer is told."""
@@ -139,11 +140,12 @@ class Call:
         outcome: The result, the peer's error, or the exception to raise; None while there is none.
     """
 
-    __slots__ = ("_progress", "_task", "outcome")
+    __slots__ = ("_bytes", "_progress", "_task", "outcome")
 
     def __init__(self) -> None:
         self.outcome: dict[str, Any] | ErrorData | Exception | None = None
-        self._progress: deque[dict[str, Any]] = deque(maxlen=MAX_PENDING_PROGRESS)
+        self._progress: deque[tuple[dict[str, Any], int]] = deque()
+        self._bytes = 0
         self._task: trio.lowlevel.Task | None = None
 
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
@@ -153,16 +155,25 @@ class Call:
         if task is not None:
             trio.lowlevel.reschedule(task)
 
-    def add_progress(self, params: dict[str, Any]) -> None:
-        """Leave the parameters of one progress notification."""
-        self._progress.append(params)
+    def add_progress(self, params: dict[str, Any], size: int) -> None:
+        """Leave the parameters of one progress notification, which had so many bytes."""
+        self._progress.append((params, size))
+        self._bytes += size
+        while len(self._progress) > 1 and (
+            len(self._progress) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES
+        ):
+            self.take_progress()
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
 
     def take_progress(self) -> dict[str, Any] | None:
         """The oldest progress not yet taken, or None."""
-        return self._progress.popleft() if self._progress else None
+        if not self._progress:
+            return None
+        params, size = self._progress.popleft()
+        self._bytes -= size
+        return params
 
     async def wait(self) -> None:
         """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was."""

@@ -9,6 +9,7 @@ import attrs
 
 from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
+from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
 from trio_mcp.types.methods import facts_of
 
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
@@ -72,12 +73,15 @@ class HandlerOptions:
         max_queued_requests: How many more wait; beyond that a request is refused with an error at once.
         max_pending_notifications: How many of the peer's notifications wait for their handlers; beyond that they are
             dropped, and the log says so.
+        max_incoming_bytes: How many bytes the peer's requests have that run or wait, as they arrived, and likewise its
+            notifications that wait; beyond that the same. One alone may have more.
         drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
     """
 
     max_running_requests: int = attrs.field(default=128, validator=_COUNT)
     max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
+    max_incoming_bytes: int = attrs.field(default=DEFAULT_MAX_INCOMING_BYTES, validator=_COUNT)
     drain_grace: float = attrs.field(default=0.5, validator=_GRACE)
 
 

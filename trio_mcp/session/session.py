@@ -12,13 +12,14 @@ import trio
 from pydantic import BaseModel, ValidationError
 
 from trio_mcp._log import logger
-from trio_mcp._nursery import EnteredOnce, background_nursery
+from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
 from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import McpError, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     CancelRequested,
     Fault,
+    Hold,
     IncomingRequest,
     NotificationReceived,
     OutgoingRequest,
@@ -64,25 +65,38 @@ class Notices:
     Args:
         hooks: Who hears of them.
         most: How many wait here; further ones are dropped, and the log says so.
+        most_bytes: How many bytes they have; the same. One alone may have more.
         spawn: Start a task: the one that calls the handlers, while there is something to handle.
     """
 
-    def __init__(self, hooks: NoticeHooks, most: int, spawn: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+    def __init__(
+        self,
+        hooks: NoticeHooks,
+        most: int,
+        most_bytes: int,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
         self._hooks = hooks
         self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0  # of those that wait, and the one that is handled
         self._spawn = spawn
-        self._waiting: deque[Notification | RemoteProtocolError] = deque()
+        self._waiting: deque[tuple[Notification | RemoteProtocolError, Hold | None]] = deque()
         self._handling = False
         self._overrun = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, notice: Notification | RemoteProtocolError) -> None:
-        """Hand over one of them, without waiting."""
-        if len(self._waiting) < self._most:
+    def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
+        """Hand over one of them, without waiting; what it came with is kept until it has been handled."""
+        size = _size_of(notice)
+        if len(self._waiting) < self._most and not (self._bytes and self._bytes + size > self._most_bytes):
             self._overrun = False
-            self._waiting.append(notice)
+            self._waiting.append((notice, hold))
+            self._bytes += size
+            if hold is not None:
+                hold.keep()
             if not self._handling:
                 self._handling = True
                 self._spawn(self._handle)
@@ -92,12 +106,18 @@ class Notices:
 
     def clear(self) -> None:
         """Drop what waits."""
-        self._waiting.clear()
+        while self._waiting:
+            self._settle(*self._waiting.popleft())
+
+    def _settle(self, notice: Notification | RemoteProtocolError, hold: Hold | None) -> None:
+        self._bytes -= _size_of(notice)
+        if hold is not None:
+            hold.release()
 
     async def _handle(self) -> None:
         handled = 0
         while self._waiting:
-            notice = self._waiting.popleft()
+            notice, hold = self._waiting.popleft()
             try:
                 if isinstance(notice, Notification):
                     await self._hooks.received_notification(notice)
@@ -111,10 +131,16 @@ class Notices:
                     logger.exception("on_error failed")
             except Exception:
                 logger.exception("the handler of %s failed", notice)
+            finally:
+                self._settle(notice, hold)
             handled += 1
             if handled % READ_BURST == 0:  # not after each: what precedes an answer would come long after it
                 await trio.lowlevel.checkpoint()
         self._handling = False
+
+
+def _size_of(notice: Notification | RemoteProtocolError) -> int:
+    return notice.size if isinstance(notice, Notification) else 0
 
 
 @attrs.frozen
@@ -188,10 +214,15 @@ class BaseSession(EnteredOnce):
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
+        self._entered = trio.Event()
         self._finished = trio.Event()
-        self._peer = Peer(max_running=limits.max_running_requests, max_queued=limits.max_queued_requests)
+        self._peer = Peer(
+            max_running=limits.max_running_requests,
+            max_queued=limits.max_queued_requests,
+            max_bytes=limits.max_incoming_bytes,
+        )
         self._sink = self._way_out(write)
-        self._notices = Notices(self, limits.max_pending_notifications, self._spawn)
+        self._notices = Notices(self, limits.max_pending_notifications, limits.max_incoming_bytes, self._spawn)
         self._calls = Calls(self._peer, self._sink, options, self._spawn, self._notices.put)
         self._handlers = Handlers(self._peer, self._sink, self, options, self._spawn_handler, self._reply)
 
@@ -207,7 +238,8 @@ class BaseSession(EnteredOnce):
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
         async with background_nursery(self.aclose) as nursery:
-            await nursery.start(self._run)
+            await start(nursery, self._run)
+            self._entered.set()
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -215,9 +247,10 @@ class BaseSession(EnteredOnce):
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
+                task_status.started()
+                await self._entered.wait()  # the block may add handlers before anything is read
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
-                task_status.started()
                 await trio.sleep_forever()
         finally:
             self._nursery = None
@@ -249,23 +282,18 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
-            try:
+            async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
-            finally:
-                await self._close_link()
         await self._finished.wait()
 
     async def _close_link(self) -> None:
         try:
-            await self._sink.aclose()
+            async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
+                await self._sink.aclose()
         finally:
-            try:
-                if self._read is not None:
-                    await self._read.aclose()
-            finally:
-                if self._nursery is not None:
-                    self._nursery.cancel_scope.cancel("the session is closed")
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel("the session is closed")
 
     # --- the lifetime of a session that is fed --------------------------------------------------------------------
 
@@ -380,12 +408,13 @@ class BaseSession(EnteredOnce):
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
 
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None) -> None:
         """Act on what has arrived, without waiting.
 
         Args:
             message: What the peer has sent.
             metadata: What the transport knows of it.
+            hold: Kept as long as any of it is under way.
         """
         peer = self._peer
         if self.on_arrival is not None:
@@ -393,7 +422,7 @@ class BaseSession(EnteredOnce):
         for event in (
             peer.fail(message.request_id, message.error)
             if type(message) is Failure
-            else peer.receive(message, metadata)
+            else peer.receive(message, metadata, hold)
         ):
             match event:
                 case Settled():
@@ -402,9 +431,9 @@ class BaseSession(EnteredOnce):
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
                     self._note(event.notification)
-                    self._notices.put(event.notification)
+                    self._notices.put(event.notification, hold)
                 case ProgressReceived():
-                    event.outgoing.waiter.add_progress(event.params)
+                    event.outgoing.waiter.add_progress(event.params, event.size)
                 case CancelRequested():
                     event.incoming.scope.cancel(event.reason or "the peer cancelled the request")
                 case Reply():

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp.convert import call_back
 from trio_mcp.errors import TransportError
 from trio_mcp.stdio.lines import PipeReader
@@ -238,16 +239,17 @@ class StderrCopier:
     async def read(self) -> None:
         """One of the two tasks: cut what is read into lines, until the end of the stream, which it closes."""
         rest = b""
-        async with self._stream, self._pending:
-            while chunk := await self._receive():
-                *lines, rest = (rest + chunk).split(b"\n")
-                lines = [piece for line in lines for piece in _pieces(line)]
-                if len(rest) > LONGEST_LINE:
-                    *begun, rest = _pieces(rest)
-                    lines += begun
-                await self._keep(lines)
-            if rest:
-                await self._keep([rest])
+        with self._pending:
+            async with closing(self._stream.aclose):
+                while chunk := await self._receive():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    lines = [piece for line in lines for piece in _pieces(line)]
+                    if len(rest) > LONGEST_LINE:
+                        *begun, rest = _pieces(rest)
+                        lines += begun
+                    await self._keep(lines)
+                if rest:
+                    await self._keep([rest])
 
     async def _receive(self) -> bytes | bytearray:
         try:

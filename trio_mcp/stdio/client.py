@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import trio
 
-from trio_mcp._nursery import background_nursery
+from trio_mcp._nursery import background_nursery, closing
 from trio_mcp.errors import ProcessExited, TransportError
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, SessionMessage
@@ -84,7 +84,8 @@ class _Connection:
             await self._stderr.ended.wait()
 
     async def _read_output(self) -> None:
-        async with self._child.stdout as stdout:
+        stdout = self._child.stdout
+        async with closing(stdout.aclose):
             try:
                 await read_lines(stdout, self._decoder, self.inbound)
                 while await stdout.receive_some():
@@ -95,7 +96,8 @@ class _Connection:
         self._something_ended.set()
 
     async def _write_input(self) -> None:
-        async with self._child.stdin as stdin:
+        stdin = self._child.stdin
+        async with closing(stdin.aclose):
             try:
                 await write_lines(self.outbound, stdin, self.inbound)
             except trio.BrokenResourceError:

@@ -43,7 +43,8 @@ async def stdio_server(
 
     Raises:
         LocalProtocolError: This process serves its standard streams already.
-        TransportError: Standard input or output is closed.
+        TransportError: Standard input or output is closed; or, at the end of the block, one of them has failed
+            otherwise than by the client's leaving: the disk is full that standard output goes to, for example.
     """
     decoder = LineDecoder(max_message_size)
     await trio.lowlevel.checkpoint()
@@ -53,6 +54,7 @@ async def stdio_server(
         reading = trio.CancelScope()
         written = trio.Event()
         closing = trio.CancelScope()
+        failures: list[TransportError] = []
 
         async def reader() -> None:
             try:
@@ -61,7 +63,7 @@ async def stdio_server(
                     inbound.close()
                     deserted()
             except trio.BrokenResourceError as exc:
-                await lose(f"standard input is broken: {exc.__cause__ or exc}")
+                await lose("standard input can't be read", exc)
 
         async def writer() -> None:
             try:
@@ -69,11 +71,17 @@ async def stdio_server(
             except trio.BrokenResourceError as exc:
                 outbound.close()
                 reading.cancel("nobody reads the answers")
-                await lose(f"the client has closed its end: {exc.__cause__ or exc}")
+                await lose("standard output can't be written", exc)
             written.set()
 
-        async def lose(reason: str) -> None:
-            await hand_on(inbound, Failure(TransportError(reason)))
+        async def lose(what: str, exc: trio.BrokenResourceError) -> None:
+            cause = exc.__cause__ or exc
+            gone = isinstance(cause, ConnectionError)  # EPIPE and its like: nothing to complain about
+            if not gone:
+                failures.append(TransportError(f"{what}: {cause}"))
+            await hand_on(
+                inbound, Failure(TransportError(f"{'the client has closed its end' if gone else what}: {cause}"))
+            )
             inbound.close()
             deserted()
 
@@ -88,6 +96,8 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, write)
+        if failures:
+            raise failures[0]
 
 
 @contextlib.contextmanager

@@ -20,11 +20,12 @@ class Connection:
         fields = {"host": "localhost", "accept": ACCEPT.decode(), "content-type": "application/json", **headers}
         self.fields = fields
         encoded = [(name.encode(), value.encode()) for name, value in fields.items()]
-        self.scope = {"type": "http", "method": method, "path": "/mcp", "headers": encoded}
+        self.scope: dict[str, Any] = {"type": "http", "method": method, "path": "/mcp", "headers": encoded}
         self.left, self.over = trio.Event(), trio.Event()
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.body = b""
+        self.more = False
         self._request: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body}]
 
     async def run(self, app: HttpApp) -> None:
@@ -33,7 +34,7 @@ class Connection:
 
     async def _receive(self) -> MutableMapping[str, Any]:
         if self._request:
-            return self._request.pop()
+            return self._request.pop() | {"more_body": self.more}
         await self.left.wait()
         return {"type": "http.disconnect"}
 

@@ -1,17 +1,21 @@
-"""An event store that fails costs the session that it failed for, and nothing else."""
+"""An event store that fails costs the exchange that it failed for, and nothing else."""
 
 from __future__ import annotations
 
+import json
 import logging
+import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
-from tests.http_peer import Raw
-from tests.server.http.harness import served
-from trio_mcp import HttpOptions, MemoryEventStore
+from tests.http_peer import LATEST, Events, Raw
+from tests.server.http.harness import Made, Name, served
+from trio_mcp import Context, HttpOptions, MemoryEventStore, SqliteEventStore, TransportError
 from trio_mcp.http.server.event_store import StoredEvent
 
 pytestmark = pytest.mark.handshake
@@ -23,6 +27,7 @@ class Failing(MemoryEventStore):
     def __init__(self, failing: str) -> None:
         super().__init__()
         self.failing = failing
+        self.go = trio.Event()
 
     def _fail(self, method: str) -> None:
         if method == self.failing:
@@ -47,19 +52,157 @@ async def works(http: Any) -> None:
     assert (await raw.post("ping")).status_code == 200
 
 
+ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
+
+
+def told(r: Any) -> Any:
+    """What an answer says, as JSON or on a stream."""
+    if "event-stream" not in r.headers["content-type"]:
+        return r.json()
+    (data,) = [line for line in r.text.splitlines() if line.startswith("data: {")]
+    return json.loads(data.removeprefix("data: "))
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 @pytest.mark.parametrize("failing", ["append", "after"])
-async def test_the_session_ends_and_others_are_opened(failing: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_exchange_fails_with_a_word_and_the_session_goes_on(
+    failing: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream that has begun, as in the latest revision, ends with the error."""
     store = Failing("")
     async with served(HttpOptions(event_store=store)) as (_, http, _):
         raw = Raw(http)
-        await raw.initialize()
+        await raw.initialize(revision)
         store.failing = failing
-        with caplog.at_level(logging.CRITICAL, "trio_mcp"):
-            r = await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        assert "result" not in r.text
-        assert (await raw.post("ping")).status_code == 404
+        for id in (5, 6):
+            r = await raw.post("tools/call", ADD, id=id)
+            assert r.status_code == (200 if revision == LATEST else 500)
+            answer = told(r)
+            assert (answer["id"], answer["error"]["code"]) == (id, -32603)
+            assert "the event store failed" in answer["error"]["message"]
+            assert "disk full" not in r.text  # that is for the log
         store.failing = ""
+        r = await raw.post("tools/call", ADD, id=7)
+        assert told(r)["result"]["structuredContent"] == {"result": 3}
         await works(http)
+    assert "disk full" in caplog.text
+
+
+async def test_what_can_not_be_stored_of_one_stream_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Though a store is handed the events of all streams of a session in one go."""
+
+    class Picky(Failing):
+        async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+            await self.go.wait()
+            if any(b"poison" in event.data for event in events):
+                raise OSError("disk full")
+            await super().append(session, events)
+
+    store, made = Picky(""), Made()
+    store.go = trio.Event()
+    store.go.set()
+
+    @made.server.tool
+    async def echo(text: str, ctx: Context) -> str:
+        return text
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _), trio.open_nursery() as nursery:
+        raw = Raw(http)
+        await raw.initialize()
+        store.go = trio.Event()
+        answers: dict[str, Any] = {}
+
+        async def call(text: str, id: int) -> None:
+            answers[text] = told(await raw.post("tools/call", {"name": "echo", "arguments": {"text": text}}, id=id))
+
+        for number, text in enumerate(("one", "poison", "two"), 1):  # the store waits with the first
+            nursery.start_soon(call, text, number + 4)
+            while made.server.statistics().http[0].unstored < number:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        store.go.set()
+        while len(answers) < 3:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    assert {text: "result" in answer for text, answer in answers.items()} == {"one": True, "poison": False, "two": True}
+
+
+async def test_what_is_no_answer_is_dropped_and_a_question_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The exchange goes on: the next word is stored and sent as if nothing had been."""
+    store, made = Failing(""), Made()
+
+    @made.server.tool
+    async def talk(ctx: Context) -> list[str]:
+        said = []
+        for store.failing in ("append", ""):
+            await ctx.report_progress(1 if store.failing else 2)
+            try:
+                said.append((await ctx.elicit("Who?", Name)).action)
+            except TransportError as exc:
+                said.append(str(exc))
+        return said
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize(elicitation={})
+        async with raw.call("talk") as r:
+            events = Events(r)
+            progress, question = await events.message(), await events.message()
+            assert (progress["params"]["progress"], question["method"]) == (2, "elicitation/create")
+            await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+            assert (await events.message())["result"]["structuredContent"]["result"] == [
+                "'elicitation/create' was not sent: the event store failed",
+                "decline",
+            ]
+
+
+async def test_the_stream_of_what_belongs_to_no_request_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    store = Failing("")
+    async with served(HttpOptions(event_store=store)) as (made, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.listen() as r:
+            events = Events(r)
+            for store.failing, name in (("append", "fails"), ("", "count"), ("", "wait")):
+                made.server.remove_tool(name)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+            methods = [(await events.message())["method"] for _ in range(2)]
+            assert methods == ["notifications/tools/list_changed"] * 2
+
+
+async def test_a_full_sqlite_store_fails_what_has_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SQLITE_FULL, which is also what it makes of ENOSPC: the file can't get any longer."""
+    made = Made()
+
+    @made.server.tool
+    async def echo(text: str, ctx: Context) -> str:
+        return text
+
+    class Full(SqliteEventStore):
+        def _open(self) -> sqlite3.Connection:
+            connection = super()._open()
+            connection.execute("PRAGMA max_page_count = 40")
+            return connection
+
+    async with Full(tmp_path / "events.db") as store, served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize("2025-06-18")
+        small, large = ({"name": "echo", "arguments": {"text": "x" * size}} for size in (10, 500_000))
+        for id in (5, 7):
+            r = await raw.post("tools/call", large, id=id)
+            assert (r.status_code, r.json()["id"]) == (500, id)
+            assert "result" in told(await raw.post("tools/call", small, id=id + 1))
+    assert "database or disk is full" in caplog.text
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
+async def test_an_answer_that_the_store_does_not_keep_is_an_error(revision: str) -> None:
+    """A store in memory drops the oldest beyond its bound, and may have room for nothing."""
+    async with served(HttpOptions(event_store=MemoryEventStore(max_bytes=1))) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize(revision)
+        r = await raw.post("tools/call", ADD, id=5)
+        assert r.status_code == (200 if revision == LATEST else 500)
+        assert told(r)["id"] == 5
+        assert "is no longer kept" in told(r)["error"]["message"]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own session", "unknown session"])

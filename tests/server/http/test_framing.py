@@ -19,7 +19,7 @@ from h2.errors import ErrorCodes
 from tests.server.http.certificate import over_tls
 from tests.server.http.in_memory import App, over_memory, tls_client
 from trio_mcp.http.runner.hypercorn import MAX_RECEIVED, configured
-from trio_mcp.http.server.asgi import HttpRequest
+from trio_mcp.http.server.asgi import HttpRequest, Ledger
 
 LINE = b"POST / HTTP/1.1\r\nhost: localhost\r\n"
 OLD = b"POST / HTTP/1.0\r\nhost: localhost\r\n"
@@ -171,7 +171,7 @@ async def test_a_body_in_small_pieces_costs_its_size() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        body = await request.body(100_000)
+        body = await request.body(100_000, Ledger(10, 1_000_000))
         assert tracemalloc.get_traced_memory()[1] - before < 3 * len(body)
     finally:
         tracemalloc.stop()

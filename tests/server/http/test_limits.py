@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from pydantic_core import to_json
@@ -205,11 +206,15 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
             assert (await raw.post("ping", id=6)).status_code == 503
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status_code == 202
-            await events.messages()  # to its end: so long it counts
+            assert (await events.message())["id"] == 5
+        while made.server.statistics().http[0].requests:  # a turn after the client has it all
+            await trio.lowlevel.checkpoint()
         async with raw.call("wait", {"progress": 1}, id=7):
             await made.started.wait()
             assert (await raw.notify("notifications/cancelled", {"requestId": 7})).status_code == 202
             await made.cancelled.wait()
+        while made.server.statistics().http[0].requests:
+            await trio.lowlevel.checkpoint()
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
@@ -323,3 +328,75 @@ async def test_what_comes_in_on_a_loopback_address_is_local(address: str, local:
         with trio.move_on_after(5):
             await app(scope, receive, send)
     assert (answer[0]["status"] == 403) == local
+
+
+@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.handshake), "/health"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any_host_is_taken(
+    path: str, method: str
+) -> None:
+    """On 0.0.0.0, in a container: a browser lets the page read what comes from its own name, so it needs no CORS."""
+    answer: list[Any] = []
+
+    async def send(message: Any) -> None:
+        answer.append(message)
+
+    async def receive() -> Any:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request"}
+
+    headers = [
+        (b"host", b"evil.example:8000"),
+        (b"origin", b"http://evil.example:8000"),
+        (b"access-control-request-method", b"POST"),
+        (b"content-type", b"application/json"),
+    ]
+    scope = {"type": "http", "method": method, "path": path, "server": ("10.0.0.1", 8000), "headers": headers}
+    options = attrs.evolve(beside(path), cors=True)
+    async with Made().server.asgi_app(options) as app:
+        with trio.move_on_after(5):
+            await app(scope, receive, send)
+    assert not [name for name, _ in answer[0]["headers"] if name.startswith(b"access-control")]
+    if answer[0]["status"] != 405:
+        assert answer[0]["status"] == 403
+        assert b"allowed_hosts" in answer[1]["body"]
+        assert b"allowed_origins" in answer[1]["body"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "most", "says"),
+    [
+        ({}, b"1.1", 100, True),
+        ({"connection": "close"}, b"1.1", 100, False),
+        ({}, b"1.0", 100, False),
+        ({}, b"1.1", 1, False),
+    ],
+)
+async def test_an_answer_says_for_how_long_the_connection_stays_if_it_does(
+    fields: dict[str, str], version: bytes, most: int, says: bool
+) -> None:
+    config = configured("127.0.0.1", 0)
+    config.keep_alive_timeout = 7.5
+    config.keep_alive_max_requests = most
+    async with served(None, config=config) as (_, http, _):
+        stream = await trio.open_tcp_stream(http.base_url.host, http.base_url.port or 0)
+        async with stream:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            await stream.send_all(http_request("POST", body, **fields).replace(b"HTTP/1.1", b"HTTP/" + version))
+            got = b""
+            while b"\r\n\r\n" not in got:
+                got += await stream.receive_some()
+            assert (b"keep-alive: timeout=7\r\n" in got) is says
+            while not says and await stream.receive_some():
+                pass  # to its end
+
+
+async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
+    """It depends on what the client sends yet."""
+    async with connected() as stream:
+        await stream.send_all(post(10_000_000))
+        got = b""
+        while b"\r\n\r\n" not in got:
+            got += await stream.receive_some()
+        assert got.startswith(b"HTTP/1.1 413")
+        assert b"keep-alive" not in got

@@ -139,6 +139,29 @@ async def test_a_notification_is_accepted_without_a_body() -> None:
     assert (r.status_code, r.content) == (202, b"")
 
 
+async def test_a_tool_whose_header_annotation_is_invalid_is_served_and_its_author_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """2026-07-28 `basic/transports/streamable-http`, Schema Extension: which headers its calls have can't be known."""
+    server = Server("test")
+
+    @server.tool(input_schema={"type": "object", "properties": {"a": {"type": "object", "x-mcp-header": "A"}}})
+    async def wrong(a: Any = None) -> str:
+        return "served"
+
+    async with (
+        server.asgi_app() as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
+    ):
+        for _ in range(2):
+            async with post(client, "tools/call", {"name": "wrong", "arguments": {}}) as response:
+                assert response.status_code == 200
+                assert from_json(await response.aread())["result"]["structuredContent"] == {"result": "served"}
+    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert "'wrong'" in record.getMessage()
+    assert "only for the types string, integer, boolean" in record.getMessage()
+
+
 async def test_a_method_that_is_not_served_is_404_with_its_code() -> None:
     """Protocol Version Header: 404 and -32601."""
     async with served() as (_, client, _), post(client, "com.example/nothing") as r:

@@ -305,23 +305,6 @@ async def test_the_end_of_a_session_forgets_its_events() -> None:
         assert len(options.event_store) == 0
 
 
-class Failing(MemoryEventStore):
-    async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        raise OSError("the disk is full")
-
-
-async def test_a_store_that_fails_ends_the_session_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(HttpOptions(event_store=Failing())) as (_, http, _):
-        raw, other = Raw(http), Raw(http)
-        await raw.initialize()
-        await other.initialize()
-        async with raw.call("count", {"to": 1}) as r:
-            assert await Events(r).messages() == []
-        assert (await raw.post("ping")).status_code == 404
-        assert (await other.notify("notifications/x")).status_code == 202
-    assert "the event store failed" in caplog.text
-
-
 class Slow(MemoryEventStore):
     def __init__(self) -> None:
         super().__init__()
@@ -347,6 +330,27 @@ async def test_who_sends_waits_for_the_store() -> None:
             assert made.server.statistics().http[0].unstored == 64
             store.go.set()
             assert len(await events.messages()) == 1001
+
+
+async def test_who_sends_waits_for_the_store_when_much_waits_for_it_in_bytes() -> None:
+    store, made = Slow(), Made()
+
+    @made.server.tool
+    async def say(ctx: Context) -> None:
+        for number in range(20):
+            await ctx.report_progress(number + 1, message="x" * 1_000_000)
+
+    async with served(HttpOptions(event_store=store), made) as (_, http, _):
+        raw = Raw(http)
+        await raw.initialize()
+        async with raw.call("say") as r:
+            events = Events(r)
+            await events.next()
+            await store.asked.wait()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert made.server.statistics().http[0].unstored == 5
+            store.go.set()
+            assert len(await events.messages()) == 21
 
 
 async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_any_more() -> None:

@@ -170,10 +170,11 @@ EXCHANGE = (
 
 def expected(step: Step, body: bytes) -> dict[str, str]:
     """The headers of an answer."""
+    headers = {"keep-alive": "timeout=5", **step.headers}
     if isinstance(step.answer, list):
-        return {"content-type": "text/event-stream", **step.headers}
+        return {"content-type": "text/event-stream", **headers}
     kind = {} if step.answer is None else {"content-type": "application/json"}
-    return {**kind, "content-length": str(len(body)), **step.headers}
+    return {**kind, "content-length": str(len(body)), **headers}
 
 
 def read(body: bytes) -> Any:

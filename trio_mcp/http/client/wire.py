@@ -2,7 +2,7 @@
 
 Nothing here knows MCP. What httpx raises becomes a `Disconnected`; a redirection within the origin is followed, any
 other is an answer like any other; a body is read within a limit, and a connection whose answer was read to its end is
-used again.
+used again, unless the server may be about to close it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import os
+import re
 import ssl
 import sys
 from collections import deque
@@ -24,6 +25,7 @@ import attrs
 import trio
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing
 from trio_mcp._version import __version__
 from trio_mcp.errors import MessageTooLarge, TransportError
 from trio_mcp.http.client.origins import origin_of
@@ -40,8 +42,10 @@ CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect, and for the server to take what is written; how long an answer may take, a session decides."""
 MAX_KEPT_ALIVE: Final = 100
 """Connections that are kept for further requests."""
-KEPT_ALIVE: Final = 5.0
-"""Seconds for which they are kept; servers are often no more patient."""
+KEPT_ALIVE: Final = 3.0
+"""Seconds for which they are used if the server does not say for how long it keeps them; many do for five."""
+EARLIER: Final = 1.5
+"""Seconds before the server closes a connection from which on it is not used: a request might be on its way by then."""
 READ_BURST: Final = 64
 """Parts of a body that are taken before other tasks run."""
 MAX_COOKIES: Final = 50
@@ -53,8 +57,12 @@ _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     # Those that keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
-# What they raise before anything has been sent, by name, as the two packages have classes of their own.
+# What they raise before anything has been sent, and when the connection is closed under a request; by name, as the two
+# packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
+_CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError", "WriteError"})
+_IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
+_TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
 Fields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
@@ -128,9 +136,7 @@ class HttpResponse:
         try:
             while True:
                 self._parts += 1
-                if (
-                    self._parts % READ_BURST == 0
-                ):  # what has arrived comes without waiting
+                if self._parts % READ_BURST == 0:  # what has arrived comes without waiting
                     await trio.lowlevel.checkpoint()
                 if chunk := await anext(self._chunks):
                     return chunk
@@ -169,8 +175,10 @@ class HttpResponse:
                 await self._unwind(self._chunks)
             with contextlib.suppress(*self._failures):
                 await self._response.aclose()
-        finally:
-            await self._take_back()
+        except BaseException:
+            async with closing(self._take_back):
+                raise
+        await self._take_back()
 
     async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
         """See to it that a body that was not read to its end leaves no generator behind.
@@ -241,9 +249,12 @@ class HttpWire:
                     elsewhere = _redirection(url, response)
                 if elsewhere is None:
                     yield response
-                    return
-            finally:
-                await response.aclose()
+            except BaseException:
+                async with closing(response.aclose):
+                    raise
+            await response.aclose()
+            if elsewhere is None:
+                return
             url = elsewhere
 
     async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
@@ -348,7 +359,8 @@ class TransportSender:
         self._cookies = httpx.Cookies(BoundedCookies())
         timeouts = {"connect": CONNECT_TIMEOUT, "write": CONNECT_TIMEOUT, "read": None, "pool": None}
         self._extensions = {"timeout": timeouts}
-        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()  # the longest first
+        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()  # the longest first; each with its end
+        self._limits = httpx.Limits(keepalive_expiry=None)
 
     @functools.cached_property
     def _parsed(self) -> httpx.URL:
@@ -363,24 +375,42 @@ class TransportSender:
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
         where = self._parsed if url == self._url else url
         request = self._httpx.Request(method, where, headers=fields, content=content, extensions=self._extensions)
-        request.stream = self._content(content)
+        request.stream = body = self._content(content)
         if self._cookies:
             self._cookies.set_cookie_header(request)
-        transport = self._idle.pop()[0] if self._idle else self._httpx.AsyncHTTPTransport(verify=self._tls)
+        kept: httpx.AsyncHTTPTransport | None = None
+        while kept is None and self._idle:
+            kept, end = self._idle.pop()
+            if end <= trio.current_time():  # its server may be closing the connection by now
+                await kept.aclose()
+                kept = None
+        transport = kept or self._httpx.AsyncHTTPTransport(verify=self._tls, limits=self._limits)
         try:
-            response = await transport.handle_async_request(request)
+            try:
+                response = await transport.handle_async_request(request)
+            except self.failures as exc:
+                # The server may have closed a connection that was kept before it read the request. That is sure only if
+                # not all of it could be written; an idempotent one may be sent again anyway (RFC 9110, section 9.2.2).
+                known = not body.ended or method in _IDEMPOTENT
+                if kept is None or type(exc).__name__ not in _CLOSED or not known:
+                    raise
+                response = await transport.handle_async_request(request)  # on a new connection
         except BaseException:
-            self._idle.append((transport, trio.current_time()))  # without its connection, if that is what failed
+            # Without its connection, if that is what failed.
+            self._idle.append((transport, trio.current_time() + KEPT_ALIVE))
             raise
         if "set-cookie" in response.headers:
             response.request = request
             self._cookies.extract_cookies(response)
-        return response, functools.partial(self._take_back, transport)
+        return response, functools.partial(self._take_back, transport, response.headers.get("keep-alive"))
 
-    async def _take_back(self, transport: httpx.AsyncHTTPTransport) -> None:
-        self._idle.append((transport, trio.current_time()))
-        oldest, since = self._idle[0]
-        if len(self._idle) > MAX_KEPT_ALIVE or since + KEPT_ALIVE < trio.current_time():
+    async def _take_back(self, transport: httpx.AsyncHTTPTransport, said: str | None) -> None:
+        """Keep a connection for as long as its server has said that it does, or for a while."""
+        timeout = _TIMEOUT.search(said or "")
+        seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
+        self._idle.append((transport, trio.current_time() + seconds))
+        oldest, end = self._idle[0]
+        if len(self._idle) > MAX_KEPT_ALIVE or end <= trio.current_time():
             self._idle.popleft()
             await oldest.aclose()
 
@@ -408,16 +438,18 @@ def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[byte
     @attrs.define(eq=False)
     class Content(package.AsyncByteStream):  # type: ignore[misc]
         content: bytes
-        ended: bool = False
+        given: bool = False
+        ended: bool = False  # all of it has been written
 
-        def __aiter__(self) -> Self:  # more than once where authentication sends a request again
-            self.ended = False
+        def __aiter__(self) -> Self:  # more than once where a request is sent again
+            self.given = self.ended = False
             return self
 
         async def __anext__(self) -> bytes:
-            if self.ended:
+            if self.given:
+                self.ended = True
                 raise StopAsyncIteration
-            self.ended = True
+            self.given = True
             return self.content
 
     # A `UnicodeError` is for a host that can be none.
@@ -449,15 +481,13 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
     elif _has_proxy(parameters.url):
         import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
         async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
             yield HttpWire(ClientSender(client), parameters)
     else:
         sender = TransportSender(parameters.url)
-        try:
+        async with closing(sender.aclose):
             yield HttpWire(sender, parameters)
-        finally:
-            await sender.aclose()
 
 
 def _has_proxy(url: str) -> bool:

@@ -32,7 +32,8 @@ class HostGuard:
         allowed_hosts: Names such as ``"example.com"``, any port of which is taken, or ``"example.com:8000"``. None
             takes any host: for a server behind a proxy that checks, or one whose name nobody knows beforehand.
         allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None takes those on the
-            allowed hosts, or where any host is allowed, those of the host that the request itself names.
+            allowed hosts, and none where any host is allowed: that the origin is the host which the request itself
+            names is just what a page can say whose name was made to point here.
 
     Raises:
         ValueError: An entry is not of that form.
@@ -53,11 +54,15 @@ class HostGuard:
             seen = "without a Host" if host is None else f"for the host {shown(host)}"
             return f"a request {seen} is not taken; if that is the name of this server, add it to allowed_hosts"
         origin = headers.get("Origin")
-        if origin is not None and not self._takes_origin(origin.lower(), host):
+        if origin is None or self._takes_origin(origin.lower()):
+            return None
+        seen = f"a request from the origin {shown(origin)} is not taken"
+        if self._hosts is None and self._origins is None:
             return (
-                f"a request from the origin {shown(origin)} is not taken; if it is trusted, add it to allowed_origins"
+                f"{seen}: set allowed_hosts to the names of this server if the page is its own, or add the origin to"
+                " allowed_origins if it is trusted"
             )
-        return None
+        return f"{seen}; if it is trusted, add it to allowed_origins"
 
     def _takes(self, host: str) -> bool:
         assert self._hosts is not None
@@ -67,15 +72,13 @@ class HostGuard:
             self._seen.add(host)
         return taken
 
-    def _takes_origin(self, origin: str, host: str | None) -> bool:
+    def _takes_origin(self, origin: str) -> bool:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
         match = _ORIGIN.fullmatch(origin)
         if match is None:  # "null": a file, a sandboxed frame
             return False
-        if self._hosts is not None:
-            return self._takes(match["host"])
-        return host is not None and match["host"] == host.lower()
+        return self._hosts is not None and self._takes(match["host"])
 
 
 def _entry(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ Hypercorn 0.18 leaves this open:
 * What arrives on a stream that has been answered ends the connection, and so does a path that is not ASCII.
 * After a number of requests the connection ends at once, with the requests that are under way. Here they have no limit.
 * A stream that the peer has reset is never forgotten, and keeps the connection from being idle.
+* The fields that are remembered, to write them shorter, are as many as the peer likes.
 * A request that is cancelled while its head is being written ends the connection, or takes what others wait to send.
 * As the server ends, the last answer goes without its end.
 """
@@ -14,6 +15,7 @@ Hypercorn 0.18 leaves this open:
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +40,12 @@ MAX_FRAMING = 256 * 1024
 """Bytes by which the framing of a body may exceed a quarter of its content: each chunk, or frame, costs time."""
 
 FRAME_HEAD = 9
+
+MAX_TABLE = 4096
+"""Bytes of the fields that are remembered for a connection, to write them shorter, whatever the client takes: each one
+that is sent is looked for in all of them."""
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 
 
 class Http2(H2Protocol):
@@ -97,13 +105,17 @@ class Http2(H2Protocol):
                 await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)  # RFC 9113, 8.7: it may be sent again
             elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                # RFC 9113, 8.1: the answer does not need the rest of the request.
-                await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
+                if event.stream_id not in self.stream_buffers:
+                    # RFC 9113, 8.1: the answer, which has been sent, does not need the rest of the request.
+                    await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
             elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
+            if isinstance(event, h2.events.RemoteSettingsChanged):
+                encoder = self.connection.encoder
+                encoder.header_table_size = min(encoder.header_table_size, MAX_TABLE)
             if isinstance(event, h2.events.StreamReset):
                 await self._forget(event.stream_id)
                 await self.send(Updated(idle=self.idle))
@@ -131,7 +143,7 @@ class Http2(H2Protocol):
                 stream_id=stream_id,
                 headers=filter_pseudo_headers(request.headers),
                 http_version="2",
-                method=fields[b":method"].decode().upper(),
+                method=fields[b":method"].decode(),
                 raw_path=fields[b":path"],
                 state=self.connection_state,
             )
@@ -209,4 +221,4 @@ def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
 def _can_be_served(request: h2.events.RequestReceived) -> bool:
     fields = dict(request.headers)
     method, path = fields[b":method"], fields.get(b":path")
-    return method.isascii() and method != b"CONNECT" and path is not None and path.isascii()
+    return _TOKEN.fullmatch(method) is not None and method != b"CONNECT" and path is not None and path.isascii()

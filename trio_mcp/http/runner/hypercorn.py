@@ -39,6 +39,7 @@ from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp._log import logger
+from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp.http.runner.http2 import MAX_FRAMING, PIECE, Http2
 from trio_mcp.http.server.asgi import GONE, Gone
 
@@ -135,27 +136,38 @@ async def serve_asgi(
         connections.add(connection)
         try:
             await connection.run()
+        except BaseException as exc:
+            if (interruption := without_cancellation(exc)) is not None:
+                interruptions.append(interruption)
+            raise
         finally:
             connections.discard(connection)
 
-    with _sockets(config) as sockets:
-        listeners, urls = _listeners(config, sockets)
-        async with trio.open_nursery() as serving:
-            async with trio.open_nursery() as accepting:
-                # Cancelling this nursery closes the listeners; the connections are the other's.
-                await accepting.start(
-                    partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
-                )
-                task_status.started(urls)
-                await shutdown()
-                deadline = trio.current_time() + limits.grace
-                with trio.CancelScope(deadline=deadline):
-                    await idle()
-                accepting.cancel_scope.cancel("the server is ending")
-            await context.terminated.set()
-            for connection in tuple(connections):
-                connection.shut_if_idle()
-            serving.cancel_scope.deadline = deadline
+    async def interrupt() -> None:
+        for exc in interruptions:
+            raise exc
+
+    # Trio closes a connection's stream with an await of its own, which in a cancelled scope would lose Ctrl-C.
+    interruptions: list[BaseException] = []
+    async with closing(interrupt):
+        with _sockets(config) as sockets:
+            listeners, urls = _listeners(config, sockets)
+            async with trio.open_nursery() as serving:
+                async with trio.open_nursery() as accepting:
+                    # Cancelling this nursery closes the listeners; the connections are the other's.
+                    await accepting.start(
+                        partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
+                    )
+                    task_status.started(urls)
+                    await shutdown()
+                    deadline = trio.current_time() + limits.grace
+                    with trio.CancelScope(deadline=deadline):
+                        await idle()
+                    accepting.cancel_scope.cancel("the server is ending")
+                await context.terminated.set()
+                for connection in tuple(connections):
+                    connection.shut_if_idle()
+                serving.cancel_scope.deadline = deadline
 
 
 async def _refuse(stream: Any) -> None:
@@ -242,6 +254,10 @@ class HttpConnection:
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
+        async with closing(partial(trio.aclose_forcefully, self.stream)):
+            await self._serve()
+
+    async def _serve(self) -> None:
         try:
             if isinstance(self.stream, trio.SSLStream) and not await self._shake_hands():
                 return
@@ -261,8 +277,6 @@ class HttpConnection:
             pass  # the peer is gone
         except Exception as exc:
             logger.warning("an HTTP connection failed: %s", _said(exc))
-        finally:
-            await trio.aclose_forcefully(self.stream)
 
     async def _shake_hands(self) -> bool:
         """The peer has no more time for this than for the head of a request."""
@@ -356,14 +370,16 @@ class HttpConnection:
         except trio.WouldBlock:
             await self._sending.acquire()
         whole = False
-        try:
-            whole = await self._send_pieces(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-            pass  # busy: it is being closed, which needs no lock
-        finally:
+
+        async def end() -> None:
             self._sending.release()
             if not whole:
                 await trio.aclose_forcefully(self.stream)
+
+        async with closing(end):
+            # Busy: it is being closed, which needs no lock.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                whole = await self._send_pieces(data)
         return whole
 
     async def _send_pieces(self, data: memoryview) -> bool:
@@ -396,9 +412,10 @@ class Http1(H11Protocol):
             await super().handle(event)
             return
         connection, body = self.connection, bytearray()
-        connection.receive_data(event.data)
-        self._framing += len(event.data)
-        while True:
+        if connection.their_state is not h11.MUST_CLOSE:  # RFC 9112, 9.6: else the client has said that it was the last
+            connection.receive_data(event.data)
+            self._framing += len(event.data)
+        while connection.their_state is not h11.MUST_CLOSE:
             if connection.they_are_waiting_for_100_continue:
                 fields = self.config.response_headers("h11")
                 await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=fields))
@@ -425,17 +442,25 @@ class Http1(H11Protocol):
                     break
             except h11.RemoteProtocolError as error:
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                    # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last.
-                    status = 400 if error.error_status_hint == 501 else error.error_status_hint
-                    await self._send_error_response(status)
+                    await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
                 break
+
+    def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        status = error.error_status_hint
+        if status == 501:
+            return 400  # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last
+        if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
+            return 414  # RFC 9112, 3: it is the request line that is too long
+        return status
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
         self._framing = 0
-        names = [name for name, _ in headers]
-        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+        if not request.http_version.startswith(b"1."):
+            raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
+        fields = dict(headers)
+        if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
             # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
             raise h11.RemoteProtocolError("the end of the request can be read in two ways")
         scheme, separator, rest = target.partition(b"://")
@@ -460,7 +485,7 @@ class Http1(H11Protocol):
                 stream_id=STREAM_ID,
                 headers=headers,
                 http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
+                method=request.method.decode("ascii"),
                 raw_path=target,
                 state=self.connection_state,
             )
@@ -478,6 +503,11 @@ class Http1(H11Protocol):
             return
         if isinstance(event, h11.Response):
             self._head = b"".join(parts)
+            # h11 is done with a request that was read to its end, on a connection that the client does not want closed.
+            done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
+            if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
+                said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
+                self._head = self._head.removesuffix(b"\r\n") + said
             return
         if self._head:
             parts, self._head = [self._head, *parts], b""
@@ -549,9 +579,12 @@ class Tasks:
 
         async def next_event() -> ASGIReceiveEvent:
             try:
-                return receive.receive_nowait()
-            except trio.WouldBlock:
-                return await receive.receive()
+                try:
+                    return receive.receive_nowait()
+                except trio.WouldBlock:
+                    return await receive.receive()
+            except trio.EndOfChannel:
+                return {"type": "http.disconnect"}
 
         async def run() -> None:
             with receive:
@@ -563,14 +596,18 @@ class Tasks:
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
             if event["type"] == "http.disconnect":
+                # The end of the channel says so, since nothing may wait here: the application itself can be the one
+                # that tells, by its last word, with a part of the request still unread.
+                put.close()
                 gone.happened()
+                return
             try:
                 try:
                     put.send_nowait(event)
                 except trio.WouldBlock:
                     await put.send(event)
-            except trio.BrokenResourceError:
-                pass  # the application has ended
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the application has ended, or nothing more is due to it
 
         self.spawn(run)
         return hand_over

@@ -17,19 +17,20 @@ from trio_mcp.http.server.asgi import (
     ClientGone,
     HttpAnswer,
     HttpRequest,
+    Ledger,
+    NoRoom,
     ReceiveCallable,
     Scope,
     SendCallable,
 )
 from trio_mcp.http.server.cors import cors_fields, is_preflight, preflight_fields
-from trio_mcp.http.server.door import legacy_endpoint
+from trio_mcp.http.server.door import ending, legacy_endpoint, no_room
 from trio_mcp.http.server.exchange import HttpExchange
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
 from trio_mcp.jsonrpc.codec import decode
-from trio_mcp.jsonrpc.messages import ErrorData, Malformed
-from trio_mcp.types.error_codes import OVERLOADED
+from trio_mcp.jsonrpc.messages import Malformed
 from trio_mcp.types.versions import Era
 
 __all__ = ["HttpApp"]
@@ -54,8 +55,7 @@ class HttpApp:
         self._legacy = legacy_endpoint(run, options)
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._exchanges: set[HttpExchange] = set()
-        self._requests = 0
-        self._bodies = 0  # that are being read
+        self._ledger = Ledger(options.max_requests, options.max_request_bytes)
         self._ending = False
         self._closed = False
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
@@ -81,7 +81,11 @@ class HttpApp:
             return ()
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not schema:
-            headers = parameter_headers(schema)
+            try:
+                headers = parameter_headers(schema)
+            except ValueError as exc:  # a client leaves the tool out of its list
+                logger.error("the tool %r can't be called by modern clients over HTTP: %s", name, exc)
+                headers = ()
             if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # some of tools that have been removed
                 self._tool_headers.clear()
             self._tool_headers[name] = schema, headers
@@ -115,7 +119,7 @@ class HttpApp:
         elif verdict.kind == "end":
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
-            await self._refuse(self._no_room(), request, answer)
+            await self._refuse(ending(), request, answer)
         else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
             await self._legacy.get(verdict, request, answer)
 
@@ -138,7 +142,15 @@ class HttpApp:
         It looks at every session once: cheap enough for each second, not for each request.
         """
         legacy = self._legacy.statistics()
-        return attrs.evolve(legacy, requests=self._requests, bodies=self._bodies, ending=self._ending)
+        ledger = self._ledger
+        return attrs.evolve(
+            legacy,
+            requests=ledger.requests,
+            request_bytes=ledger.request_bytes,
+            bodies=ledger.bodies,
+            body_bytes=ledger.body_bytes,
+            ending=self._ending,
+        )
 
     async def end(self) -> None:
         """Take no more work, and end every stream that would never end by itself."""
@@ -176,20 +188,17 @@ class HttpApp:
 
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> bytes | None:
         """The body; None if the request has been refused, or the client has left."""
-        if self._bodies >= self.options.max_requests:
-            await self._refuse(self._no_room(), request, answer)
-            return None
-        self._bodies += 1
         try:
             with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
-                return await request.body(settings.max_message_size)
+                return await request.body(settings.max_message_size, self._ledger)
+        except NoRoom as exc:
+            await self._refuse(no_room(exc), request, answer)
+            return None
         except BodyTooLarge:
             await self._refuse(too_large(settings), request, answer)
             return None
         except ClientGone:
             return None
-        finally:
-            self._bodies -= 1
         text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
         await self._refuse(refuse(408, text), request, answer)
         return None
@@ -204,14 +213,18 @@ class HttpApp:
             if isinstance(message, Malformed):
                 self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
             await self._refuse(verdict, request, answer)
-        elif verdict.owes_answer and (self._ending or self._requests >= self.options.max_requests):
-            # Of the rest there may be what a handler under way waits for, so there is always room for it.
-            await self._refuse(self._no_room(), request, answer)
+        elif verdict.owes_answer and self._ending:
+            # Of the rest there may be what a handler under way waits for.
+            await self._refuse(ending(), request, answer)
         else:
-            self._requests += verdict.owes_answer
+            try:
+                held = self._ledger.take(message, len(body))
+            except NoRoom as exc:
+                await self._refuse(no_room(exc), request, answer)
+                return
             try:
                 if verdict.era is Era.LEGACY:
-                    await self._legacy.post(verdict, request, answer)
+                    await self._legacy.post(verdict, request, answer, held)
                 elif not verdict.owes_answer:
                     await answer.whole(202)
                 else:
@@ -222,11 +235,13 @@ class HttpApp:
                     finally:
                         self._exchanges.discard(exchange)
             finally:
-                self._requests -= verdict.owes_answer
+                held.release()
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
         options = self.options
-        if request.path == options.health_path and request.method in ("GET", "HEAD"):
+        if request.headers.get("Origin") is not None and (foreign := self._foreign(request)) is not None:
+            await self._refuse(foreign, request, answer)
+        elif request.path == options.health_path and request.method in ("GET", "HEAD"):
             status, said = (503, b"ending") if self._ending else (200, b"ok")
             await answer.whole(status, b'{"status": "%s"}' % said)
         elif (allowed := self._legacy.method_at(request.path)) is not None:
@@ -245,10 +260,10 @@ class HttpApp:
             )
         elif (refusal := self._foreign(request)) is None:
             if self._ending and allowed == "GET":
-                refusal = self._no_room()
+                refusal = ending()
             else:
                 body = partial(self._body, request, answer, self._settings[request.is_local])
-                refusal = await self._legacy.serve_at(request, answer, body)
+                refusal = await self._legacy.serve_at(request, answer, body, self._ledger)
         if refusal is not None:
             await self._refuse(refusal, request, answer)
 
@@ -260,10 +275,6 @@ class HttpApp:
         logger.debug("refused with %s by the rule %r", refusal.status, refusal.rule)
         await request.drain()
         await answer.whole(refusal.status, refusal.body, refusal.headers)
-
-    def _no_room(self) -> Refusal:
-        text = "the server is ending" if self._ending else "too many requests at once; try again later"
-        return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
 def _other_scope(kind: str) -> str:

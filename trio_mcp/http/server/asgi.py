@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias
 
+import attrs
 import trio
 
 from trio_mcp.http.headers import EVENTS, JSON, Headers
+from trio_mcp.jsonrpc.messages import Batch, Incoming, Notification, Request
 
 __all__ = [
     "GONE",
     "BodyTooLarge",
     "ClientGone",
     "Gone",
+    "Held",
     "HttpAnswer",
     "HttpRequest",
+    "Ledger",
+    "NoRoom",
     "ReceiveCallable",
     "Scope",
     "SendCallable",
@@ -31,6 +36,9 @@ DRAINED = 1024 * 1024
 and the answer may be lost with it."""
 
 DRAIN_TIME = 1.0
+
+AWAITED = ("notifications/cancelled", "notifications/progress")
+"""Notifications that are always taken, as answers are."""
 
 
 GONE = "trio_mcp.gone"
@@ -64,12 +72,88 @@ class ClientGone(Exception):
     """The client has left before its request was complete."""
 
 
+class NoRoom(Exception):
+    """More is under way than the endpoint takes."""
+
+
+class Ledger:
+    """Counts what is under way at an endpoint: bodies while they are read, then messages until they are settled.
+
+    Bodies are counted apart, as every one of them is over in time: one of them may bring the answer that all requests
+    under way wait for.
+
+    Args:
+        max_requests: How many requests are under way, and how many bodies are read, at once.
+        max_bytes: How many bytes these have, and those; one alone may have more.
+
+    Attributes:
+        requests: How many requests are under way.
+        request_bytes: How many bytes these have, and notifications that wait to be handled.
+        bodies: How many bodies are being read.
+        body_bytes: How many bytes of them are there.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int) -> None:
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+        self.requests = self.request_bytes = 0
+        self.bodies = self.body_bytes = 0
+
+    def take(self, message: Incoming, size: int) -> Held:
+        """Enter a message, for the time until it is released.
+
+        Args:
+            message: What has come. What a handler under way may wait for is always taken, and is settled at once.
+            size: Its bytes.
+
+        Raises:
+            NoRoom: There is no room for it.
+        """
+        requests = 1
+        if type(message) is Batch:
+            requests = sum(type(item) is Request for item in message.items)
+        elif type(message) is not Request:
+            if type(message) is not Notification or message.method in AWAITED:
+                return Held(self, 0, 0)
+            requests = 0
+        if requests and self.requests + requests > self.max_requests:
+            raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} are under way")
+        if self.request_bytes and self.request_bytes + size > self.max_bytes:
+            raise NoRoom(
+                f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
+            )
+        self.requests += requests
+        self.request_bytes += size
+        return Held(self, requests, size)
+
+
+@attrs.define(eq=False)
+class Held:
+    """A message that is under way: until everybody who keeps it has released it."""
+
+    _ledger: Ledger
+    _requests: int
+    _size: int
+    _keepers: int = 1
+
+    def keep(self) -> None:
+        """One more keeps it."""
+        self._keepers += 1
+
+    def release(self) -> None:
+        """One of them is done with it."""
+        self._keepers -= 1
+        if not self._keepers:
+            self._ledger.requests -= self._requests
+            self._ledger.request_bytes -= self._size
+
+
 class HttpRequest:
     """What the client sent.
 
     Attributes:
         scope: ASGI's.
-        method: In upper case.
+        method: As it was sent; RFC 9110, section 9.1: it is case-sensitive.
         root: Where the application is mounted; empty at the top.
         path: Below that, without a slash at its end.
         headers: Its fields.
@@ -94,24 +178,41 @@ class HttpRequest:
         self._receive = receive
         self._complete = False
 
-    async def body(self, limit: int) -> bytes:
+    async def body(self, limit: int, ledger: Ledger) -> bytes:
         """Read the body.
+
+        Args:
+            limit: How many bytes it may have.
+            ledger: Where it counts meanwhile.
 
         Raises:
             BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
+            NoRoom: Too many bodies are being read, or too many bytes of them.
             ClientGone: The client has left.
         """
+        if ledger.bodies >= ledger.max_requests:
+            raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
+        ledger.bodies += 1
         body: bytes | bytearray = b""
-        while not self._complete:
-            piece = await self._next()
-            if len(body) + len(piece) > limit:
-                raise BodyTooLarge
-            if not body:
-                body = piece  # kept as it is, as there is mostly just the one
-            elif piece:
-                if isinstance(body, bytes):
-                    body = bytearray(body)  # pieces of a few bytes, each an object, would cost many times their size
-                body += piece
+        size = 0
+        try:
+            while not self._complete:
+                piece = await self._next()
+                size += len(piece)
+                ledger.body_bytes += len(piece)
+                if size > limit:
+                    raise BodyTooLarge
+                if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
+                    raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
+                if not body:
+                    body = piece  # kept as it is, as there is mostly just the one
+                elif piece:
+                    if isinstance(body, bytes):  # pieces of a few bytes, each an object, cost many times their size
+                        body = bytearray(body)
+                    body += piece
+        finally:
+            ledger.bodies -= 1
+            ledger.body_bytes -= size
         return bytes(body)
 
     async def drain(self) -> None:

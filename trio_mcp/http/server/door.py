@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.server.statistics import HttpStatistics
-from trio_mcp.jsonrpc.messages import Malformed, RequestId
+from trio_mcp.jsonrpc.messages import ErrorData, Malformed, RequestId
+from trio_mcp.types.error_codes import OVERLOADED
 
-__all__ = ["LegacyEndpoint", "ReadBody", "legacy_endpoint"]
+__all__ = ["LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "no_room"]
 
 LEGACY = "trio_mcp.http.server.legacy"
 
@@ -40,8 +41,8 @@ class LegacyEndpoint:
         """
         return refuse(404, "there are no sessions", request_id)
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a POST."""
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
+        """Serve a POST; what of it outlives that keeps it held."""
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
         """Serve a GET, for a stream."""
@@ -64,7 +65,9 @@ class LegacyEndpoint:
         """The HTTP method that a path besides the endpoint takes; None where nothing is."""
         return None
 
-    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+    async def serve_at(
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
+    ) -> Refusal | None:
         """Serve a request to such a path, unless it has to be refused."""
         return None
 
@@ -80,6 +83,20 @@ class LegacyEndpoint:
     def statistics(self) -> HttpStatistics:
         """What it is doing, which is a part of what the endpoint does."""
         return HttpStatistics()
+
+
+def no_room(exc: NoRoom) -> Refusal:
+    """Refuse what there is no room for."""
+    return _later(f"too much at once: {exc}; try again later")
+
+
+def ending() -> Refusal:
+    """Refuse new work."""
+    return _later("the server is ending")
+
+
+def _later(text: str) -> Refusal:
+    return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
 def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:

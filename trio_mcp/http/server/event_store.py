@@ -40,7 +40,8 @@ class EventStore(Protocol):
     One task at a time appends for a session, and each event once, unless an attempt failed or was cancelled. A session
     is named by a digest of its id, so that what is stored lets nobody in.
 
-    What a method raises, but for `EventsLost`, ends the session that it was called for, with a line in the log.
+    What a method raises, but for `EventsLost`, is logged and costs the exchanges that it was called for: their clients
+    get an error. Events that `append` could not keep in one go come once more, those of each stream by themselves.
     """
 
     @abc.abstractmethod

@@ -49,7 +49,8 @@ class HttpOptions:
         allowed_hosts: Names, with or without a port, by which the server may be reached; None for any. By default
             those of this machine if the connection comes in on a loopback address, else any.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``"*"`` for any. By
-            default those on the server's own hosts. Pages of other origins also need ``cors``.
+            default those on the ``allowed_hosts``, and none where any host is allowed. Pages of other origins also need
+            ``cors``.
         cors: Whether browsers are told that pages of the ``allowed_origins`` may call and read the answers.
         sse_path: Where clients of 2024-11-05 (HTTP+SSE) open their stream; None for nowhere.
         message_path: Where those clients post their messages.
@@ -64,8 +65,11 @@ class HttpOptions:
         session_timeout: Seconds after which a session ends that has no request under way and no stream open.
         max_message_size: The longest body that is taken, in bytes; a longer one is answered with 413.
         body_timeout: Seconds that the body of a request may take to arrive.
-        max_requests: How many requests are served at once, and how many bodies are read; a further one is answered with
-            503. Answers and notifications are always taken.
+        max_requests: How many requests are under way at once, until their handlers are over and their answers written,
+            and how many bodies are read; a further one is answered with 503. Answers, progress and cancellations are
+            always taken.
+        max_request_bytes: How many bytes the requests have that are under way, and likewise the bodies that are read;
+            the same. One alone may have more. The share of a session is `HandlerOptions.max_incoming_bytes`.
         keep_alive: Seconds without a word after which a stream gets a comment, so that nobody takes it for dead.
         max_connections: How many connections there are at once (for `Server.serve_http`).
         write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (for `serve_http`).
@@ -91,6 +95,7 @@ class HttpOptions:
     max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_count)
     body_timeout: float = attrs.field(default=30.0, validator=_positive)
     max_requests: int = attrs.field(default=1000, validator=_count)
+    max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_count)
     keep_alive: float = attrs.field(default=15.0, validator=_positive)
     max_connections: int = attrs.field(default=1000, validator=_count)
     write_timeout: float = attrs.field(default=30.0, validator=_positive)

@@ -15,8 +15,11 @@ class HttpStatistics:
         sessions: Sessions of Streamable HTTP that clients know the id of.
         idle_sessions: Those of them that serve no HTTP request, and end after ``session_timeout``.
         sse_sessions: Sessions of HTTP+SSE.
-        requests: POSTs that are being served and owe an answer, those of HTTP+SSE aside; ``max_requests`` bounds them.
+        requests: Requests that are not settled: their handler runs or waits for a place, or their answer is being
+            written; ``max_requests`` bounds them.
+        request_bytes: Bytes of them, and of notifications that wait to be handled; ``max_request_bytes`` bounds them.
         bodies: Bodies that are being read.
+        body_bytes: Bytes of them that have come; ``max_request_bytes`` bounds them, too.
         exchanges: HTTP answers that carry a stream of a session.
         listening: Those of them that carry what belongs to no request: a GET of Streamable HTTP, or HTTP+SSE.
         streams: Streams of sessions that are open, for requests; with an event store some may have no reader.
@@ -30,7 +33,9 @@ class HttpStatistics:
     idle_sessions: int = 0
     sse_sessions: int = 0
     requests: int = 0
+    request_bytes: int = 0
     bodies: int = 0
+    body_bytes: int = 0
     exchanges: int = 0
     listening: int = 0
     streams: int = 0

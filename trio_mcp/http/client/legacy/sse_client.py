@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urljoin
 
 import trio
 
+from trio_mcp._nursery import start
 from trio_mcp.errors import RemoteProtocolError, TransportError
 from trio_mcp.http.client.origins import origin_of
 from trio_mcp.http.client.posting import Remote, message_of, refusal_of
@@ -68,7 +70,7 @@ async def open_old_stream(remote: Remote) -> None:
         TransportError: There is no such stream.
         RemoteProtocolError: What the server sent as its endpoint is none.
     """
-    remote.endpoint = await remote.nursery.start(_follow_old_stream, remote)
+    remote.endpoint = await start(remote.nursery, partial(_follow_old_stream, remote))
     remote.answers_here = False
 
 

@@ -14,8 +14,8 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import JSON, LAST_EVENT_ID, SESSION_ID
 from trio_mcp.http.rules.statuses import Accept, Opening, Refusal, refuse
-from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
-from trio_mcp.http.server.door import LegacyEndpoint, ReadBody
+from trio_mcp.http.server.asgi import Held, HttpAnswer, HttpRequest, Ledger, NoRoom
+from trio_mcp.http.server.door import LegacyEndpoint, ReadBody, ending, no_room
 from trio_mcp.http.server.event_store import EventsLost
 from trio_mcp.http.server.host import Run
 from trio_mcp.http.server.legacy.session import HttpSession, event_id, key_of, read_event_id
@@ -56,14 +56,14 @@ class Endpoint(LegacyEndpoint):
             return refuse(404, text, request_id)
         return revision
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
         if self._options.stateless:
-            await self._post_alone(accepted, request, answer)
+            await self._post_alone(accepted, request, answer, held)
         elif accepted.kind == "initialize":
             await self._initialize(accepted, request, answer)
         else:
             with self._using(accepted.session) as session:
-                await session.post(accepted, request, answer)
+                await session.post(accepted, request, answer, held)
 
     @contextlib.contextmanager
     def _using(self, session_id: str | None) -> Iterator[HttpSession]:
@@ -75,14 +75,14 @@ class Endpoint(LegacyEndpoint):
         finally:
             self._rest(session)
 
-    async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+    async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
-                await session.post(accepted, request, answer)
+                await session.post(accepted, request, answer, held)
             finally:
                 session.end("the request is answered")
 
@@ -169,11 +169,13 @@ class Endpoint(LegacyEndpoint):
             return None
         return {self._options.sse_path: "GET", self._options.message_path: "POST"}.get(path)
 
-    async def serve_at(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+    async def serve_at(
+        self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
+    ) -> Refusal | None:
         assert self._sse is not None
         if request.method == "GET":
             return await self._sse.get(request, answer)
-        return await self._sse.post(request, answer, body)
+        return await self._sse.post(request, answer, body, ledger)
 
     # --- the end of the server -----------------------------------------------------------------------------------
 
@@ -282,7 +284,7 @@ class SseSessions:
             session.end("the client closed the stream")
         return None
 
-    async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody) -> Refusal | None:
+    async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger) -> Refusal | None:
         """Take a message."""
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
@@ -296,8 +298,15 @@ class SseSessions:
             return refuse(404, "the session has ended")
         message = decode(text)
         if self._leaving and isinstance(message, (Request, Batch)):
-            return refuse(503, ErrorData(OVERLOADED, "the server is ending"))
-        session.feed(message, {"headers": request.headers})
+            return ending()
+        try:
+            held = ledger.take(message, len(text))
+        except NoRoom as exc:
+            return no_room(exc)
+        try:
+            session.feed(message, {"headers": request.headers}, held)
+        finally:
+            held.release()
         if type(message) is Malformed:  # answered on the stream where an answer is due
             return refuse(400, ErrorData(message.code, message.reason))
         await answer.whole(202)

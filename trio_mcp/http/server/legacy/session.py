@@ -16,10 +16,11 @@ from trio_mcp.http.rules.statuses import Accept, refuse
 from trio_mcp.http.server.asgi import HttpAnswer, HttpRequest
 from trio_mcp.http.server.event_store import EventsLost, StoredEvent
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.legacy.streams import Router, Stream, Writer
+from trio_mcp.http.server.legacy.streams import STORE_FAILED, Router, Stream, Writer
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.http.sse import encode_comment, encode_event, encode_priming_event, encode_retry
 from trio_mcp.jsonrpc.codec import encode
+from trio_mcp.jsonrpc.events import Hold
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -32,6 +33,7 @@ from trio_mcp.jsonrpc.messages import (
     RequestId,
     Response,
 )
+from trio_mcp.types.error_codes import INTERNAL_ERROR
 
 __all__ = ["HttpSession", "event_id", "key_of", "read_event_id"]
 
@@ -147,14 +149,14 @@ class HttpSession:
 
     # --- what the client posts ------------------------------------------------------------------------------------
 
-    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+    async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, {"headers": request.headers}
         if self.connection.closed:  # by the end of the server, as it was opened for this
             await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
             return
         if not accepted.owes_answer:
-            self.feed(message, metadata)
+            self.feed(message, metadata, held)
             await answer.whole(202)
             return
         ids = _requests_in(message)
@@ -164,13 +166,13 @@ class HttpSession:
             await answer.whole(refusal.status, refusal.body, refusal.headers)
             return
         if not ids and type(message) is Batch:  # only faults are to be answered, and no stream would be found by them
-            self.feed(message, metadata)
+            self.feed(message, metadata, held)
             faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
             errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
             await answer.whole(400, encode(Batch(errors)))
             return
         stream = self.router.open(ids, may_stream=accepted.may_stream)
-        self.feed(message, metadata)
+        self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
 
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
@@ -208,13 +210,13 @@ class HttpSession:
             return
         await self._carry(stream, request, answer, cursor, at_once=True)
 
-    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> None:
+    def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
         """Take what the client has sent."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
-        self.connection.feed(message, metadata)
+        self.connection.feed(message, metadata, held)
         for item in items:
             if type(item) is Notification and item.method == "notifications/cancelled":
                 request_id: Any = (item.params or {}).get("requestId")
@@ -271,13 +273,21 @@ class HttpSession:
             await self._finish(stream, writer, answer)
 
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
+        fault = writer.fault or stream.fault
+        if fault is not None and stream.asked and not self.connection.closed:
+            error = ErrorData(INTERNAL_ERROR, f"the request was not answered: {fault}")
+            errors = tuple(ErrorResponse(request_id, error) for request_id in stream.asked)
+            data = encode(errors[0] if len(errors) == 1 else Batch(errors))
+            if not answer.started:
+                await answer.whole(500, data)
+                return
+            await answer.send(encode_event(data, event="message"))
         if answer.started:
             await answer.finish()
-        elif stream.ended and not self.connection.closed:
-            await answer.whole(202)  # its client has cancelled it
+        elif self.connection.closed:
+            await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
         else:
-            why = self.connection.close_cause or "the event store keeps too little"
-            await _refuse(answer, 503 if self.connection.closed else 500, f"the request was not answered: {why}")
+            await answer.whole(202)  # its client has cancelled it
 
     def _left(self, stream: Stream) -> None:
         """The client has left. That is no cancellation (2025-11-25 `basic/transports`, Sending Messages, 6)."""
@@ -293,7 +303,7 @@ class HttpSession:
                     await answer.send(encode_retry(writer.retry))
                 return
             if stream.ready > cursor:
-                events = await self._next(stream, cursor)
+                events = await self._next(stream, writer, cursor)
                 if events is None:
                     return
                 only = len(events) == 1 and stream.ended and events[0].number == stream.last
@@ -320,20 +330,21 @@ class HttpSession:
                 if silence.cancelled_caught and answer.started:
                     await answer.send(COMMENT)
 
-    async def _next(self, stream: Stream, cursor: int) -> Sequence[StoredEvent] | None:
+    async def _next(self, stream: Stream, writer: Writer, cursor: int) -> Sequence[StoredEvent] | None:
         if self.router.store is None:
             return stream.take()
         try:
             return await self._stored(stream.number, cursor)
         except EventsLost as exc:
             logger.warning("a stream is closed: %s", exc)
+            writer.fault = str(exc)
             return None
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
-        """What the store has of a stream after a number; if it fails, so does the session.
+        """What the store has of a stream after a number.
 
         Raises:
-            EventsLost: There is nothing to be had.
+            EventsLost: There is nothing to be had, as the store says or because it has failed.
         """
         assert self.router.store is not None
         try:
@@ -341,9 +352,8 @@ class HttpSession:
         except EventsLost:
             raise
         except Exception as exc:
-            logger.exception("the event store failed; the session that it failed for is ended")
-            self.end("the event store failed")
-            raise EventsLost("the event store failed") from exc
+            logger.exception("the event store failed")
+            raise EventsLost(STORE_FAILED) from exc
 
 
 @contextlib.asynccontextmanager

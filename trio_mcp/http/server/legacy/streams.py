@@ -51,6 +51,8 @@ MAX_DETACHED = 64
 MAX_UNSTORED = 64
 """Messages that wait for the event store before those who send wait."""
 
+STORE_FAILED = "the event store failed"
+
 MAX_CONTROL = 2048
 """Answers given on the spot and cancellations that wait for it besides; further ones are dropped."""
 
@@ -64,12 +66,14 @@ class Writer:
         gone: The client has left: nothing more arrives.
         until: It ends after the message of this number, for the client to come back; None if it does not.
         retry: After so many seconds; None if the client is not told when.
+        fault: Why it can't carry the stream to its end.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     gone: bool = False
     until: int | None = None
     retry: float | None = None
+    fault: str | None = None
 
     def leave(self) -> None:
         """The client has left."""
@@ -93,6 +97,8 @@ class Stream:
         ended: Nothing more will come.
         writer: Who carries it.
         turn: How often it has been asked for.
+        asked: The requests that it was opened for.
+        fault: Why the answer to them is on no stream.
     """
 
     number: int
@@ -106,6 +112,8 @@ class Stream:
     ended: bool = False
     writer: Writer | None = None
     turn: int = 0
+    asked: tuple[RequestId, ...] = ()
+    fault: str | None = None
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
     _changed: trio.lowlevel.ParkingLot | None = None
@@ -183,6 +191,15 @@ class Stream:
             self.wake()
 
 
+@attrs.frozen(eq=False)
+class Unstored:
+    """A message that waits for the store; of a request of ours, that."""
+
+    stream: Stream
+    event: StoredEvent
+    question: Request | None
+
+
 class RouterOwner(Protocol):
     """What a router needs of its session."""
 
@@ -192,8 +209,6 @@ class RouterOwner(Protocol):
     def feed(self, message: Incoming) -> None: ...
 
     def start_soon(self, function: Callable[[], Awaitable[None]]) -> None: ...
-
-    def end(self, why: str) -> None: ...
 
 
 class Router:
@@ -224,7 +239,8 @@ class Router:
         self._numbers = 0
         self._by_request: dict[RequestId, Stream] = {}
         self._asked: dict[RequestId, Stream] = {}
-        self._unstored: deque[tuple[Stream, StoredEvent]] | None = None
+        self._unstored: deque[Unstored] | None = None
+        self._unstored_bytes = 0
         self._storing = False
         self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
@@ -244,7 +260,8 @@ class Router:
     def open(self, owed: Iterable[RequestId], *, may_stream: bool) -> Stream:
         """Open the stream of a POST."""
         self._numbers += 1
-        stream = Stream(self._numbers, set(owed), may_stream, self.store is not None)
+        asked = tuple(owed)
+        stream = Stream(self._numbers, set(asked), may_stream, self.store is not None, asked=asked)
         self.streams[stream.number] = stream
         for request_id in stream.owed:
             self._by_request[request_id] = stream
@@ -293,7 +310,9 @@ class Router:
 
     @property
     def has_room(self) -> bool:
-        return self._ended or self._unstored is None or len(self._unstored) < MAX_UNSTORED
+        if self._ended or self._unstored is None:
+            return True
+        return len(self._unstored) < MAX_UNSTORED and self._unstored_bytes < MAX_WAITING_BYTES
 
     async def room(self, related: RequestId | None = None) -> None:
         """Wait until the event store has caught up, and whoever reads the stream of a request."""
@@ -313,7 +332,9 @@ class Router:
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
-        if self._ended or (self._unstored is not None and len(self._unstored) >= MAX_UNSTORED + MAX_CONTROL):
+        if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
+            return False
+        if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
             return False
         self._route(message)
         return True
@@ -409,7 +430,9 @@ class Router:
             stream.last += 1
             if self._unstored is None:
                 self._unstored = deque()
-            self._unstored.append((stream, StoredEvent(stream.number, stream.last, data)))
+            question = message if isinstance(message, Request) else None
+            self._unstored.append(Unstored(stream, StoredEvent(stream.number, stream.last, data), question))
+            self._unstored_bytes += len(data)
             if not self._storing:
                 self._storing = True
                 self._owner.start_soon(self._store_all)
@@ -440,22 +463,51 @@ class Router:
     async def _store_all(self) -> None:
         try:
             await self.store_rest()
-        except Exception:
-            logger.exception("the event store failed; the session that it failed for is ended")
-            self._owner.end("the event store failed")
         finally:
             self._storing = False
 
     async def store_rest(self) -> None:
-        """Hand everything to the store that it has not got."""
+        """Hand everything to the store that it has not got. What it does not take costs the exchange that it is of."""
         while self._unstored:
-            assert self.store is not None
             some = tuple(self._unstored)
-            await self.store.append(self.key, [event for _, event in some])
-            for stream, event in some:
-                self._unstored.popleft()
-                stream.advance(event.number)
+            failed = await self._append(some)
+            for each in some:
+                if each.stream not in failed:
+                    each.stream.advance(each.event.number)
+            # Of a stream that failed nothing can follow: there would be a gap.
+            kept = deque(each for each in tuple(self._unstored)[len(some) :] if each.stream not in failed)
+            for each in set(self._unstored).difference(kept):
+                self._unstored_bytes -= len(each.event.data)
+                if each.stream in failed and each.question is not None:
+                    self._fail(each.question.id, f"{each.question.method!r} was not sent: {STORE_FAILED}")
+            self._unstored = kept
+            for stream in failed:
+                stream.last = stream.ready
+                if stream is not self.rest and not stream.owed:
+                    stream.fault = STORE_FAILED
+            for stream in {each.stream for each in some}:
                 self.tidy(stream)
             if self._room is not None:
                 self._room.unpark_all()
         self._unstored = None
+
+    async def _append(self, some: Sequence[Unstored]) -> set[Stream]:
+        """Hand some events to the store: if it does not take them all, those of each stream by themselves.
+
+        Returns:
+            The streams whose events it has not taken.
+        """
+        assert self.store is not None
+        streams = {each.stream for each in some}
+        try:
+            await self.store.append(self.key, [each.event for each in some])
+        except Exception:
+            if len(streams) == 1:
+                logger.exception("the event store failed; what it was to keep of a stream is lost")
+                return streams
+        else:
+            return set()
+        failed: set[Stream] = set()
+        for stream in streams:
+            failed |= await self._append([each for each in some if each.stream is stream])
+        return failed

@@ -1,0 +1,225 @@
+"""A server in a process of its own, attacks on it, good clients meanwhile, and what is left afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+import httpx
+import trio
+
+from tests.hostile.attack import Attack, Fault, Lines, Sessions, Target
+from tests.hostile.case import BASE_META, MODERN, Case
+from trio_mcp import Client
+from trio_mcp._nursery import background_nursery
+
+__all__ = ["GROWTH", "LATENCY", "Report", "Victim", "attack"]
+
+ROOT = Path(__file__).resolve().parents[2]
+LATENCY = 10.0
+"""Seconds that a call of a good client may take at most while the server is attacked, on a busy machine."""
+
+GROWTH = 32 * 1024 * 1024
+"""Bytes that the resident memory of the server may grow by, after a first round."""
+
+
+class Victim:
+    """The server's process.
+
+    Attributes:
+        target: Where it is.
+        fresh: How it was before anybody called.
+    """
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        self._errors = folder / "stderr"
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.hostile.victim", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+            )
+        line = self._line()
+        tls = int(line["tls"].split(":")[2].partition("/")[0])
+        (tcp,) = (port for port in line["ports"] if port != tls)
+        self.target = Target(tcp, tls, line["certificate"])
+        self.fresh = self.state()
+        return self
+
+    def _line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the server has ended: {self.errors}"
+        value: dict[str, Any] = json.loads(line)
+        return value
+
+    def state(self) -> dict[str, Any]:
+        """How the server is."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"state\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    @property
+    def errors(self) -> str:
+        """What it has written to its standard error."""
+        return self._errors.read_text(errors="replace")
+
+    def complaints(self) -> list[str]:
+        return complaints(self.errors)
+
+    def end(self) -> int:
+        """SIGINT; the status it ends with."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(30)
+
+    async def rest(self) -> dict[str, Any]:
+        """Wait until nothing is under way, and every connection has been idle for too long; how the server is then."""
+        state = self.state()
+        with trio.move_on_after(20):
+            while state["sessions"] or any(state["http"].values()) or state["tasks"] > self.fresh["tasks"]:
+                await trio.sleep(0.2)
+                state = self.state()
+        return state
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._folder.cleanup()
+
+
+def complaints(errors: str) -> list[str]:
+    """What of a standard error is more than news: warnings, errors, tracebacks."""
+    news = ("INFO ", "WARNING trio_mcp from the peer: ")
+    return [line for line in errors.splitlines() if not line.startswith(news)]
+
+
+@attrs.define
+class Report:
+    """What an attack has shown.
+
+    Attributes:
+        outcomes: How often each came back, by family.
+        faults: Cases that were judged to be answered wrongly, and why.
+        latencies: Seconds of each call of the good clients, in order of size.
+        failures: Good clients that were not answered rightly.
+        complaints: What the server over stdio had to say.
+    """
+
+    outcomes: dict[str, Counter[Any]] = attrs.Factory(dict)
+    faults: list[tuple[Case, str]] = attrs.Factory(list)
+    latencies: list[float] = attrs.Factory(list)
+    failures: list[str] = attrs.Factory(list)
+    complaints: list[str] = attrs.Factory(list)
+
+    def quantile(self, part: float) -> float:
+        return self.latencies[min(int(len(self.latencies) * part), len(self.latencies) - 1)]
+
+    @property
+    def said(self) -> str:
+        """The faults, each with what it takes to see it again."""
+        return "\n\n".join(
+            f"{case}\n  {why}\n  {case.rule}\n  {case.shown()}\n  {case.replay}" for case, why in self.faults
+        )
+
+
+async def attack(target: Target, cases: Iterable[Case], *, attackers: int = 16, witnesses: bool = True) -> Report:
+    """Run cases beside each other, while good clients call."""
+    report, waiting = Report(), iter(cases)
+    sessions = Sessions(target)
+    lines = Lines()
+    runner, over = Attack(target, sessions, lines), trio.Event()
+
+    async def witness(name: str, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except Exception as exc:
+            report.failures.append(f"{name}, after {len(report.latencies)} calls of all: {exc!r}, {exc.__cause__!r}")
+
+    async def one_attacker() -> None:
+        for case in waiting:
+            try:
+                outcomes = await runner.run(case)
+            except* Fault as group:
+                report.faults.append((case, "; ".join(str(exc) for exc in _leaves(group))))
+            except* Exception as group:  # of the attack itself, or a connection that broke where none should
+                report.faults.append((case, "; ".join(repr(exc) for exc in _leaves(group))))
+            else:
+                report.outcomes.setdefault(case.family, Counter()).update(outcomes)
+
+    async with background_nursery() as beside:
+        await beside.start(sessions.keep)
+        await beside.start(lines.start)
+        async with trio.open_nursery() as good:
+            if witnesses:
+                for mode in (MODERN, "legacy"):
+                    good.start_soon(witness, mode, partial(good_client, target, mode, report.latencies, over))
+                good.start_soon(witness, "HTTP/2", partial(good_http2_client, target, report.latencies, over))
+            async with trio.open_nursery() as nursery:
+                for _ in range(attackers):
+                    nursery.start_soon(one_attacker)
+            over.set()
+        beside.cancel_scope.cancel("the attack is over")
+    report.latencies.sort()
+    report.complaints = complaints(lines.errors)
+    return report
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]:
+    for exc in group.exceptions:
+        if isinstance(exc, BaseExceptionGroup):
+            yield from _leaves(exc)
+        else:
+            yield exc
+
+
+async def good_client(target: Target, mode: Any, latencies: list[float], over: trio.Event) -> None:
+    """Call, and look at the answer, until the attack is over."""
+    async with Client(f"http://127.0.0.1:{target.tcp}/mcp", mode=mode) as client:
+        number = 0
+        while not over.is_set():
+            number += 1
+            began = trio.current_time()
+            result = await client.call_tool("add", {"a": number, "b": 1}, timeout=LATENCY)
+            latencies.append(trio.current_time() - began)
+            assert result.data == number + 1, result
+            await trio.sleep(0.01)
+
+
+async def good_http2_client(target: Target, latencies: list[float], over: trio.Event) -> None:
+    """The same over TLS and HTTP/2, with a client that nobody here wrote."""
+    url = f"https://127.0.0.1:{target.tls}/mcp"
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    headers["Accept"] = "application/json, text/event-stream"
+    async with httpx.AsyncClient(http2=True, verify=target.context(), timeout=LATENCY, headers=headers) as http:
+        number = 0
+        while not over.is_set():
+            number += 1
+            params = {"_meta": BASE_META, "name": "add", "arguments": {"a": number, "b": 1}}
+            began = trio.current_time()
+            call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            response = await http.post(url, json=call)
+            latencies.append(trio.current_time() - began)
+            assert response.http_version == "HTTP/2"
+            assert response.json()["result"]["structuredContent"] == {"result": number + 1}
+            await trio.sleep(0.01)

@@ -1,0 +1,308 @@
+"""What a case of the corpus is: bytes, and what the specifications allow a server to do about them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+__all__ = [
+    "ABORTED",
+    "BASE_META",
+    "CLOSED",
+    "GOAWAY",
+    "LATEST",
+    "MODERN",
+    "NOTHING",
+    "RESET",
+    "RESULT",
+    "SESSION",
+    "Answer",
+    "Case",
+    "Draft",
+    "Fields",
+    "Kind",
+    "Message",
+    "Outcome",
+    "Wire",
+    "chosen",
+    "cut",
+    "dumped",
+    "head",
+    "legacy",
+    "make",
+    "modern",
+    "padded",
+    "rendered",
+    "token",
+]
+
+LATEST = "2025-11-25"
+MODERN = "2026-07-28"
+
+CLOSED = "closed"
+"""The connection ends without an answer."""
+ABORTED = "aborted"
+"""TLS ends or refuses, by whatever records: not a byte of HTTP."""
+RESET = "reset"
+"""The HTTP/2 stream is reset."""
+GOAWAY = "goaway"
+"""The HTTP/2 connection ends. RFC 9113, 5.4.1, allows that for any error of a stream, too."""
+NOTHING = "nothing"
+"""What was sent is ignored, and the connection goes on."""
+
+RESULT = "result"
+"""A line of stdio is answered with a result."""
+
+SESSION = re.compile(rb"@(live|other|ended|own|batch)\.*@")
+"""What stands for a session's id, which the server makes: one that is open, another one, one that was ended, one that
+is opened for this case alone, one of the revision that has batches. With dots it is as long as an id (see `padded`)."""
+
+Outcome: TypeAlias = int | str
+Wire: TypeAlias = Literal["tcp", "tls", "h2", "hello", "broken-tls", "stdio"]
+Fields: TypeAlias = list[tuple[str, str]]
+
+
+@attrs.frozen
+class Answer:
+    """What may come back for one request.
+
+    Attributes:
+        allowed: Statuses, or one of the words above.
+        codes: The codes that a JSON-RPC error may have; None for any.
+        bodiless: The request was a HEAD.
+        echo: The text that the tool must give back.
+    """
+
+    allowed: frozenset[Outcome]
+    codes: frozenset[int] | None = None
+    bodiless: bool = False
+    echo: str | None = None
+
+
+@attrs.frozen
+class Case:
+    """One case.
+
+    Attributes:
+        family: Which family it is of.
+        seed: The seed of the corpus.
+        number: Its number in there.
+        name: The kind of malice.
+        rule: What the expectation follows from.
+        wire: What the bytes travel over: TCP; HTTP/1.1 in TLS; HTTP/2 in TLS; TCP to the port of TLS, before its
+            handshake or (broken) after it; stdio.
+        pieces: What is sent, and seconds of silence in between. ``@live@`` and the like stand for ids of sessions.
+        answers: What may come back, in this order.
+        closes: The connection must end afterwards, or go on; None for either.
+        probe: Another request may be sent afterwards, to see.
+        shut: The sending half is closed afterwards.
+        stream: The HTTP/2 stream that is looked at.
+    """
+
+    family: str
+    seed: int
+    number: int
+    name: str
+    rule: str
+    wire: Wire
+    pieces: tuple[bytes | float, ...]
+    answers: tuple[Answer, ...]
+    closes: bool | None = None
+    probe: bool = True
+    shut: bool = False
+    stream: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.number} (seed {self.seed}, {self.wire}): {self.name}"
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this case alone."""
+        return f"python -m tests.hostile --seed {self.seed} --family {self.family} --case {self.number}"
+
+    def shown(self, limit: int = 2000) -> str:
+        """The bytes, to read."""
+        text = " ".join(f"({piece:g} s)" if isinstance(piece, float) else repr(piece) for piece in self.pieces)
+        return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+@attrs.define
+class Draft:
+    """A case in the making: what a kind decides. See `Case`."""
+
+    rule: str
+    allowed: Iterable[Outcome]
+    pieces: Sequence[bytes | float] = ()
+    wire: Wire | None = None
+    codes: Iterable[int] | None = None
+    answers: Sequence[Answer] | None = None
+    closes: bool | None = None
+    probe: bool = True
+    shut: bool = False
+    stream: int = 1
+    bodiless: bool = False
+    echo: str | None = None
+
+
+Kind: TypeAlias = Callable[[random.Random], Draft]
+
+
+def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case:
+    """The case of a number: always the same. The kinds take turns, so that a few cases have seen them all."""
+    rng = random.Random(f"{seed}/{family}/{number}")
+    name = list(kinds)[number % len(kinds)]
+    draft = kinds[name](rng)
+    answers = draft.answers
+    if answers is None:
+        codes = None if draft.codes is None else frozenset(draft.codes)
+        answers = (Answer(frozenset(draft.allowed), codes, draft.bodiless, draft.echo),)
+    wire: Wire = draft.wire or ("tls" if rng.random() < 0.15 else "tcp")
+    return Case(
+        family,
+        seed,
+        number,
+        name,
+        draft.rule,
+        wire,
+        tuple(draft.pieces),
+        tuple(answers),
+        draft.closes,
+        draft.probe,
+        draft.shut,
+        draft.stream,
+    )
+
+
+# --- pieces of requests -----------------------------------------------------------------------------------------
+
+
+def chosen(rng: random.Random, *given: Any) -> Any:
+    """One of the arguments."""
+    return given[rng.randrange(len(given))]
+
+
+def token(rng: random.Random, least: int = 1, most: int = 12) -> str:
+    """Some letters."""
+    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(least, most)))
+
+
+def cut(rng: random.Random, data: bytes, most: int = 5) -> list[bytes]:
+    """Data in pieces, as the network may deliver it; mostly in one."""
+    if rng.random() < 0.6 or len(data) < 2:
+        return [data]
+    places = sorted(rng.sample(range(1, len(data)), min(len(data) - 1, rng.randint(1, most))))
+    ids = [match.span() for match in SESSION.finditer(data)]
+    places = [place for place in places if not any(start < place < end for start, end in ids)]
+    return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+def dumped(rng: random.Random, value: Any) -> bytes:
+    """JSON, with spaces or without."""
+    separators = chosen(rng, (",", ":"), (", ", ": "), (" ,\n", "\t: "))
+    return json.dumps(value, separators=separators, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def head(rng: random.Random, first: str, fields: Iterable[tuple[str, str]], *, shuffled: bool = True) -> bytes:
+    """The head of a request; names in any case, in any order, among fields that mean nothing."""
+    given = list(fields)
+    if shuffled:
+        given += [(f"x-{token(rng)}", token(rng, 0, 40)) for _ in range(rng.randint(0, 3))]
+        order = sorted(range(len(given)), key=lambda place: rng.random())
+        given = [given[place] for place in order]
+        given = [(chosen(rng, name, name.lower(), name.upper()), value) for name, value in given]
+    space = chosen(rng, " ", " ", "", "\t", "   ") if shuffled else " "
+    lines = [first, *(f"{name}:{space}{value}" for name, value in given), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+BASE_META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+ACCEPT = "application/json, text/event-stream"
+
+
+@attrs.define
+class Message:
+    """An HTTP request that is in order, until a kind breaks something."""
+
+    method: str = "POST"
+    target: str = "/mcp"
+    fields: Fields = attrs.Factory(list)
+    body: bytes = b""
+
+    def set(self, name: str, *values: str) -> Message:
+        """Replace a field; no value removes it."""
+        self.fields = [pair for pair in self.fields if pair[0].lower() != name.lower()]
+        self.fields += [(name, value) for value in values]
+        return self
+
+
+def _posted(rng: random.Random, content: Any, fields: Fields) -> Message:
+    body = content if isinstance(content, bytes) else dumped(rng, content)
+    given = [("Host", "localhost"), ("Accept", ACCEPT), ("Content-Type", "application/json"), *fields]
+    return Message("POST", "/mcp", given, body)
+
+
+def modern(
+    rng: random.Random,
+    method: str = "tools/call",
+    params: dict[str, Any] | None = None,
+    *,
+    id: Any = 1,
+    name: str | None = None,
+    content: Any = None,
+) -> Message:
+    """A request of the modern era; a call of ``add`` unless something else is said. ``content`` replaces the body."""
+    if method == "tools/call" and params is None:
+        params, name = {"name": "add", "arguments": {"a": rng.randint(0, 99), "b": 1}}, "add"
+    params = {"_meta": dict(BASE_META), **(params or {})}
+    if content is None:
+        content = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    fields = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", method)]
+    if name is not None:
+        fields.append(("Mcp-Name", name))
+    return _posted(rng, content, fields)
+
+
+def legacy(
+    rng: random.Random,
+    method: str = "ping",
+    params: dict[str, Any] | None = None,
+    *,
+    session: str | None = "@live@",
+    content: Any = None,
+) -> Message:
+    """A request of the handshake era in a session, with an id that no other has."""
+    if content is None:
+        content = {"jsonrpc": "2.0", "id": rng.randint(1, 2**50), "method": method}
+        if params is not None:
+            content["params"] = params
+    fields = []
+    if session is not None:
+        fields.append(("Mcp-Session-Id", session))
+    if rng.random() < 0.5:
+        fields.append(("MCP-Protocol-Version", LATEST))
+    return _posted(rng, content, fields)
+
+
+def padded(value: str) -> str:
+    """A value in which what stands for an id of a session is as long as one."""
+    return re.sub(r"@(live|other|ended|own|batch)@", lambda match: f"@{match[1]:.<41}@", value)
+
+
+def rendered(rng: random.Random, message: Message) -> list[bytes]:
+    """A request in HTTP/1.1, in order as far as the protocol goes."""
+    fields, body = list(message.fields), message.body
+    if body and rng.random() < 0.2:
+        fields.append(("Transfer-Encoding", "chunked"))
+        chunks = cut(rng, body)
+        body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    elif body or message.method == "POST":
+        fields.append(("Content-Length", str(len(body))))
+    return cut(rng, head(rng, f"{message.method} {message.target} HTTP/1.1", fields) + body)

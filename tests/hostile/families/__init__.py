@@ -1,0 +1,32 @@
+"""The families: what is broken, by the layer that it is broken in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.hostile.case import Case, Kind, make
+from tests.hostile.families import bodies, framings, headers, heads, http2, sessions, stdio, tls
+
+__all__ = ["FAMILIES", "cases", "shares"]
+
+FAMILIES: Mapping[str, Mapping[str, Kind]] = {
+    "heads": heads.KINDS,
+    "framings": framings.KINDS,
+    "bodies": bodies.KINDS,
+    "headers": headers.KINDS,
+    "sessions": sessions.KINDS,
+    "tls": tls.KINDS,
+    "http2": http2.KINDS,
+    "stdio": stdio.KINDS,
+}
+
+
+def shares(requests: int) -> dict[str, int]:
+    """How many cases each family has of so many: as it has kinds."""
+    kinds = sum(map(len, FAMILIES.values()))
+    return {family: -(-requests * len(given) // kinds) for family, given in FAMILIES.items()}
+
+
+def cases(family: str, seed: int, count: int) -> list[Case]:
+    """The first cases of a family."""
+    return [make(family, FAMILIES[family], seed, number) for number in range(count)]

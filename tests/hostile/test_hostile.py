@@ -1,0 +1,48 @@
+"""A part of the hostile corpus: every kind of it, a few times. The whole is `python -m tests.hostile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.campaign import GROWTH, LATENCY, Victim, attack
+from tests.hostile.families import FAMILIES, cases, shares
+
+SEED = 10
+REQUESTS = 1500
+
+pytestmark = pytest.mark.handshake
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Victim]:
+    with Victim() as victim:
+        yield victim
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_case_has_the_same_bytes_each_time(family: str) -> None:
+    assert cases(family, 1, 200) == cases(family, 1, 200)
+    assert cases(family, 1, 200) != cases(family, 2, 200)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_each_case_is_answered_as_its_rule_allows_and_good_clients_are_served(
+    family: str, victim: Victim
+) -> None:
+    report = await attack(victim.target, cases(family, SEED, shares(REQUESTS)[family]))
+    assert not report.faults, report.said
+    assert not report.failures
+    assert report.latencies
+    assert report.latencies[-1] < LATENCY
+    assert not victim.complaints() + report.complaints
+
+
+async def test_nothing_is_left_of_it_and_the_server_ends_in_order(victim: Victim) -> None:
+    after = await victim.rest()
+    for name in ("tasks", "descriptors", "sessions", "running", "listening", "http"):
+        assert after[name] == victim.fresh[name], after
+    assert after["rss"] - victim.fresh["rss"] < GROWTH
+    assert victim.end() == 0
+    assert not victim.complaints()

@@ -1,0 +1,148 @@
+"""The server that is attacked: `python -m tests.hostile.victim FOLDER`; without a folder over stdio.
+
+It says where it is in one line of JSON, answers each line on its standard input with one that says how it is, and ends
+at SIGINT.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import psutil
+import trio
+from pydantic import Field
+
+from tests.server.http.certificate import over_tls
+from trio_mcp import Context, HttpOptions, MemoryEventStore, Server, stdio_server
+
+server = Server("victim", version="1.0", instructions="Attack me.")
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@server.tool
+async def route(
+    region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "none",
+    count: Annotated[int, Field(json_schema_extra={"x-mcp-header": "Count"})] = 0,
+) -> str:
+    return f"{region} {count}"
+
+
+@server.tool
+async def slow(seconds: float, ctx: Context) -> str:
+    await ctx.report_progress(1)
+    await trio.sleep(seconds)
+    return "done"
+
+
+@server.resource("text://poem")
+async def poem() -> str:
+    return "a poem"
+
+
+@server.prompt
+async def ask(topic: str) -> str:
+    return topic
+
+
+def names(task: trio.lowlevel.Task | None) -> Iterator[str]:
+    """What the tasks below one are called, and where they wait."""
+    for nursery in [] if task is None else task.child_nurseries:
+        for child in nursery.child_tasks:
+            frames = [f"{frame.f_code.co_qualname}:{line}" for frame, line in child.iter_await_frames()]
+            yield " > ".join([child.name, *frames[-6:]])
+            yield from names(child)
+
+
+def state() -> dict[str, Any]:
+    """What may not grow."""
+    gc.collect()
+    statistics = server.statistics()
+    endpoints = [attrs.asdict(endpoint) for endpoint in statistics.http]
+    process = psutil.Process()
+    return {
+        "tasks": trio.lowlevel.current_statistics().tasks_living,
+        "names": dict(Counter(names(trio.lowlevel.current_root_task()))),
+        "descriptors": process.num_fds(),
+        "sessions": statistics.sessions,
+        "running": statistics.running,
+        "listening": statistics.listening,
+        "http": {
+            name: sum(endpoint[name] for endpoint in endpoints)
+            for name in ("requests", "bodies", "sessions", "sse_sessions", "exchanges", "streams", "unanswered")
+        },
+        "rss": process.memory_info().rss,
+    }
+
+
+async def serve(folder: Path) -> None:
+    options = HttpOptions(
+        sse_path="/sse",
+        event_store=MemoryEventStore(),
+        max_message_size=262_144,
+        max_sessions=10_000,
+        session_timeout=2,
+        body_timeout=2,
+        write_timeout=3,
+        keep_alive=1,
+        grace=1,
+    )
+    stop = trio.Event()
+    config, _ = over_tls(folder)
+    config.keep_alive_timeout = 5
+    config.insecure_bind = ["127.0.0.1:0"]
+    with trio.open_signal_receiver(signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def run(task_status: trio.TaskStatus[str]) -> None:
+                await server.serve_http(config=config, options=options, shutdown=stop.wait, task_status=task_status)
+                nursery.cancel_scope.cancel()
+
+            secure = await nursery.start(run)
+
+            async def answer() -> None:
+                while await questions.receive_some():
+                    print(json.dumps(state()), flush=True)
+
+            questions = trio.lowlevel.FdStream(os.dup(0))
+            nursery.start_soon(answer)
+            print(json.dumps({"tls": secure, "certificate": config.certfile, "ports": listening()}), flush=True)
+            async for _ in signals:
+                stop.set()
+
+
+async def serve_lines() -> None:
+    async with stdio_server(max_message_size=262_144) as link:
+        await server.serve(link)
+
+
+def listening() -> list[int]:
+    """The ports that this process listens on."""
+    found = psutil.Process().net_connections("tcp")
+    return [connection.laddr.port for connection in found if connection.status == psutil.CONN_LISTEN]
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    if len(sys.argv) > 1:
+        trio.run(serve, Path(sys.argv[1]))
+    else:
+        trio.run(serve_lines)

@@ -1,0 +1,117 @@
+"""Heads of requests, as RFC 9110, 9112 and 9113 have them: methods, versions, lengths, the last request."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import h2.connection
+import h2.events
+import h2.settings
+import pytest
+import trio.testing
+
+from tests.server.http.certificate import over_tls
+from tests.server.http.in_memory import App, over_memory, tls_client
+from tests.server.http.test_framing import said
+from trio_mcp import Server
+from trio_mcp.http.runner.hypercorn import configured
+
+END = b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("method", [b"get", b"Get", b"head", b"post"])
+async def test_a_method_in_other_letters_is_another_method(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """RFC 9110, 9.1. A ``head`` that was taken for HEAD left its answer without a body."""
+    async with Server("s").asgi_app() as app:
+        for path in (b" /health", b" /mcp"):
+            got = await said(app, method + path + END)
+            assert got.startswith((b"HTTP/1.1 405", b"HTTP/1.1 404"))
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("version", [b"2.0", b"3.0", b"0.9", b"9.9"])
+async def test_another_major_version_is_505(version: bytes, autojump_clock: trio.testing.MockClock) -> None:
+    """RFC 9110, 15.6.6."""
+    app = App()
+    got = await said(app, (b"GET /" + END).replace(b"1.1", version) * 2)
+    assert got.startswith(b"HTTP/1.1 505")
+    assert got.count(b"HTTP/1.1") == 1
+    assert app.begun == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /" + b"x" * 100_000 + END, b"414"),
+        (b"GET /" + b"x" * 100_000, b"414"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, b"431"),
+    ],
+)
+async def test_what_is_too_long_is_named(data: bytes, status: bytes, autojump_clock: trio.testing.MockClock) -> None:
+    """RFC 9112, 3: of a target it is 414; RFC 6585, 5: of the fields 431."""
+    app = App()
+    assert (await said(app, data)).startswith(b"HTTP/1.1 " + status)
+    assert app.begun == 0
+
+
+@pytest.mark.parametrize("after", [b"GET /" + END, b"garbage", b"\r\n\r\n", b"x" * 100_000])
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_follows_the_last_request_is_dropped_and_the_request_answered(
+    after: bytes, together: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """RFC 9112, 9.6."""
+    app = App()
+    async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
+        for data in [b"GET /" + END + after] if together else [b"GET /" + END, after]:
+            await stream.send_all(data)
+        got = b""
+        while chunk := await stream.receive_some():
+            got += chunk
+    assert got.startswith(b"HTTP/1.1 200")
+    assert got.count(b"HTTP/1.1") == app.begun == 1
+
+
+# --- HTTP/2 ---------------------------------------------------------------------------------------------------------
+
+
+async def answered(folder: Path, settings: dict[Any, int], **changed: str) -> tuple[list[Any], int]:
+    """What comes back for one request over HTTP/2, and how large the table is that its fields were packed with."""
+    config, trusted = over_tls(folder)
+    trusted.set_alpn_protocols(["h2"])
+    async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):
+        tls = await tls_client(stream, trusted)
+        client = h2.connection.H2Connection(
+            h2.config.H2Configuration(validate_outbound_headers=False, header_encoding="utf-8")
+        )
+        client.local_settings = h2.settings.Settings(client=True, initial_values=settings)
+        client.decoder.max_allowed_table_size = 2**31
+        client.initiate_connection()
+        fields = {":method": "GET", ":scheme": "https", ":authority": "localhost", ":path": "/"}
+        fields |= {f":{name}": value for name, value in changed.items()}
+        client.send_headers(1, list(fields.items()), end_stream=True)
+        await tls.send_all(client.data_to_send())
+        events: list[Any] = []
+        while not any(isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)) for event in events):
+            events += client.receive_data(bytes(await tls.receive_some()))
+        return events, client.decoder.header_table_size
+
+
+@pytest.mark.parametrize("method", ["", "G T", "(", "GET\x7f"])
+async def test_a_method_that_is_no_token_is_malformed(
+    method: str, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """RFC 9113, 8.3.1; RFC 9110, 9.1."""
+    events, _ = await answered(tmp_path, {}, method=method)
+    assert isinstance(events[-1], h2.events.StreamReset)
+
+
+async def test_the_table_of_a_connection_grows_no_further_than_it_does_by_default(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """RFC 7541, 4.2. Each field is looked for in the whole of it, so that a client could make answers slow."""
+    events, size = await answered(tmp_path, {h2.settings.SettingCodes.HEADER_TABLE_SIZE: 2**30})
+    assert any(isinstance(event, h2.events.ResponseReceived) for event in events)
+    assert size == 4096
