@@ -57,7 +57,7 @@ class Served:
             command = [sys.executable, "-m", "tests.soak.serve", json.dumps(self._given)]
             environment = {**os.environ, "PYTHONPATH": ""}
             self._process = await trio.lowlevel.open_process(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
             )
         self.starts += 1
         with trio.fail_after(60):
@@ -77,6 +77,8 @@ class Served:
             if self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()
+            if self._process.stdin is not None:
+                await self._process.stdin.aclose()
         self._process = None
 
     async def measured(self, number: int = signal.SIGUSR1) -> dict[str, Any]:

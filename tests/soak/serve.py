@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 import tracemalloc
@@ -77,6 +78,13 @@ async def serve_proxies(given: dict[str, Any], nursery: trio.Nursery) -> list[An
     return servers
 
 
+async def end_with_the_driver(nursery: trio.Nursery) -> None:
+    """Wait until the driver is gone, however it went."""
+    async with trio.lowlevel.FdStream(os.dup(0)) as stream:
+        await stream.receive_some()
+    nursery.cancel_scope.cancel()
+
+
 async def main(given: dict[str, Any]) -> None:
     """Serve until SIGTERM comes."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -92,6 +100,7 @@ async def main(given: dict[str, Any]) -> None:
         serve = serve_proxies if given["kind"] == "proxies" else serve_http
         servers = await serve(given, nursery)
         await nursery.start(on_signal, out / f"{given['name']}.figures.jsonl", servers)
+        nursery.start_soon(end_with_the_driver, nursery)
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             (out / f"{given['name']}.ready").touch()
             async for _ in signals:
