@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -25,8 +26,15 @@ SET_UP = [
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     # A stdio server gets a short list of environment variables, so the examples find the package beside themselves.
     (folder / "trio_mcp").symlink_to(ROOT / "trio_mcp")
+    # As in an activated environment: the programs that a page starts by their names are this one's.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
-        [sys.executable, "-W", "error", str(RUNNER), str(page)], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "error", str(RUNNER), str(page)],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
