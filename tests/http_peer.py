@@ -1,6 +1,6 @@
 """HTTP worked by hand, for what no well-behaved end does.
 
-`peer` is a server that is a script of raw bytes; `Raw` is a client of the handshake era, as any HTTP client could be;
+`peer` is a server that is a script of raw bytes; `Raw` is a client of the legacy era, as any HTTP client could be;
 `http_request` is for clients that write their own bytes.
 """
 
@@ -127,7 +127,7 @@ class HttpPeer:
         live: Connections that are open.
         handlers: By JSON-RPC method, ``GET``, ``DELETE``, ``answer``; what is missing is answered as a legacy server
             with a session would.
-        session: The id of the session of the handshake era.
+        session: The id of the session of the legacy era.
         otherwise: Answers what has no handler, in place of that legacy server.
     """
 

@@ -1,4 +1,4 @@
-"""A copy of the project whose package lacks the handshake era over HTTP, without the tests of what is gone."""
+"""A copy of the project whose package lacks the legacy era over HTTP, without the tests of what is gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).parents[1]
 LEGACY = ("trio_mcp.http.client.legacy", "trio_mcp.http.server.legacy")
 """What is deleted."""
 
-OF_THE_ERA = "pytestmark = pytest.mark.handshake\n"
+OF_THE_ERA = "pytestmark = pytest.mark.legacy\n"
 """A file of tests that has this line has no other tests, and is deleted with what it tests."""
 
 

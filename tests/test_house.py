@@ -34,8 +34,8 @@ SMALL = {
 BY_STRING = {
     "__init__.py": "the table of public names",
     "types/__init__.py": "its second half: the public names of `trio_mcp.types`",
-    "http/client/door.py": "the door to the handshake era of clients",
-    "http/server/door.py": "the door to the handshake era of servers",
+    "http/client/door.py": "the door to the legacy era of clients",
+    "http/server/door.py": "the door to the legacy era of servers",
     "cli/loading.py": "loads what the user names on the command line",
 }
 """Files that import by a string, which import-linter does not see, and why."""

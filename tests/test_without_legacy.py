@@ -1,4 +1,4 @@
-"""The modern era is whole without what exists for the handshake era over HTTP.
+"""The modern era is whole without what exists for the legacy era over HTTP.
 
 That lies in two folders, each behind a door. Here both are deleted from a copy of the package, and the tests of the
 modern era run in the copy, in a process of its own. The official suite does so in
@@ -57,7 +57,7 @@ class Selection:
 
 
 SELECTIONS = {
-    # All there is about HTTP, but for what says that it is of the handshake era: a new test is chosen by itself. The
+    # All there is about HTTP, but for what says that it is of the legacy era: a new test is chosen by itself. The
     # streams and windows of HTTP/2 are left out: they know no era and take ten seconds.
     "server": Selection(("tests/server/http",), 45, "not test_http2"),
     # The same for the client. Left out is what counts objects after a thousand exchanges, twice: half a minute.
@@ -88,7 +88,7 @@ def test_the_tests_of_the_modern_era_pass(copy: Path, name: str) -> None:
     what = [str(path) for each in selection.what for path in (sorted(copy.glob(each)) or [each])]
     report = copy / f"{name}.xml"
     command = ["-m", "pytest", "-q", "-p", "only_modern", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    marks = ("-m", "not handshake and not interop and not conformance", "-k", selection.choose)
+    marks = ("-m", "not legacy and not interop and not conformance", "-k", selection.choose)
     done = run(copy, *command, *marks, *what)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
     counts = {key: int(value) for key, value in suite_of(report).items() if value.isdigit()}
@@ -139,7 +139,7 @@ except ImportError as exc:
 
 
 def test_every_other_public_name_is_there(copy: Path) -> None:
-    missing = "there is no {}: this installation does not speak the handshake era over HTTP"
+    missing = "there is no {}: this installation does not speak the legacy era over HTTP"
     names = ["MemoryEventStore", "SqliteEventStore", "sse_client", "SqliteEventStore"]
     assert say(copy, PUBLIC) == [missing.format(name) for name in names]
 
@@ -197,6 +197,6 @@ trio.run(main)
 
 
 def test_a_client_tells_a_legacy_server_what_it_does_not_speak(copy: Path) -> None:
-    absent = "this installation does not speak the handshake era over HTTP"
+    absent = "this installation does not speak the legacy era over HTTP"
     unsent = f"'initialize' was not sent: {absent}, and the server may speak nothing else"
     assert say(copy, CONNECTED) == [unsent, unsent, f"there is no transport for HTTP+SSE: {absent}"]

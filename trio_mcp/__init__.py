@@ -217,7 +217,7 @@ def __getattr__(name: str) -> Any:
         if exc.name is None or not exc.name.endswith(".legacy"):
             raise
         raise ImportError(
-            f"there is no {name}: this installation does not speak the handshake era over HTTP", name=__name__
+            f"there is no {name}: this installation does not speak the legacy era over HTTP", name=__name__
         ) from None
     value = globals()[name] = getattr(home, name)
     return value

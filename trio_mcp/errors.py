@@ -140,7 +140,7 @@ HttpTrouble: TypeAlias = Literal[
 
 
 class HttpError(TransportError):
-    """A server answered with a HTTP status, or in a form, that carries no result.
+    """A server answered with an HTTP status, or in a form, that carries no result.
 
     Attributes:
         target: The HTTP method and the URL.

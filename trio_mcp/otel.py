@@ -52,7 +52,7 @@ MAX_URI = 2000
 """Characters; a peer may send any length."""
 
 MAX_NAMES = 1000
-"""Names of tools and prompts that are told apart in metrics: each is a series of its own, for ever."""
+"""Names of tools and prompts that are told apart in metrics: each is a series of its own, forever."""
 
 MAX_CODES = 100
 """Codes of errors besides those of the specifications, likewise."""

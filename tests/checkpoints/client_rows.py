@@ -365,7 +365,7 @@ def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
     return lambda number: client.set_roots([f"file:///{number}"])  # type: ignore[list-item]
 
 
-@effect(Client.set_roots, "handshake era: the new roots hold and the server is told, or neither")
+@effect(Client.set_roots, "legacy era: the new roots hold and the server is told, or neither")
 async def roots_in_the_handshake_era() -> None:
     async with client_in(LEGACY, roots=["file:///0"]) as (client, _, wire):
 
@@ -407,7 +407,7 @@ async def log_level() -> None:
         )
 
 
-@effect(Client.set_log_level, "handshake era: nothing is asked")
+@effect(Client.set_log_level, "legacy era: nothing is asked")
 async def no_log_level() -> None:
     async with client_in(LEGACY) as (client, asked, _):
         await cancelled_before(client.set_log_level("error"))

@@ -48,7 +48,7 @@ async def test_servers_are_connected_to_at_the_same_time() -> None:
 async def test_all_required_and_one_fails(failure: Exception) -> None:
     broken = Flaky()
     broken.refusal = failure
-    silent = trio.Event()  # a server that takes for ever must not hold up the error
+    silent = trio.Event()  # a server that takes forever must not hold up the error
 
     @contextlib.asynccontextmanager
     async def slow() -> AsyncIterator[Link]:

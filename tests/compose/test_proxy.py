@@ -318,7 +318,7 @@ async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_ane
 
 @pytest.mark.parametrize("below", [LATEST_LEGACY, LATEST_MODERN])
 async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) -> None:
-    """Rule: an upstream of the handshake era does not say whose call its question is about."""
+    """Rule: an upstream of the legacy era does not say whose call its question is about."""
     server = upstream(LATEST_LEGACY)
     waiting, go_on = trio.Event(), trio.Event()
 

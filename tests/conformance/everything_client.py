@@ -21,7 +21,7 @@ from trio_mcp import Client, types
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2026-07-28")
 
 MODE = "auto" if REVISION == "2026-07-28" else "legacy"
-"""The suite's servers of the handshake era know no `server/discover`, and fail a client that tries it."""
+"""The suite's servers of the legacy era know no `server/discover`, and fail a client that tries it."""
 
 Scenario = Callable[[str], Awaitable[None]]
 

@@ -240,7 +240,7 @@ add_questions(server)
 
 
 def http_options() -> HttpOptions:
-    """With a store of events, for clients of the handshake era that come back."""
+    """With a store of events, for clients of the legacy era that come back."""
     try:
         from trio_mcp import MemoryEventStore
     except ImportError:  # see test_without_legacy.py

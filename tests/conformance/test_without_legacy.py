@@ -1,4 +1,4 @@
-"""The modern era conforms without what exists for the handshake era over HTTP: the same suite, with the same totals.
+"""The modern era conforms without what exists for the legacy era over HTTP: the same suite, with the same totals.
 
 `tests/test_without_legacy.py` has the same for our own tests.
 """

@@ -130,7 +130,7 @@ class Reader:
 
 
 class Sessions:
-    """The sessions of the handshake era that the cases name."""
+    """The sessions of the legacy era that the cases name."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

@@ -278,7 +278,7 @@ def legacy(
     session: str | None = "@live@",
     content: Any = None,
 ) -> Message:
-    """A request of the handshake era in a session, with an id that no other has."""
+    """A request of the legacy era in a session, with an id that no other has."""
     if content is None:
         content = {"jsonrpc": "2.0", "id": rng.randint(1, 2**50), "method": method}
         if params is not None:

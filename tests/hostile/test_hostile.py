@@ -12,7 +12,7 @@ from tests.hostile.families import FAMILIES, cases, shares
 SEED = 10
 REQUESTS = 1500
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 @pytest.fixture(scope="module")

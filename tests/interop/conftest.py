@@ -57,18 +57,18 @@ def our_server(environment: dict[str, str]) -> Launch:
 
 @pytest.fixture
 def everything_server(npm: node_peers.NodePeers, environment: dict[str, str]) -> Launch:
-    """The npm reference server with one of everything; it knows the handshake era only."""
+    """The npm reference server with one of everything; it knows the legacy era only."""
     return Launch(str(npm.node), [str(npm.server("everything"))], environment)
 
 
 @pytest.fixture
 def filesystem_server(npm: node_peers.NodePeers, environment: dict[str, str], tmp_path: Path) -> Launch:
-    """The npm filesystem server, allowed to touch this test's own folder; it knows the handshake era only."""
+    """The npm filesystem server, allowed to touch this test's own folder; it knows the legacy era only."""
     return Launch(str(npm.node), [str(npm.server("filesystem")), str(tmp_path)], environment)
 
 
 @pytest.fixture
 def memory_server(npm: node_peers.NodePeers, environment: dict[str, str], tmp_path: Path) -> Launch:
-    """The npm knowledge-graph server, with its file in this test's own folder; it knows the handshake era only."""
+    """The npm knowledge-graph server, with its file in this test's own folder; it knows the legacy era only."""
     file = tmp_path / "memory.jsonl"
     return Launch(str(npm.node), [str(npm.server("memory"))], environment | {"MEMORY_FILE_PATH": str(file)})

@@ -1,4 +1,4 @@
-"""Our client against the npm reference servers, which speak the handshake era only."""
+"""Our client against the npm reference servers, which speak the legacy era only."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_pinned_modern_revision_is_refused(everything_server: Launch) ->
     """A client that insists on 2026-07-28 gets the server's own refusal (-32601), and the process is gone."""
     with trio.fail_after(DEADLINE), pytest.raises(McpError) as refused:
         async with Client(everything_server.for_us(), mode="2026-07-28"):
-            pytest.fail("a server of the handshake era was taken for a modern one")
+            pytest.fail("a server of the legacy era was taken for a modern one")
     assert refused.value.code == -32601
 
 

@@ -271,7 +271,7 @@ async def test_changes_reach_those_who_listen_for_them(official_server: Launch) 
 
 
 async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_server: Launch) -> None:
-    """This server declares no notices in the handshake era, so there is nothing to listen for."""
+    """This server declares no notices in the legacy era, so there is nothing to listen for."""
     with trio.fail_after(DEADLINE):
         async with Client(official_server.for_us(), mode="legacy") as client:
             with pytest.raises(CapabilityError):
@@ -279,7 +279,7 @@ async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_serve
 
 
 async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client]) -> None:
-    """Forms, the model and the roots: requests in the handshake era, rounds of input in the stateless one."""
+    """Forms, the model and the roots: requests in the legacy era, rounds of input in the stateless one."""
     asked: list[str] = []
 
     async def elicit(params: types.ElicitRequestFormParams) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """`ClientSession` over `stdio_client`, as the tutorials write it, against servers that nobody here wrote.
 
-The official SDK's server speaks both eras; the npm server speaks the handshake era only.
+The official SDK's server speaks both eras; the npm server speaks the legacy era only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def test_discover_opens_the_stateless_era(official_server: Launch) -> None
 
 
 async def test_a_refused_discover_leaves_the_handshake_open(everything_server: Launch) -> None:
-    """A server of the handshake era answers the probe with an error, and the same link takes the handshake."""
+    """A server of the legacy era answers the probe with an error, and the same link takes the handshake."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(everything_server.for_us()) as (read, write), ClientSession(read, write) as session:
             with pytest.raises(McpError) as refused:

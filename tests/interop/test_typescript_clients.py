@@ -1,4 +1,4 @@
-"""The TypeScript clients against our server, over stdio and HTTP: v1 speaks the handshake era, v2 speaks both.
+"""The TypeScript clients against our server, over stdio and HTTP: v1 speaks the legacy era, v2 speaks both.
 
 Each client runs one session with every kind of call; the tests then look at its report. As with the official Python
 client, the official Python server over stdio is the control.

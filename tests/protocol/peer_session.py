@@ -124,7 +124,7 @@ class Session:
                 lane = facts_of(incoming.request.method).lane
                 room = sum(handler.lane == lane for handler in self.handlers) < self.max_running
                 assert incoming.lane == (lane if room else None)
-                assert room or lane != "listening", "one that may last for ever takes no place of a call"
+                assert room or lane != "listening", "one that may last forever takes no place of a call"
                 self.start(incoming)
             case Settled(outgoing, outcome):
                 self.outcomes[outgoing].append(outcome)

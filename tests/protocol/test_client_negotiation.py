@@ -92,7 +92,7 @@ def test_another_result_is_no_evidence_of_a_modern_server(result: dict[str, Any]
 
 
 def test_the_choice_is_the_newest_modern_revision_of_both() -> None:
-    """`basic/versioning`: "a mutually supported version"; those of the handshake era need a handshake."""
+    """`basic/versioning`: "a mutually supported version"; those of the legacy era need a handshake."""
     assert modern_choice([*REVISIONS, "2099-01-01"]) == MODERN
     assert modern_choice(list(LEGACY_REVISIONS)) is None
     assert modern_choice(["2099-01-01"]) is None

@@ -74,7 +74,7 @@ def test_headers_of_a_modern_request() -> None:
     }
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 def test_headers_of_the_legacy_era() -> None:
     """L, Session Management and Protocol Version Header."""
     assert POSTED.keys() == {"Content-Type", "Accept"}
@@ -83,7 +83,7 @@ def test_headers_of_the_legacy_era() -> None:
     assert session("", None).headers == {}
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 def test_headers_of_a_stream() -> None:
     """L, Listening for Messages, 2, and Resumability and Redelivery, 2."""
     assert session().stream_headers("e") == {
@@ -95,7 +95,7 @@ def test_headers_of_a_stream() -> None:
     assert session("", None).stream_headers() == {"Accept": "text/event-stream"}
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @given(messages())
 def test_a_server_accepts_what_a_client_sends(message: Any) -> None:
     """The two halves joined back to back: any message, in a session."""
@@ -117,7 +117,7 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
     assert isinstance(post(request, headers, BOTH_ERAS), Accept)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
     """And its goodbye."""
@@ -291,7 +291,7 @@ def test_a_body_that_is_no_object() -> None:
 # --- HTTP+SSE ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize(
     ("data", "url"),
     [
@@ -309,7 +309,7 @@ def test_where_to_post(data: str, url: str) -> None:
     assert endpoint_url("https://example.com/mcp/sse", data.encode()) == url
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize(
     "data",
     [
@@ -333,7 +333,7 @@ def test_another_origin_is_not_followed(data: bytes) -> None:
         endpoint_url("https://example.com/sse", data)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
     """RFC 9110, section 4.1, has every URL of up to 8000 characters supported."""
     from trio_mcp.http.client.legacy.sse_client import endpoint_url

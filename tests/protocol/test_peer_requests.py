@@ -208,7 +208,7 @@ def test_a_place_is_freed_once() -> None:
 
 
 def test_a_request_that_its_handler_left_unanswered_is_given_up() -> None:
-    """It does not stay in flight for ever, where its id would be refused."""
+    """It does not stay in flight forever, where its id would be refused."""
     peer = Peer()
     incoming = started(peer)
     peer.finished(incoming)

@@ -1,6 +1,6 @@
 """What a validation may cost: hostile schemas and values are refused before it starts, ordinary ones are not.
 
-Nothing here measures time. What would take for ever if it were let through, or overflow the validator's stack, shows.
+Nothing here measures time. What would take forever if it were let through, or overflow the validator's stack, shows.
 """
 
 from __future__ import annotations

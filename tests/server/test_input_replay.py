@@ -195,7 +195,7 @@ async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogC
 
 
 async def test_rounds_are_bounded() -> None:
-    """A handler that never has enough does not keep a client busy for ever."""
+    """A handler that never has enough does not keep a client busy forever."""
 
     async def tool(ctx: Context) -> None:
         while True:

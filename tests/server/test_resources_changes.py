@@ -1,4 +1,4 @@
-"""Clients of the handshake era hear of changes to the list, and to what they have subscribed to."""
+"""Clients of the legacy era hear of changes to the list, and to what they have subscribed to."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ async def test_a_handler_that_reports_to_nobody_lets_others_run_and_can_be_cance
 
     async def answer(context: RequestContext) -> dict[str, Any]:
         nonlocal rounds
-        for _ in range(10_000):  # for ever, but for this test's sake
+        for _ in range(10_000):  # forever, but for this test's sake
             await context.report_progress(1)
             rounds += 1
         return {}

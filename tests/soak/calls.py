@@ -204,7 +204,7 @@ async def perform(kind: Kind, call: Call, lane: str, record: Record, *, tears: b
         except (WrongAnswer, TooEarly) as exc:
             outcome, note = WRONG, str(exc)
         except RequestTimeout as exc:
-            # The user's answer is a POST of its own in the handshake era: torn twice, and the tool waits for ever.
+            # The user's answer is a POST of its own in the legacy era: torn twice, and the tool waits forever.
             fair = FAILED if breaks or (kind is ask and tears) else HUNG
             outcome, note = (TIMED_OUT, "") if kind is slow_timed_out else (fair, str(exc))
         except (TransportError, McpError, RemoteProtocolError, CouldNotAsk) as exc:  # a message may be torn, too

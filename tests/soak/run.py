@@ -116,7 +116,7 @@ class Soak:
             return lambda: self._over_tls(port, http2)
 
         modern, legacy = "2026-07-28", "legacy"
-        none_asked = (ask,)  # an upstream of the handshake era can't say whose question it is
+        none_asked = (ask,)  # an upstream of the legacy era can't say whose question it is
         self.lanes = [
             Lane(name="memory-modern", target=lambda: self._memory, mode=modern),
             Lane(name="memory-legacy", target=lambda: self._memory, mode=legacy),
@@ -294,5 +294,5 @@ def busy(servers: list[dict[str, Any]]) -> dict[str, int]:
     must_end = ("running", "queued", "parked", "messages_waiting")
     found = {field: sum(each[field] for each in servers) for field in must_end}
     found["http sessions"] = sum(http["sessions"] + http["sse_sessions"] for each in servers for http in each["http"])
-    found["requests"] = sum(each["incoming"] - each["listening"] for each in servers)  # a proxy listens for ever
+    found["requests"] = sum(each["incoming"] - each["listening"] for each in servers)  # a proxy listens forever
     return {field: number for field, number in found.items() if number}

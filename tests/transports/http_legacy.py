@@ -1,4 +1,4 @@
-"""A server of the handshake era whose requests are answered by hand, and a client of it."""
+"""A server of the legacy era whose requests are answered by hand, and a client of it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async def test_a_modern_server_is_asked_once_and_never_gets_a_handshake() -> Non
         assert "mcp-session-id" not in server.asked[0].headers
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 422])
 @pytest.mark.parametrize("body", [b"", b"<html>", error_of(-32600), error_of(-32601)])
 async def test_what_is_no_modern_refusal_leads_to_the_handshake(status: int, body: object) -> None:
@@ -86,7 +86,7 @@ async def test_nobody_there() -> None:
             raise AssertionError("it connected")
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_legacy_server_is_remembered_by_its_origin() -> None:
     """The second client sends no modern request; one that has a mode does as it says."""
     with trio.fail_after(DEADLINE):
@@ -101,7 +101,7 @@ async def test_a_legacy_server_is_remembered_by_its_origin() -> None:
             assert server.methods().count("server/discover") == 2
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_server_that_was_legacy_and_is_modern_now_is_found_out() -> None:
     """What is remembered is a hint: a modern refusal of the handshake corrects it."""
     with trio.fail_after(DEADLINE):
@@ -118,7 +118,7 @@ async def test_a_server_that_was_legacy_and_is_modern_now_is_found_out() -> None
         assert server.methods() == ["server/discover"]
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server() -> None:
     """Another client of a server of both eras still speaks the modern one."""
     with trio.fail_after(DEADLINE):
@@ -129,7 +129,7 @@ async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server()
                 assert client.protocol_version == "2026-07-28"
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_server_that_was_only_slow_is_asked_again() -> None:
     """Silence leads to the handshake, and proves nothing."""
 
@@ -145,7 +145,7 @@ async def test_a_server_that_was_only_slow_is_asked_again() -> None:
                 assert client.protocol_version == "2026-07-28"
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_legacy_server_that_refuses_in_words_is_remembered_too() -> None:
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": refusing(200, error_of(-32601))}) as server:
@@ -211,7 +211,7 @@ class OldServer:
         return {"GET": self.get, **dict.fromkeys((*methods, "notifications/cancelled"), self.post)}
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("explicit", [True, False])
 async def test_a_server_of_2024_is_spoken_to_over_http_and_sse(explicit: bool) -> None:
     """400, 404 or 405 to initialize: GET the URL, expect an endpoint event; messages go there."""
@@ -232,7 +232,7 @@ async def test_a_server_of_2024_is_spoken_to_over_http_and_sse(explicit: bool) -
         assert server.methods()[:3] == ["GET", "initialize", "notifications/initialized"]
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_the_end_of_the_old_stream_is_the_loss_of_the_link() -> None:
     old = OldServer()
     with trio.fail_after(DEADLINE):
@@ -247,7 +247,7 @@ async def test_the_end_of_the_old_stream_is_the_loss_of_the_link() -> None:
             old.cut.set()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("endpoint", [b"https://elsewhere.example/take", b"//elsewhere.example/", b"http://[", b"\xff"])
 async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
     """It would get the credentials of this server."""
@@ -264,7 +264,7 @@ async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
                     raise AssertionError("it connected")
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_url_where_nothing_is_gives_the_refusal_of_the_handshake() -> None:
     """Neither era, nor HTTP+SSE: the error is that of the handshake, and says what to look at."""
     with trio.fail_after(DEADLINE):
@@ -275,7 +275,7 @@ async def test_a_url_where_nothing_is_gives_the_refusal_of_the_handshake() -> No
         assert server.methods() == ["server/discover", "initialize", "GET"]
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_handshake_that_is_refused_in_words_raises_them() -> None:
     with trio.fail_after(DEADLINE):
         async with peer({"initialize": refusing(200, error_of(-32000))}) as server:

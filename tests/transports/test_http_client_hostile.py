@@ -79,7 +79,7 @@ async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
         await works(client)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
     """Neither to on_error, nor to the server, which has had its request answered by nobody."""
     told: list[Exception] = []
@@ -118,7 +118,7 @@ async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch:
     assert max(len(cookies.split("; ")) for cookies in sent) == 5
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
 async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> None:
     """And is not mistaken for a fault of ours, with a traceback in the log."""
@@ -136,7 +136,7 @@ async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> 
     assert server.methods().count("GET") == 1
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,7 +162,7 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_en
             assert server.methods().count("initialize") == 2
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_request_of_the_servers_that_it_takes_back_leaves_nothing_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -193,7 +193,7 @@ async def test_a_host_that_can_be_none_is_said_to_be_so(host: str, caplog: pytes
     assert caplog.records == []
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(autojump_clock: trio.abc.Clock) -> None:
     """The question for the era is not waited for longer than anything else."""
 

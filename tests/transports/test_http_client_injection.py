@@ -188,7 +188,7 @@ class Fallback(Path):
                     await stream.chunk(event(result(asked.id, answer)))
 
 
-HANDSHAKES = [pytest.param(path, marks=pytest.mark.handshake) for path in (Renewal, Resumption, Listening, Fallback)]
+HANDSHAKES = [pytest.param(path, marks=pytest.mark.legacy) for path in (Renewal, Resumption, Listening, Fallback)]
 PATHS = pytest.mark.parametrize("path", [Streaming, *HANDSHAKES])
 
 

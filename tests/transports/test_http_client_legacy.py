@@ -1,4 +1,4 @@
-"""The handshake era over HTTP: sessions, the order of messages, cancellation.
+"""The legacy era over HTTP: sessions, the order of messages, cancellation.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -28,7 +28,7 @@ from trio_mcp import (
 )
 from trio_mcp.http.client.legacy.sse_client import ENDPOINT_TIMEOUT
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
     [
         ("notifications/initialized", 2),  # else the server may ask this client nothing, while the session lasts
         ("notifications/cancelled", 2),  # else the handler works on for nobody
-        ("answer", 2),  # else the handler that has asked waits for ever, and our own call for its timeout
+        ("answer", 2),  # else the handler that has asked waits forever, and our own call for its timeout
         ("DELETE", 2),  # else the session lasts for its timeout
         ("x/note", 1),  # nobody but its author knows whether it may be heard twice
     ],

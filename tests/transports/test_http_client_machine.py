@@ -197,7 +197,7 @@ def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @settings(max_examples=20)
 @given(script=steps(restarts=True).map(ending))
 def test_in_the_handshake_era(script: list[Step]) -> None:

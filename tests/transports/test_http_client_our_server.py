@@ -19,7 +19,7 @@ from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
 HANDSHAKES = [
-    pytest.param(mode, marks=pytest.mark.handshake) for mode in (*LEGACY_REVISIONS, "legacy") if mode != "2024-11-05"
+    pytest.param(mode, marks=pytest.mark.legacy) for mode in (*LEGACY_REVISIONS, "legacy") if mode != "2024-11-05"
 ]
 
 
@@ -100,9 +100,9 @@ async def test_changes_are_heard(mode: str) -> None:
             assert await anext(events) == ToolsListChanged()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_restart_leads_to_one_new_handshake() -> None:
-    """The guarantee of the handshake era, with a real server that is really gone in between."""
+    """The guarantee of the legacy era, with a real server that is really gone in between."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     posted: list[str] = []

@@ -1,4 +1,4 @@
-"""The handshake era over HTTP: a session that the server forgets.
+"""The legacy era over HTTP: a session that the server forgets.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -23,7 +23,7 @@ from trio_mcp import (
     streamable_http_client,
 )
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:

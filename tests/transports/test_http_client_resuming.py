@@ -1,4 +1,4 @@
-"""The handshake era over HTTP: the server's own stream, answers as streams, and going on with one that broke.
+"""The legacy era over HTTP: the server's own stream, answers as streams, and going on with one that broke.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -24,7 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp.jsonrpc.messages import Notification
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 @pytest.fixture

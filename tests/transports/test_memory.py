@@ -115,7 +115,7 @@ async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
 
 @both
 async def test_leaving_the_block_wakes_whoever_waits(encode: bool) -> None:
-    """A reader or writer outside the block, even on a clone, does not wait for ever once the block is left."""
+    """A reader or writer outside the block, even on a clone, does not wait forever once the block is left."""
     woken: list[str] = []
 
     async def wait(name: str, *operations: Any) -> None:

@@ -227,7 +227,7 @@ async def test_nothing_runs_in_an_idle_connection() -> None:
 
 
 async def test_a_channel_kept_beyond_the_block_wakes_whoever_waits_on_it() -> None:
-    """Clones of the link's ends don't wait for ever for something that is gone."""
+    """Clones of the link's ends don't wait forever for something that is gone."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line; sleep 1000", shutdown_grace=0.05)) as (read, write):
             assert isinstance(read, trio.MemoryReceiveChannel)

@@ -110,7 +110,7 @@ class Client(EnteredOnce):
         connect_timeout: Seconds for starting, connecting and negotiating together.
         probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.
         log_level: The least severe level of log messages that the server shall send; see `Client.set_log_level`. A
-            server that sends none is not asked. None leaves it to a server of the handshake era what it sends;
+            server that sends none is not asked. None leaves it to a server of the legacy era what it sends;
             one of the modern era then sends nothing.
         on_log: Called, sync or async, with each `LoggingMessageNotificationParams` of the server.
         on_error: Called, sync or async, with what arrived and belongs to no request.
@@ -703,7 +703,7 @@ class Client(EnteredOnce):
             prompts_list_changed: Hear of changes of the list of prompts.
             resources_list_changed: Hear of changes of the lists of resources and of resource templates.
             resources: The URIs of resources to hear of, `MAX_URIS` at most.
-            timeout: Seconds to wait for the server to agree; None waits for ever; by default the session's. Nothing
+            timeout: Seconds to wait for the server to agree; None waits forever; by default the session's. Nothing
                 limits how long the block lasts.
 
         Raises:
@@ -744,9 +744,7 @@ class Client(EnteredOnce):
             await trio.lowlevel.checkpoint()
             session.set_log_level(level)
         elif level is None:
-            raise ValueError(
-                "level must not be None: a server of the handshake era can't be asked for no messages at all"
-            )
+            raise ValueError("level must not be None: a server of the legacy era can't be asked for no messages at all")
         else:
             await self._connection.request("logging/setLevel", {"level": level}, {"timeout": timeout})
 

@@ -85,7 +85,7 @@ class HttpConnector:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the server is known to speak the handshake era only."""
+        """Whether the server is known to speak the legacy era only."""
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 

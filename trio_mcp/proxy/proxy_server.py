@@ -123,7 +123,7 @@ class ProxyFeature:
             await trio.sleep(pause)  # it only wants to be asked again
             pause = min(2 * pause, LONGEST_PAUSE)
             params = {**self._params(context, upstream), "requestState": token}
-        raise McpError(INTERNAL_ERROR, f"the upstream {upstream.name!r} wants to be asked again, for ever")
+        raise McpError(INTERNAL_ERROR, f"the upstream {upstream.name!r} wants to be asked again, forever")
 
     def _question(self, context: Context[Any], request: Any, spoken: str) -> Any:
         if not isinstance(request, dict):
@@ -180,14 +180,14 @@ class ProxyServer(BaseServer):
 
     A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
     clients. When it is lost, the calls in flight fail with -32603, and the next one connects anew. An upstream of the
-    handshake era does not say about which call a question or a log message is. If it comes on the HTTP stream of a
+    legacy era does not say about which call a question or a log message is. If it comes on the HTTP stream of a
     call, it is that one; else it goes to the last call, and if calls of several clients have no answer, those given up
     included, the question is refused and the message dropped. So give each client a proxy of its own where upstream
     tools ask.
 
     Args:
         target: What a `Client` takes: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that is entered
-            already and stays so: then its own callbacks answer an upstream of the handshake era, its log messages are
+            already and stays so: then its own callbacks answer an upstream of the legacy era, its log messages are
             its own, and it is not connected anew.
         name: Of the proxy; by default it says of itself what the upstream says.
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``connect_timeout``.

@@ -48,7 +48,7 @@ class HandedOn(InputSources):
     """Declares all that a client can answer, and hands it on.
 
     Args:
-        answer: ``async (method, params, call) -> answer`` for a server of the handshake era; the call is the client's
+        answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's
             that the question is about, or None.
         calls: Those that the server has not answered.
     """
@@ -68,7 +68,7 @@ class HandedOn(InputSources):
         self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
-        """Answer the requests of a server of the handshake era, and hear what either kind says."""
+        """Answer the requests of a server of the legacy era, and hear what either kind says."""
         assert isinstance(session, ConnectedSession)
         session.on_arrival = self._calls.arrived
 

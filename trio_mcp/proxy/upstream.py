@@ -173,7 +173,7 @@ class Upstream:
         return self._proxy.info.name if info is None else info.name
 
     async def want_logs(self, level: str | None) -> None:
-        """Let an upstream of the handshake era send log messages from a level on, and more if others want more."""
+        """Let an upstream of the legacy era send log messages from a level on, and more if others want more."""
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
@@ -193,7 +193,7 @@ class Upstream:
         return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
-        """Send the upstream a notification of the handshake era, if it speaks that."""
+        """Send the upstream a notification of the legacy era, if it speaks that."""
         if self._connected and not self.client.session.modern:
             with contextlib.suppress(TrioMcpError):
                 await self.client.session.send_notification(method)
@@ -201,7 +201,7 @@ class Upstream:
     # --- what the upstream asks and says of its own accord -------------------------------------------------------
 
     async def answer(self, method: str, params: Any, asked: Context[Any] | None) -> dict[str, Any]:
-        """Have the client whose call it is about answer a question of an upstream of the handshake era.
+        """Have the client whose call it is about answer a question of an upstream of the legacy era.
 
         Args:
             method: The question's.

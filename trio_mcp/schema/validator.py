@@ -299,7 +299,7 @@ MAX_HOPS = 2_000
 MAX_STATES = 2_000
 _NEW_STATE = 200  # working one out takes as long as that many looks
 
-_ENDLESS = 2**60  # numbers that double at every step need not grow for ever
+_ENDLESS = 2**60  # numbers that double at every step need not grow forever
 
 _Lookers: TypeAlias = dict[Part, int]
 

@@ -49,7 +49,7 @@ SLICE = 64
 
 
 class Listener:
-    """One who hears of changes: a session of the handshake era, or a ``subscriptions/listen``.
+    """One who hears of changes: a session of the legacy era, or a ``subscriptions/listen``.
 
     Args:
         send: Hands the notification of a topic to the link without waiting; gives whether there was room.
@@ -245,7 +245,7 @@ class Changes:
 
 
 class Audience:
-    """The listeners of one client: its requests ``subscriptions/listen``, and its session of the handshake era.
+    """The listeners of one client: its requests ``subscriptions/listen``, and its session of the legacy era.
 
     Args:
         changes: The fan-out of the run.

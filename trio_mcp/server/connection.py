@@ -103,7 +103,7 @@ class Connection(ServerSession):
         await self._served.heard(notification, self.states)
 
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:
-        """Put a question of a request's function to a client of the handshake era.
+        """Put a question of a request's function to a client of the legacy era.
 
         Args:
             wire: Its method and parameters.
@@ -150,7 +150,7 @@ class Connection(ServerSession):
             pass  # the client has gone, or its revision has no such notification
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
-        """Send a log message that belongs to no request, if the session of the handshake era wants it."""
+        """Send a log message that belongs to no request, if the session of the legacy era wants it."""
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
             self._sink.put(SessionMessage(Notification("notifications/message", params)))
 
@@ -169,14 +169,14 @@ class Connection(ServerSession):
 
     @property
     def listener(self) -> Listener:
-        """Tells of what a session of the handshake era hears of."""
+        """Tells of what a session of the legacy era hears of."""
         if self._listener is None:
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self.audience.add_lasting(self._listener)
         return self._listener
 
     def watch(self, uri: str) -> None:
-        """Tell the session of the handshake era of changes of a resource.
+        """Tell the session of the legacy era of changes of a resource.
 
         Raises:
             McpError: It watches too many.

@@ -72,7 +72,7 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def session(self) -> Connection:
-        """The session of the handshake era that the request belongs to. Not for handlers."""
+        """The session of the legacy era that the request belongs to. Not for handlers."""
         assert isinstance(self.connection, Connection)
         return self.connection
 
@@ -176,7 +176,7 @@ class Context(RequestContext, Generic[StateT]):
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).
 
-        A client of the handshake era gets what is at or above the level that it has set; ``"info"`` and above if it has
+        A client of the legacy era gets what is at or above the level that it has set; ``"info"`` and above if it has
         set none. In the modern era the request itself has to ask. After the answer nothing is sent.
 
         From a sync tool: ``trio.from_thread.run(ctx.log, "info", "half done")``.
@@ -243,11 +243,11 @@ class Context(RequestContext, Generic[StateT]):
             TypeError, ValueError: An argument is not what it should be, or the model is not flat.
 
         Awaiting it raises `McpError` if the client has not declared it (-32021), if its answer does not fit the form
-        (-32602) and, in the handshake era, for an error answer; `RequestTimeout` after ``timeout`` (handshake era); and
+        (-32602) and, in the legacy era, for an error answer; `RequestTimeout` after ``timeout`` (legacy era); and
         `LocalProtocolError` if the request is answered or cancelled, or its method is none that may ask.
 
         In the modern era a question without an answer ends the function like a cancellation, and it runs again when the
-        answer has come. When cancelled, a client of the handshake era is told.
+        answer has come. When cancelled, a client of the legacy era is told.
         """
         return ask_form(self, message, model, key, timeout)
 
@@ -349,7 +349,7 @@ class Context(RequestContext, Generic[StateT]):
     async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
         """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
 
-        In the modern era that is one round, in the handshake era they are sent concurrently. If one fails, so does
+        In the modern era that is one round, in the legacy era they are sent concurrently. If one fails, so does
         this, and the others are cancelled. As `elicit` otherwise.
         """
         for request in requests:

@@ -94,7 +94,7 @@ class McpLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if somebody wants it. `logging` calls this with the handler's lock held."""
         current = CURRENT.get(None)
-        # A link that logs as it sends would come back here for ever.
+        # A link that logs as it sends would come back here forever.
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
         context, token = current

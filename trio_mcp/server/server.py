@@ -337,7 +337,7 @@ class Server(BaseServer):
                 function gets plain data. ``_meta`` is left out, unless the model is one of `types`.
             result: The model of the result; another result is a failure of the function's.
             extension: The extension that the method belongs to, which the server must have declared. A client that has
-                not declared it, too, gets -32021 (handshake era: -32601).
+                not declared it, too, gets -32021 (legacy era: -32601).
 
         Raises:
             TypeError: The function, its signature or a model can't be used.

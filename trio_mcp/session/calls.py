@@ -46,7 +46,7 @@ class CallLimits(TypedDict, total=False):
     """What one call may say of itself, as keyword arguments.
 
     Attributes:
-        timeout: Seconds without an answer; None waits for ever; by default the session's.
+        timeout: Seconds without an answer; None waits forever; by default the session's.
         total_timeout: Seconds whatever happens; None sets no such limit; by default the session's.
         reset_on_progress: Whether progress restarts ``timeout``; by default the session's.
         on_progress: Called, sync or async, in the caller's task, with a `ProgressNotificationParams` for each progress
@@ -116,7 +116,7 @@ class Limits:
 
 
 UNLIMITED = Limits(None, None, False, None)
-"""Of a call that waits for ever."""
+"""Of a call that waits forever."""
 
 
 @lru_cache(maxsize=16)

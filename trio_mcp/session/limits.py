@@ -25,7 +25,7 @@ class CallOptions:
 
     Attributes:
         timeout: Seconds without an answer; with ``reset_on_progress`` each progress notification starts them anew.
-            None waits for ever.
+            None waits forever.
         total_timeout: Seconds from the start, whatever happens; progress never resets them. None sets no such limit.
         reset_on_progress: Whether progress resets ``timeout``.
     """

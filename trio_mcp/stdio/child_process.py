@@ -185,7 +185,7 @@ class ChildProcess:
 
 
 class ChildOutput(trio.abc.ReceiveStream):
-    """What a child writes, which ends with the child, though its descendants may hold the pipe open for ever."""
+    """What a child writes, which ends with the child, though its descendants may hold the pipe open forever."""
 
     def __init__(self, stream: PipeReader) -> None:
         self._stream = stream

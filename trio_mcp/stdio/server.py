@@ -38,7 +38,7 @@ async def stdio_server(
     Args:
         max_message_size: The longest line taken from the client, in bytes; a longer one is refused, and skipped.
         exit_grace: Seconds after the end of the link within which the block must have been left, or the process ends
-            with status 1 there and then: code that can't be cancelled must not outlive the client for ever. None sets
+            with status 1 there and then: code that can't be cancelled must not outlive the client forever. None sets
             no such limit. For the main program of a process; nothing else gets a chance to clean up.
 
     Raises:

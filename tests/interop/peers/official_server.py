@@ -179,7 +179,7 @@ async def announce(uri: str, ctx: Context) -> str:
 
 @server.tool()
 async def ask(answer: Annotated[Colour, Resolve(which_colour)]) -> str:
-    """Ask the user a question: a request in the handshake era, an input round in the stateless one."""
+    """Ask the user a question: a request in the legacy era, an input round in the stateless one."""
     return f"painted {answer.colour}"
 
 

@@ -1,4 +1,4 @@
-// The TypeScript SDK's v1 client: the handshake era only.
+// The TypeScript SDK's v1 client: the legacy era only.
 
 import { load, reach, request, run } from "./ts_script.mjs";
 

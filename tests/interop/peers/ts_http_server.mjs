@@ -1,8 +1,8 @@
 // The TypeScript SDK as an HTTP server. Prints its URL. argv: the folder of the packages, v1 or v2, and how it serves:
-//   sessions    the handshake era, with sessions, a GET stream, and an event store
+//   sessions    the legacy era, with sessions, a GET stream, and an event store
 //   json        the same, answering in JSON alone and without a store
-//   stateless   the handshake era without sessions
-//   both        v2 only: the modern era, and the handshake era without sessions
+//   stateless   the legacy era without sessions
+//   both        v2 only: the modern era, and the legacy era without sessions
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";

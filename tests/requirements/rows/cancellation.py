@@ -20,7 +20,7 @@ def server() -> Server:
 
     @made.tool
     async def hold(ctx: Context, name: str = "it") -> None:
-        """Say that it runs, and wait for ever."""
+        """Say that it runs, and wait forever."""
         await ctx.report_progress(1)
         try:
             await trio.sleep_forever()

@@ -297,7 +297,7 @@ async def after_an_unsupported_version(case: Case) -> None:
 BOTH = "basic/versioning#backward-compatibility-with-initialization-based-versions"
 
 
-@topic.row(BOTH, "initialize opens a session of the handshake era on a link that has served modern requests.", MODERN)
+@topic.row(BOTH, "initialize opens a session of the legacy era on a link that has served modern requests.", MODERN)
 async def session_after_modern_requests(case: Case) -> None:
     async with case.hand() as hand:
         await hand.call("version")

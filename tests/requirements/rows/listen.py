@@ -322,7 +322,7 @@ async def id_in_use(case: Case) -> None:
         assert told(hand) == []
 
 
-# --- the session of the handshake era ------------------------------------------------------------------------------
+# --- the session of the legacy era ------------------------------------------------------------------------------
 
 
 def _announced(kind: str, method: str) -> None:

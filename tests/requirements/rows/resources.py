@@ -226,7 +226,7 @@ async def literal_uri(case: Case) -> None:
             assert code in (error_codes.INVALID_PARAMS, error_codes.RESOURCE_NOT_FOUND_LEGACY)
 
 
-# --- subscriptions of the handshake era ----------------------------------------------------------------------------
+# --- subscriptions of the legacy era ----------------------------------------------------------------------------
 
 SUBSCRIPTIONS = "server/resources#subscriptions"
 

@@ -77,7 +77,7 @@ async def sse(caller: Caller) -> None:
 
 
 Way = Callable[[Caller], Any]
-LEGACY = [pytest.param(each, marks=pytest.mark.handshake) for each in (session, sse)]
+LEGACY = [pytest.param(each, marks=pytest.mark.legacy) for each in (session, sse)]
 WAYS = pytest.mark.parametrize("way", [modern, *LEGACY])
 SESSIONS = pytest.mark.parametrize("way", LEGACY)
 
@@ -218,7 +218,7 @@ async def test_bodies_that_are_being_read_have_a_budget_of_their_own(way: Way) -
             each.left.set()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_batch_counts_as_what_is_in_it() -> None:
     async with calling(session, max_requests=3) as (made, caller):
         caller.fields = {}

@@ -15,7 +15,7 @@ from tests.server.http.harness import Made
 from trio_mcp import Client, HttpOptions, MemoryEventStore
 from trio_mcp.types.versions import REVISIONS
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 STORES = pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 

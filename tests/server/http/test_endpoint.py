@@ -25,7 +25,7 @@ PAGE = "https://app.example.com"
 OPEN = HttpOptions(cors=True, allowed_origins=[PAGE])
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_browser_may_call_from_an_allowed_page_and_read_the_session_id() -> None:
     async with served(OPEN) as (_, http, _):
         asks = {
@@ -63,7 +63,7 @@ async def test_without_cors_no_page_is_told_anything() -> None:
 # --- mounting -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_mounted_under_a_prefix() -> None:
     async with Made().server.asgi_app() as app:
         transport = httpx.ASGITransport(app, root_path="/tools")
@@ -75,7 +75,7 @@ async def test_mounted_under_a_prefix() -> None:
             assert (r.status_code, "/tools/mcp" in r.text) == (404, True)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("path", ["/tools", "/tools/"])
 async def test_mounted_as_the_endpoint_itself(path: str) -> None:
     async with Made().server.asgi_app(HttpOptions(path="/")) as app:
@@ -84,7 +84,7 @@ async def test_mounted_as_the_endpoint_itself(path: str) -> None:
             await Raw(http, path).initialize()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("options", [HttpOptions(path="/a"), HttpOptions(path="/a/")])
 async def test_a_slash_at_the_end_makes_no_difference(options: HttpOptions) -> None:
     async with served(options) as (_, http, _):
@@ -148,7 +148,7 @@ def test_in_another_run_it_says_so() -> None:
         trio.run(second)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_over_a_unix_socket(tmp_path: Path) -> None:
     from hypercorn.config import Config
 
@@ -191,7 +191,7 @@ def test_options_are_checked(wrong: dict[str, Any]) -> None:
 # --- expiry -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> None:
     from trio_mcp import MemoryEventStore
 
@@ -214,7 +214,7 @@ async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> 
             assert (app.statistics().sessions, len(store)) == (0, 0)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) -> None:
     made = Made()
     async with made.server.asgi_app(HttpOptions(session_timeout=60)) as app, trio.open_nursery() as nursery:
@@ -232,7 +232,7 @@ async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) 
 # --- the end ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_open_streams_of_both_eras_end_cleanly_when_the_server_ends() -> None:
     """Each one is ended on the wire: httpx would raise for a body that breaks off."""
     modern = {
@@ -269,7 +269,7 @@ async def test_open_streams_of_both_eras_end_cleanly_when_the_server_ends() -> N
     assert "ended" in str(made.reason)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken() -> None:
     """A handler that has asked its client something could never end otherwise; the answer comes on any connection."""
     async with served(HttpOptions(grace=20)) as (_, http, stop):
@@ -295,7 +295,7 @@ async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken()
                 await http.get("/health")
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_while_the_server_ends_a_client_that_polls_gets_its_answer() -> None:
     from trio_mcp import MemoryEventStore
 
@@ -313,7 +313,7 @@ async def test_while_the_server_ends_a_client_that_polls_gets_its_answer() -> No
             assert (await Events(r).messages())[-1]["result"]["structuredContent"] == {"result": "polled"}
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_nothing_is_left_after_a_thousand_refused_failed_and_closed_exchanges() -> None:
     async with served() as (made, http, _):
         raw = Raw(http)
@@ -343,7 +343,7 @@ async def test_nothing_is_left_after_a_thousand_refused_failed_and_closed_exchan
         gc.collect()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_an_idle_session_has_one_task() -> None:
     async with session() as (_, raw):
         await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
@@ -355,7 +355,7 @@ async def test_an_idle_session_has_one_task() -> None:
         assert trio.lowlevel.current_statistics().tasks_living == before + 1
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_over_tls(tmp_path: Path) -> None:
     config, trusted = over_tls(tmp_path)
     with trio.fail_after(30):

@@ -18,7 +18,7 @@ from tests.server.http.harness import Made, Name, served
 from trio_mcp import Context, HttpOptions, MemoryEventStore, SqliteEventStore, TransportError
 from trio_mcp.http.server.event_store import StoredEvent
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 class Failing(MemoryEventStore):

@@ -20,7 +20,7 @@ from trio_mcp.http.runner.hypercorn import MAX_RECEIVED
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 MODERN = "2026-07-28"
 BODY = to_json(request("ping", None, 1))

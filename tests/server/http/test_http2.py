@@ -124,7 +124,7 @@ async def connected(
 async def test_a_stream_without_a_window_is_reset_after_a_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RFC 9113, 10.5: it would hold its request for ever."""
+    """RFC 9113, 10.5: it would hold its request forever."""
     async with connected(tmp_path, caplog, HttpOptions(write_timeout=0.2), window=0) as (made, client):
         stalled = [await client.call("add", {"a": 1, "b": 2}) for _ in range(3)]
         for stream_id in stalled:

@@ -146,10 +146,10 @@ def stored() -> HttpOptions:
         (a_modern_call, HttpOptions),
         (a_modern_call_that_is_left, HttpOptions),
         (listening, HttpOptions),
-        pytest.param(a_stateless_call, lambda: STATELESS, marks=pytest.mark.handshake),
-        pytest.param(replay, stored, marks=pytest.mark.handshake),
-        pytest.param(resumption, stored, marks=pytest.mark.handshake),
-        pytest.param(http_and_sse, lambda: SSE, marks=pytest.mark.handshake),
+        pytest.param(a_stateless_call, lambda: STATELESS, marks=pytest.mark.legacy),
+        pytest.param(replay, stored, marks=pytest.mark.legacy),
+        pytest.param(resumption, stored, marks=pytest.mark.legacy),
+        pytest.param(http_and_sse, lambda: SSE, marks=pytest.mark.legacy),
     ],
 )
 async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
@@ -189,7 +189,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
             await act(client)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("graceful", [True, False], ids=["told to end", "cancelled"])
 async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing(graceful: bool) -> None:
     """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""

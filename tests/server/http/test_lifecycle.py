@@ -16,7 +16,7 @@ from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, HttpOptions, MemoryEventStore, Server
 from trio_mcp.http.server.app import HttpApp
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

@@ -19,7 +19,7 @@ from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
 
 MIB = 1024 * 1024
-SSE = pytest.param("/sse", marks=pytest.mark.handshake)
+SSE = pytest.param("/sse", marks=pytest.mark.legacy)
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +62,7 @@ async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes
     return got
 
 
-# --- time: each of these would last for ever, if every byte gave it more time -------------------------------------
+# --- time: each of these would last forever, if every byte gave it more time -------------------------------------
 
 
 async def test_a_head_that_comes_byte_by_byte_is_not_waited_for() -> None:
@@ -97,7 +97,7 @@ async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
         assert got.startswith(b"HTTP/1.1 40")
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_request_under_way_is_no_idle_connection() -> None:
     """However long it takes: the time for a head is over when the head is there."""
     config = configured("127.0.0.1", 0)
@@ -120,7 +120,7 @@ async def test_a_request_under_way_is_no_idle_connection() -> None:
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
     async with session() as (_, raw):
         whole = to_json(request("ping", {"_meta": {"fill": ""}}, 1))
@@ -142,7 +142,7 @@ async def test_a_body_that_is_too_large_by_its_head_is_not_waited_for() -> None:
 # --- requests of one session --------------------------------------------------------------------------------------
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served() -> None:
     """Some run, some wait, the next is refused at once; a question is answered, and a ping, whatever is full."""
     made = Made(options=SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1)))
@@ -170,7 +170,7 @@ async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served()
         assert [answer["result"]["structuredContent"] for _, answer in answers[1:]] == [{"result": "done"}] * 3
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_requests_of_all_are_bounded() -> None:
     """A further one gets 503 and the time to come back, and the health page says that the server is well."""
     async with served(HttpOptions(max_requests=2)) as (made, http, _):
@@ -194,7 +194,7 @@ async def test_requests_of_all_are_bounded() -> None:
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellations() -> None:
     """Else it could never get any emptier."""
     async with served(HttpOptions(max_requests=1)) as (made, http, _):
@@ -218,7 +218,7 @@ async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellatio
         assert (await raw.post("ping", id=8)).status_code == 200
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("path", ["/mcp", "/messages"])
 async def test_bodies_that_are_read_are_bounded(path: str) -> None:
     async with served(HttpOptions(max_requests=1, sse_path="/sse")) as (made, http, _):
@@ -244,7 +244,7 @@ async def test_bodies_that_are_read_are_bounded(path: str) -> None:
             nursery.cancel_scope.cancel()
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
     async with served(HttpOptions(max_sessions=2)) as (_, http, _):
         whole = Raw(http)
@@ -259,7 +259,7 @@ async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
         assert (await Raw(http).post("initialize", params)).status_code == 503
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
     """The time to take it is that of a piece: a slow connection gets a large answer, too."""
     made = Made()
@@ -288,7 +288,7 @@ async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
 # --- whose requests -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.handshake)])
+@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.legacy)])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 async def test_every_way_in_is_guarded_and_the_answer_names_who_was_refused_and_the_setting(
     path: str, method: str
@@ -330,7 +330,7 @@ async def test_what_comes_in_on_a_loopback_address_is_local(address: str, local:
     assert (answer[0]["status"] == 403) == local
 
 
-@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.handshake), "/health"])
+@pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.legacy), "/health"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
 async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any_host_is_taken(
     path: str, method: str

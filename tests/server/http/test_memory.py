@@ -158,7 +158,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("trio_mcp"), "disabled", True)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
     """Both eras, each exchange on a connection of its own; counted are Trio's objects, hypercorn's, h11's and ours."""
@@ -171,7 +171,7 @@ async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_
         assert await busy.settled() == (tasks, objects)
 
 
-@pytest.mark.handshake
+@pytest.mark.legacy
 async def test_and_memory_is_back() -> None:
     """What no count of objects shows: bytes, strings, entries of dictionaries."""
     async with yard(HttpOptions(), 200) as busy:

@@ -23,7 +23,7 @@ from trio_mcp.http.server.event_store import EventStore, StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 class Call:

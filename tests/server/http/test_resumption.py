@@ -17,7 +17,7 @@ from trio_mcp.http.server.event_store import StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 
 def kept(**limits: float) -> HttpOptions:

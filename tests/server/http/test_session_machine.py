@@ -19,7 +19,7 @@ from trio_mcp import EventStore, MemoryEventStore
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
@@ -59,7 +59,7 @@ class Yard:
         self.nursery = nursery
         self.sessions: list[str] = []
         self.deleted: set[str] = set()
-        self.endless: list[Connection] = []  # what carries a stream that is open for ever
+        self.endless: list[Connection] = []  # what carries a stream that is open forever
         self.number = 0
 
     def made(self, step: Step) -> Connection:

@@ -1,4 +1,4 @@
-"""Sessions of the handshake era over HTTP, as any HTTP client sees them (2025-11-25 `basic/transports`)."""
+"""Sessions of the legacy era over HTTP, as any HTTP client sees them (2025-11-25 `basic/transports`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.server.http.harness import Made, served, session
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 SESSION_REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 

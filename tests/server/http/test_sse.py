@@ -18,7 +18,7 @@ from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 BOTH = HttpOptions(sse_path="/sse")
 INITIALIZE = {

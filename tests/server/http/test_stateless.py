@@ -1,4 +1,4 @@
-"""The handshake era without sessions: every POST stands alone."""
+"""The legacy era without sessions: every POST stands alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server.http.harness import Made, served
 from trio_mcp import types
 from trio_mcp.http.server.options import HttpOptions
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 STATELESS = HttpOptions(stateless=True)
 

@@ -13,7 +13,7 @@ import trio
 
 from trio_mcp import Context, HttpOptions, Server, ToolError
 
-pytestmark = pytest.mark.handshake
+pytestmark = pytest.mark.legacy
 
 BOTH = {"accept": "application/json, text/event-stream"}
 LATER = {**BOTH, "mcp-protocol-version": "2025-06-18"}

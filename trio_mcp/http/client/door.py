@@ -1,4 +1,4 @@
-"""The door to the handshake era over HTTP, which is the folder `legacy`; without that folder a link is modern only."""
+"""The door to the legacy era over HTTP, which is the folder `legacy`; without that folder a link is modern only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.link import Link
 __all__ = ["session_keeper", "sse_client"]
 
 _LEGACY: Final = "trio_mcp.http.client.legacy"
-_ABSENT: Final = "this installation does not speak the handshake era over HTTP"
+_ABSENT: Final = "this installation does not speak the legacy era over HTTP"
 
 
 def session_keeper(remote: Remote) -> SessionKeeper:
@@ -46,7 +46,7 @@ class NoSessions:
     session: Session | None = None
 
     async def before(self, request: Request) -> Session | None:
-        """Refuse a request of the handshake era."""
+        """Refuse a request of the legacy era."""
         raise TransportError(f"{request.method!r} was not sent: {_ABSENT}, and the server may speak nothing else")
 
     def announcing(self, done: trio.Event) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
-"""What a server speaks: the modern era, the handshake era over Streamable HTTP, or over HTTP+SSE."""
+"""What a server speaks: the modern era, the legacy era over Streamable HTTP, or over HTTP+SSE."""
 
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0

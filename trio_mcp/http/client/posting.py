@@ -76,11 +76,11 @@ TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
 """Takes an event, and says whether nothing more is wanted of its stream."""
 
 
-# --- what the handshake era adds (the door to it is `door`) ---------------------------------------------------------
+# --- what the legacy era adds (the door to it is `door`) ---------------------------------------------------------
 
 
 class Session(Protocol):
-    """A session of the handshake era, as far as an exchange has to do with it."""
+    """A session of the legacy era, as far as an exchange has to do with it."""
 
     @property
     def id(self) -> str | None:
@@ -110,7 +110,7 @@ class SessionKeeper(Protocol):
         """The session that there is."""
 
     async def before(self, request: Request) -> Session | None:
-        """A request of the handshake era is to be sent: wait until it may be, and say in which session.
+        """A request of the legacy era is to be sent: wait until it may be, and say in which session.
 
         Raises:
             TrioMcpError: It can't be.
@@ -147,7 +147,7 @@ class Remote:
         modern: The modern revision of the last request, if it was of the modern era.
         not_modern: The server has shown that it speaks no modern revision.
         nursery: Where the tasks of the link run.
-        sessions: Keeps the session of the handshake era.
+        sessions: Keeps the session of the legacy era.
         mends: What to do about trouble, by its kind; says whether the request is worth being sent once more.
         lessons: What is learned of the answer to a method; gives the answer for the session above.
         request_headers: The headers of requests of the modern era.
@@ -390,7 +390,7 @@ class Exchange:
                 drain.deadline = min(drain.deadline, trio.current_time() + DRAIN_TIMEOUT)
             return self.answer is not None
 
-        # To its end, so that the connection can be used again; but not for ever.
+        # To its end, so that the connection can be used again; but not forever.
         with trio.CancelScope() as drain:
             try:
                 while chunk := await response.receive():

@@ -60,7 +60,7 @@ async def streamable_http_client(
     Each request is a POST of its own, and what fails it fails that call only. A server of 2024-11-05 answers the
     handshake with 400, 404 or 405; then the link goes on over HTTP+SSE.
 
-    When the block ends, what is on its way has a moment to arrive, and a session of the handshake era is ended with a
+    When the block ends, what is on its way has a moment to arrive, and a session of the legacy era is ended with a
     DELETE. When cancelled, the connections are closed at once, without that.
 
     Args:
@@ -69,7 +69,7 @@ async def streamable_http_client(
         http_client: An ``AsyncClient`` of httpx or httpx2, for TLS, proxies, authentication and more; it is not
             closed. Its read timeout is not used, as the session has its own.
         max_message_size: The longest JSON text, or event of a stream, that is taken from the server, in bytes.
-        reconnect: How often and when to go on with a stream of the handshake era that broke.
+        reconnect: How often and when to go on with a stream of the legacy era that broke.
 
     Raises:
         TypeError, ValueError: An argument is not what it should be.

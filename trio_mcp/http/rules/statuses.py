@@ -1,4 +1,4 @@
-"""What a server does with a HTTP request, before any of it reaches a session: accept it, or a status and an error.
+"""What a server does with an HTTP request, before any of it reaches a session: accept it, or a status and an error.
 
 `judge_head` decides by the head alone, so that a body nobody wants is not read; `judge_message` by what was in it. Both
 hold the request against a list of rules, of which the first that refuses decides.

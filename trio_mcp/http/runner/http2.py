@@ -2,7 +2,7 @@
 
 Hypercorn 0.18 leaves this open:
 
-* A peer that gives a stream no window holds its request for ever, even after the connection has ended, and what it is
+* A peer that gives a stream no window holds its request forever, even after the connection has ended, and what it is
   sent piles up.
 * What arrives on a stream that has been answered ends the connection, and so does a path that is not ASCII.
 * After a number of requests the connection ends at once, with the requests that are under way. Here they have no limit.

@@ -6,7 +6,7 @@ nobody else anything:
 * Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is, by ALPN; see `http2`.
 * A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
-* What the application leaves unread of a body is dropped instead of blocking the connection for ever.
+* What the application leaves unread of a body is dropped instead of blocking the connection forever.
 * A client that has sent its next request already, and leaves, is noticed.
 * The idle time is a deadline, not a task that is started anew for each request; head and body of an answer leave in one
   piece; nothing waits a turn of the event loop for what is there already.

@@ -252,7 +252,7 @@ class HttpApp:
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a path that the handshake era has besides the endpoint."""
+        """Serve a path that the legacy era has besides the endpoint."""
         if request.method != allowed:
             # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
             refusal: Refusal | None = refuse(

@@ -1,6 +1,6 @@
-"""The door to the handshake era over HTTP: the only module that knows of `trio_mcp.http.server.legacy`.
+"""The door to the legacy era over HTTP: the only module that knows of `trio_mcp.http.server.legacy`.
 
-Without that folder the modern revisions are served, and requests of the handshake era are refused as a server refuses
+Without that folder the modern revisions are served, and requests of the legacy era are refused as a server refuses
 them that serves modern revisions alone.
 """
 
@@ -27,7 +27,7 @@ ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
 
 
 class LegacyEndpoint:
-    """What serves the handshake era at an endpoint. This one serves nothing of it, in the place of a missing folder."""
+    """What serves the legacy era at an endpoint. This one serves nothing of it, in the place of a missing folder."""
 
     served = False
     """Whether there is anything of that era."""
@@ -100,7 +100,7 @@ def _later(text: str) -> Refusal:
 
 
 def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
-    """Give what serves the handshake era.
+    """Give what serves the legacy era.
 
     Raises:
         RuntimeError: The folder is missing, and the options ask for what is in it.

@@ -1,4 +1,4 @@
-"""What an event store is: what a client of the handshake era can still ask for after its connection broke.
+"""What an event store is: what a client of the legacy era can still ask for after its connection broke.
 
 2025-11-25 `basic/transports`, Resumability and Redelivery. Those that come with the library are in `legacy.stores`.
 """

@@ -74,7 +74,7 @@ class Run(Protocol):
         """
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServerSession:
-        """Make a connection of the handshake era, which is fed; it belongs to the run from `begin` to `finish`.
+        """Make a connection of the legacy era, which is fed; it belongs to the run from `begin` to `finish`.
 
         Args:
             sink: Where its messages go.

@@ -54,7 +54,7 @@ class HttpOptions:
         cors: Whether browsers are told that pages of the ``allowed_origins`` may call and read the answers.
         sse_path: Where clients of 2024-11-05 (HTTP+SSE) open their stream; None for nowhere.
         message_path: Where those clients post their messages.
-        stateless: Keep no sessions in the handshake era: every POST stands alone, and the server asks nothing back.
+        stateless: Keep no sessions in the legacy era: every POST stands alone, and the server asks nothing back.
         json_only: Answer with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
         event_store: Keeps what is sent in sessions, so that a client whose connection broke gets the rest; None for

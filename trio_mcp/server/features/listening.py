@@ -1,6 +1,6 @@
 """``subscriptions/listen``, the modern era's way to hear of changes (2026-07-28 `basic/patterns/subscriptions`).
 
-The request lasts as long as its client wants to listen; the fan-out behind it, which the handshake era shares, is in
+The request lasts as long as its client wants to listen; the fan-out behind it, which the legacy era shares, is in
 `trio_mcp.server.changes`.
 """
 

@@ -13,7 +13,7 @@ __all__ = ["LoggingFeature"]
 
 
 class LoggingFeature:
-    """The capability, and the level of a session of the handshake era.
+    """The capability, and the level of a session of the legacy era.
 
     In the modern era each request says which messages it wants, in its ``_meta``.
     """

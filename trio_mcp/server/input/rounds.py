@@ -101,7 +101,7 @@ class PartOfRun(Protocol):
 
 
 class AskedClient(Protocol):
-    """Whom questions are put to in the handshake era: the client's `Connection`."""
+    """Whom questions are put to in the legacy era: the client's `Connection`."""
 
     def note_elicitation(self, elicitation_id: str) -> None: ...
 

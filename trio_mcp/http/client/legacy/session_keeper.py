@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: opened, listened to, ended, and opened again where the server forgets them.
+"""Sessions of the legacy era: opened, listened to, ended, and opened again where the server forgets them.
 
 L: 2025-11-25 `basic/transports`; S: 2026-07-28 `basic/transports/streamable-http`.
 """

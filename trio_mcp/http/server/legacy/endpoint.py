@@ -1,4 +1,4 @@
-"""The handshake era at an endpoint: its sessions, opened by ``initialize``, found by id, ended by client, silence or
+"""The legacy era at an endpoint: its sessions, opened by ``initialize``, found by id, ended by client, silence or
 server; and HTTP+SSE at paths of its own."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Endpoint"]
 
 
 class Endpoint(LegacyEndpoint):
-    """What serves the handshake era.
+    """What serves the legacy era.
 
     Args:
         run: The run of the server; it is the home of the sessions' tasks.

@@ -1,4 +1,4 @@
-"""A session of the handshake era over Streamable HTTP (2025-03-26 to 2025-11-25 `basic/transports`)."""
+"""A session of the legacy era over Streamable HTTP (2025-03-26 to 2025-11-25 `basic/transports`)."""
 
 from __future__ import annotations
 
