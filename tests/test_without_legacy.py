@@ -139,7 +139,7 @@ except ImportError as exc:
 
 
 def test_every_other_public_name_is_there(copy: Path) -> None:
-    missing = "there is no {}: this installation does not speak the legacy era over HTTP"
+    missing = "{} is not available: this installation does not speak the legacy era over HTTP"
     names = ["MemoryEventStore", "SqliteEventStore", "sse_client", "SqliteEventStore"]
     assert say(copy, PUBLIC) == [missing.format(name) for name in names]
 
