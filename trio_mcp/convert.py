@@ -27,7 +27,7 @@ def as_object(value: object, what: str) -> dict[str, Any]:
     Raises:
         TypeError: If the value is neither.
     """
-    # Not copied: this is the way of every call, and nothing downstream changes it.
+    # Not copied, since every call comes through here; those who add something to parameters copy them.
     if type(value) is dict:
         return value
     if isinstance(value, WireModel):

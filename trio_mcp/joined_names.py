@@ -45,7 +45,7 @@ class JoinedNames:
             and not _MARK.fullmatch(joined)
         ):
             return joined
-        # A hash can't be reversed, so what it stands for is remembered. Dicts keep their order: the first is the oldest.
+        # A hash can't be reversed, so what it stands for is remembered. A dict is ordered: its first key is the oldest.
         joined = _shortened(server, name)
         of_server = self._shortened.setdefault(server, {})
         of_server[joined] = name
