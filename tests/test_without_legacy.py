@@ -199,4 +199,4 @@ trio.run(main)
 def test_a_client_tells_a_legacy_server_what_it_does_not_speak(copy: Path) -> None:
     absent = "this installation does not speak the legacy era over HTTP"
     unsent = f"'initialize' was not sent: {absent}, and the server may speak nothing else"
-    assert say(copy, CONNECTED) == [unsent, unsent, f"there is no transport for HTTP+SSE: {absent}"]
+    assert say(copy, CONNECTED) == [unsent, unsent, f"HTTP+SSE is not available: {absent}"]

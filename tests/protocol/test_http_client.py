@@ -242,7 +242,7 @@ def test_what_a_call_raises_says_what_happened() -> None:
     ("status", "headers", "text"),
     [
         (200, {"Content_Type": "text/html"}, "status 200 with the Content-Type 'text/html', which is neither"),
-        (202, {}, "status 202 without an answer to the request"),
+        (202, {}, "status 202 without a response to the request"),
         (307, {"Location": "https://elsewhere.example"}, "redirection to 'https://elsewhere.example'"),
         (799, {}, "status 799 an unknown status"),
         (405, {}, "status 405 Method Not Allowed"),

@@ -173,7 +173,7 @@ async def test_a_notification_that_is_refused_is_told_and_costs_nothing_else() -
         await client.notify("x/note")
         await told.wait()
         assert await text(client) == "ok"
-    assert "'x/note' was not taken by the server: POST http" in str(faults[0])
+    assert "'x/note' was not accepted by the server: POST http" in str(faults[0])
 
 
 # --- cancellation -----------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ async def test_what_may_come_twice_is_sent_again(name: str, times: int) -> None:
         if name != "DELETE":
             await heard.wait()
     assert len(came) == times
-    assert ["was not taken by the server" in str(fault) for fault in faults] == [True] * (2 - times)
+    assert ["was not accepted by the server" in str(fault) for fault in faults] == [True] * (2 - times)
 
 
 async def test_an_endpoint_that_comes_as_its_time_runs_out_is_no_endpoint(mock_clock: MockClock) -> None:

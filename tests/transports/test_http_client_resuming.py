@@ -116,7 +116,7 @@ async def test_a_stream_that_can_not_be_had_again_is_given_up_and_said_so() -> N
                 await told.wait()
                 assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts
-    assert "not heard any more" in faults[0]
+    assert "are no longer received" in faults[0]
     assert "given up after 3 further attempts" in faults[0]
 
 
