@@ -94,7 +94,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
 
 
 def _interruption_in(exc: BaseException) -> BaseException | None:
-    """Return the `KeyboardInterrupt` or `SystemExit`, alone or within a group; None if there is none."""
+    """Find the `KeyboardInterrupt` or `SystemExit`, alone or within a group; return None without one."""
     if isinstance(exc, BaseExceptionGroup):
         return next(filter(None, map(_interruption_in, exc.exceptions)), None)
     return None if isinstance(exc, Exception) else exc

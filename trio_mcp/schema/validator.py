@@ -223,7 +223,7 @@ class _Dismantling:
         return target
 
     def _rank(self) -> None:
-        """Number the parts so that each comes after those that apply it at the same place; refuse circles."""
+        """Rank the parts so that each comes after those that apply it at the same place; refuse circles."""
         # A topological sort. A circle in `here` consumes no input, so a validator would recurse forever.
         waiting = dict.fromkeys((part for part, _ in self._parts.values()), 0)
         for part in waiting:

@@ -108,9 +108,7 @@ def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
     # In a thread, which runs even if a handler blocks the event loop; `os._exit`, because `sys.exit` would wait for
     # that very code.
     def give_up() -> None:
-        logger.error(
-            "the client has left, but its requests still run after %g seconds: ending the process", grace
-        )
+        logger.error("the client has left, but its requests still run after %g seconds: ending the process", grace)
         os._exit(1)
 
     timer = threading.Timer(grace or 0, give_up)

@@ -154,7 +154,7 @@ class Failed:
     Attributes:
         error: The exception that the call raises, unless there is an ``answer``.
         trouble: Why it failed, which decides what to do next.
-        answer: The JSON-RPC error in the body, with the id of the request; None if there is none.
+        answer: The JSON-RPC error in the body, with the id of the request; None if the body holds something else.
     """
 
     error: TransportError

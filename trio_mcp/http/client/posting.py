@@ -297,8 +297,7 @@ class Exchange:
         response: The head of the HTTP response; None until it has come.
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The response, or the batch that contains it, once it is there.
-        given_up: Whether the server is being told that the request is cancelled; it is no fault then if no response
-            comes.
+        given_up: Whether the server is being told that the request is cancelled; then a response may well be missing.
     """
 
     request: Request

@@ -29,7 +29,7 @@ from trio_mcp.retrying import Backoff
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds for a server to say where to post messages. Chosen: a URL that is no event stream may never answer."""
+"""Seconds for a server to say where to post messages. Chosen: an endpoint of another kind may never answer."""
 
 
 @contextlib.asynccontextmanager
