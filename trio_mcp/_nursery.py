@@ -25,6 +25,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
     `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that
     does not leave is logged.
     """
+    # Not `finally`: the outcome of the block has to be known before the close runs, to be weighed against its own.
     try:
         yield
     except BaseException as exc:
@@ -41,6 +42,9 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
+    """Whether an exception of the close is to leave in place of the block's own."""
+    # What remains without `Cancelled` is a failure, or the end of the program. The end of the program always leaves; a
+    # failure leaves only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
     return rest is not None and (not isinstance(rest, Exception) or without_cancellation(earlier) is None)
 
@@ -67,6 +71,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
             except BaseException as exc:
                 # Kept, and raised again below outside the nursery, which would wrap it in a group.
                 raised = exc
+            # After the close, which may need the tasks: a writer, for example, still has to write the last messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
             if raised is not None and _is_cancellation(raised):
                 # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
@@ -82,6 +87,7 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
         if not failures and raised is None:
             raised = group
     if failures:
+        # A failure takes precedence over a cancellation; with an exception of the block's own it forms a group.
         if raised is not None and not isinstance(raised, trio.Cancelled):
             failures.insert(0, raised)
         raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)

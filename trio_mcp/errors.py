@@ -127,6 +127,7 @@ class ProcessExited(TransportError):
         return f"the server process {self.command!r} {status}{tail}"
 
 
+# The kinds, and what the client does about them, are decided in `http.client.heads` and `http.client.posting`.
 HttpTrouble: TypeAlias = Literal[
     "busy",
     "forbidden",

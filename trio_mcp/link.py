@@ -57,6 +57,7 @@ async def report_unsent(item: SessionMessage, problem: str, inbound: trio.Memory
 
     A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
     """
+    # Without this the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
         error = TransportError(f"{item.message.method!r} was not sent: {problem}")
         await hand_on(inbound, Failure(error, item.message.id))

@@ -26,6 +26,7 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
         The two ends: what one writes, the other reads. Both are closed when the block ends, also when it is cancelled.
     """
     await trio.lowlevel.checkpoint()
+    # Named from one end: `there` sends what `here_in` receives, and the other way round.
     there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
     here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
     ends = Link(here_in, here), Link(there_in, there)

@@ -95,6 +95,7 @@ class _Telemetry:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
+        # The boundaries are only advice: a view of the application's takes precedence.
         self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
@@ -131,6 +132,7 @@ class _Telemetry:
         ):
             try:
                 result = await proceed(span)
+                # Successful to the protocol, but the conventions count it as a failure: `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -142,6 +144,7 @@ class _Telemetry:
                 # result proves that the tool or prompt exists, so only then may the name enter the metrics.
                 served = failure is None or failure.kind == "tool_error"
                 if _told_apart(name, self._names, MAX_NAMES, entering=served):
+                    # Not the URI, which takes any number of values.
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
                 else:
                     span.update_name(method)
@@ -245,6 +248,7 @@ class ClientTelemetry(_Telemetry):
     )
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
+        # A trace that the caller put into `_meta` by hand counts as the parent if OpenTelemetry has none.
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:

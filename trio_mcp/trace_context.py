@@ -135,6 +135,8 @@ class TraceContext:
         if not params:
             return {"_meta": self.to_meta()}
         given = params.get("_meta") or {}
+        # A trace given by hand is left alone as a whole: the baggage of one must not join the ids of another. A `_meta`
+        # that is not an object is for the validation to refuse.
         if not isinstance(given, Mapping) or TRACEPARENT in given or BAGGAGE in given:
             return params
         return {**params, "_meta": {**self.to_meta(), **given}}

@@ -143,6 +143,7 @@ class UriTemplate:
                 continue
             if self._query_start:
                 raise ValueError(f"{self.text!r}: the query must be the end of the template")
+            # Prefixes, separators and the `name=` of an expression become literals between the slots.
             rules = _OPERATORS[operator]
             for position, name in enumerate(names):
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
@@ -151,6 +152,7 @@ class UriTemplate:
                 # More than an expansion would leave unencoded: clients differ in what they encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
+                # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
                 if len(names) > 1:
                     allowed -= {rules.separator} - _UNRESERVED
                 parts.append(_Slot(name, allowed, rules.keeps_reserved))
@@ -201,10 +203,12 @@ class UriTemplate:
         variables outside the query don't match a percent-encoded one either, nor a backslash or NUL, and are never
         ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
         """
+        # The limit comes first: all that follows takes time and memory in proportion to the length.
         units = _units(uri) if uri.startswith(self._prefix) and len(uri) <= MAX_URI else None
         if units is None:
             return None
         values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
+        # The query is split off first, because its parameters may come in any order and may be missing.
         if self._query_start:
             start = _index(units, "?", 0, 0)
             if start is not None and self._query_start == "&":
@@ -242,6 +246,7 @@ class UriTemplate:
                 if following[end]:
                     longest = end
             value = _decoded(units[position:longest])
+            # After decoding: `%2e%2e` and `%2F` are the classic ways past a check of the text.
             if value is None or not (part.keeps_reserved or _is_plain(value)):
                 return False
             values[part.name] = value
@@ -255,6 +260,7 @@ class UriTemplate:
         for pair in "".join(units).split("&"):
             raw_name, _, raw_value = pair.partition("=")
             name, value = _decoded([raw_name]), _decoded([raw_value])
+            # A parameter that comes twice is refused: two readers could each take a different one.
             if not name or value is None or name in found:
                 return False
             found[name] = value
@@ -280,6 +286,7 @@ def _parse(template: str) -> Iterator[str | _Expression]:
 
 
 def _parse_expression(piece: str, template: str) -> _Expression:
+    # A first character that can't begin a name is an operator, known or not (RFC 6570, section 2.2, reserves some).
     operator = piece[:1] if piece[:1] and not (piece[0].isalnum() or piece[0] in "_%") else ""
     if operator not in _OPERATORS:
         raise ValueError(f"{template!r}: unknown operator {operator!r}; use one of + # . / ; ? &")
@@ -370,6 +377,7 @@ def _literal_units(text: str, template: str) -> tuple[str, ...]:
 
 def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
     size = len(literal)
+    # Triplets were put in upper case on both sides, so units can be compared.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - size + 1):
         if following[position + size] and tuple(units[position : position + size]) == literal:

@@ -341,7 +341,7 @@ def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
     longest = "/" + "x" * 7999
     assert endpoint_url("https://example.com/sse", longest.encode()) == "https://example.com" + longest
     for data in (longest + "x", ""):
-        with pytest.raises(RemoteProtocolError, match="no URL, or one that is too long"):
+        with pytest.raises(RemoteProtocolError, match="no valid URL, or one that is too long"):
             endpoint_url("https://example.com/sse", data.encode())
 
 

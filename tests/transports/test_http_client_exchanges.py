@@ -160,12 +160,12 @@ BROKEN: list[tuple[Any, type[Exception], str]] = [
     (no_answer, TransportError, "ended without a response to 'tools/call'"),
     (silent_close, TransportError, "failed: "),
     (no_http, TransportError, "failed: RemoteProtocolError"),
-    (not_json, RemoteProtocolError, "no answer to 'tools/call': invalid JSON"),
+    (not_json, RemoteProtocolError, "not a response to 'tools/call': invalid JSON"),
     (html, HttpError, "neither JSON nor events"),
     (accepted, HttpError, "without a response to the request"),
-    (a_request, RemoteProtocolError, "no answer to 'tools/call': Request"),
-    (of_another, RemoteProtocolError, "no answer to 'tools/call': Response"),
-    (packed, TransportError, "packed as 'gzip', unasked"),
+    (a_request, RemoteProtocolError, "not a response to 'tools/call': Request"),
+    (of_another, RemoteProtocolError, "not a response to 'tools/call': Response"),
+    (packed, TransportError, "encoded as 'gzip', although only"),
     (malformed_in_stream, RemoteProtocolError, '"result" must be an object'),
 ]
 

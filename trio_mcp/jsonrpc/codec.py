@@ -284,6 +284,7 @@ class LineDecoder:
         if fits:
             self._line += piece
             return
+        # The first piece beyond the limit: of the buffer only its two ends are kept.
         if self._line:
             self._head, self._tail = bytes(self._line[:HEAD]), bytes(self._line[-TAIL:])
             self._line = bytearray()

@@ -57,6 +57,8 @@ class OutgoingRequest:
     waiter: Any = None
 
 
+# `cancelled` and `answered` exclude each other and are final; `running` is about the handler's task, which may outlast
+# either: it ends when `Peer.finished` is called.
 @attrs.define(eq=False)
 class IncomingRequest:
     """One of the peer's requests in flight.

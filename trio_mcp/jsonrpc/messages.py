@@ -44,6 +44,7 @@ def show_id(request_id: RequestId) -> str:
     return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
+# The sizes take no part in comparisons: a message equals its copy that was never written as JSON.
 @attrs.frozen
 class Request:
     """A request: the peer owes exactly one response, unless it is cancelled.
@@ -91,6 +92,7 @@ class ErrorData:
 class ErrorResponse:
     """The error response to a request; ``id`` is None only if the request's id could not be read."""
 
+    # JSON-RPC has null here (2.0, section 5); MCP leaves the member out.
     id: RequestId | None
     error: ErrorData
 

@@ -89,16 +89,21 @@ class Peer:
             raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
         self.revision: str | None = None
         self.closed = False
+        # Whether the peer has ended its side: it can't answer any more, though it may still read.
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
         self._max_bytes = max_bytes
         self.incoming_bytes = 0
         self.next_id = 1
+        # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
+        # table when it is settled, answered or cancelled, while its handler may still run.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
         self.running_count = 0
+        # Handlers that run in a lane. Pings must not wait behind slow tools, and subscriptions last as long as the
+        # session, so neither counts towards `max_running`.
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
@@ -142,6 +147,7 @@ class Peer:
             raise SessionClosed(f"{method!r} was not sent: the session is closed")
         request_id = self.next_id
         self.next_id += 1
+        # The id is unique among requests in flight, which is all that a token has to be (`basic/utilities/progress`).
         if wants_progress:
             params = {**(params or {})}
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
@@ -159,6 +165,7 @@ class Peer:
         if outgoing.settled:
             return None
         self._settle(outgoing)
+        # If it was not sent yet, the writer drops it when its turn comes, and there is nothing to cancel at the peer.
         if not outgoing.sent or facts_of(outgoing.request.method).handshake:
             return None
         params: dict[str, Any] = {"requestId": outgoing.request.id}
@@ -191,6 +198,7 @@ class Peer:
         """
         if incoming.answered:
             raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
+        # Not a mistake of the handler: the cancellation may have come while it was finishing.
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -206,7 +214,7 @@ class Peer:
         Returns:
             The queued request that takes the place, whose handler is to be run now; None if nothing waits.
         """
-        if not incoming.running:
+        if not incoming.running:  # called a second time
             return None
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
@@ -343,7 +351,7 @@ class Peer:
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
             return (ProgressReceived(outgoing, params, size),)
-        # We give out tokens only with requests that want progress.
+        # Tokens are given out only with requests that want progress.
         if outgoing is not None or not self._was_ours(token):
             return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
@@ -360,6 +368,8 @@ class Peer:
         was_running = incoming.running
         batch_answer = self._drop(incoming)
         events: list[Event] = []
+        # A running handler keeps its place until its task has ended (`finished`): cancelling takes time, and a peer
+        # that cancels at once could otherwise have any number of them running.
         if was_running:
             events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
         else:
@@ -414,6 +424,7 @@ class Peer:
         answers = BatchInProgress(1)
         events: list[Event] = []
         for item in batch.items:
+            # 2025-03-26 `basic/lifecycle`, Initialization.
             if isinstance(item, Request) and facts_of(item.method).handshake:
                 error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
                 answers.answers.append(ErrorResponse(item.id, error))
@@ -437,6 +448,7 @@ class Peer:
         Returns:
             Our requests that will never be answered, to be settled with an error.
         """
+        # The peer's requests run on: it may have closed only its sending side, and read the responses.
         self._deaf = True
         outgoing = list(self._outgoing.values())
         for request in outgoing:

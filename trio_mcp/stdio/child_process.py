@@ -77,6 +77,7 @@ def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> 
     # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
     # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
     command, cwd = params.command, params.cwd
+    # A wrong `cwd` gives the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
         return f"cwd={str(cwd)!r} {'is not a directory' if Path(cwd).exists() else 'does not exist'}"
     file = Path(cwd or ".", command)
@@ -149,6 +150,7 @@ class ChildProcess:
                 await self._wait_for_group()
             raise
         finally:
+            # In any case, since SIGTERM can be ignored, and descendants may have ignored everything so far.
             if self._signal_group(signal.SIGKILL):
                 with trio.move_on_after(KILL_MOMENT, shield=True):
                     await self.wait()
@@ -261,6 +263,7 @@ class StderrCopier:
                 while chunk := await self._receive():
                     *lines, rest = (rest + chunk).split(b"\n")
                     lines = [piece for line in lines for piece in _pieces(line)]
+                    # A line that does not end is delivered in pieces as it comes.
                     if len(rest) > LONGEST_LINE:
                         *begun, rest = _pieces(rest)
                         lines += begun
@@ -275,6 +278,7 @@ class StderrCopier:
             return b""  # as good as its end
 
     async def _keep(self, lines: list[bytes]) -> None:
+        # Before the sink gets them: a slow sink must not keep the error message from the last lines.
         self.tail.extend(map(_text, lines))
         if self._sink != "discard":
             for line in lines:

@@ -67,6 +67,8 @@ class _Connection:
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
+            # A task for each of the three streams, so that a child that fills one while it waits for another can't
+            # block us; one more for the callback on standard error, which may be slow.
             self._read_output,
             self._write_input,
             self._stderr.read,
@@ -119,6 +121,7 @@ class _Connection:
         await self._something_ended.wait()
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
+        # The output of an exited child does end (`ChildOutput`). That of one that lives on need not.
         if self._child.returncode is not None:
             await self._output_ended.wait()
             with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow
@@ -129,6 +132,7 @@ class _Connection:
     def _cause(self) -> TransportError:
         command = shlex.join([self._params.command, *self._params.args])
         tail = "\n".join(self._stderr.tail)
+        # Only its standard input has ended: the process runs and can still write.
         if self._child.returncode is None and not self._output_ended.is_set():
             said = f"; its standard error ends with:\n{tail}" if tail else ""
             return TransportError(f"the server process {command!r} closed its standard input{said}")

@@ -39,6 +39,7 @@ async def read_lines(
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message):
                     return
+    # A last line without its newline counts too: some peers exit without writing one.
     if (last := decoder.finish()) is not None:
         await hand_on(inbound, last)
 
@@ -71,6 +72,7 @@ async def write_lines(
             try:
                 data: bytes | None = encode(waiting.message)  # type: ignore[arg-type]
             except ValueError:
+                # Rare, so encoding a second time costs nothing that matters.
                 data, problem = encode_or_replace(waiting.message)  # type: ignore[arg-type]
                 if problem is not None:
                     await report_unsent(waiting, problem, inbound)
@@ -121,6 +123,7 @@ class PipeReader(trio.abc.ReceiveStream):
         if max_bytes is not None:
             check_size(max_bytes)
         while True:  # noqa: ASYNC913 - the thread is one
+            # After `close` the number is negative, and could belong to another file by now if it were kept.
             if (fd := self._stream.fileno()) < 0:
                 raise trio.ClosedResourceError("this stream was closed")
             await trio.lowlevel.wait_readable(fd)

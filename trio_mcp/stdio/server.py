@@ -46,7 +46,7 @@ async def stdio_server(
         TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
             for any reason other than the client's leaving, such as a full disk.
     """
-    decoder = LineDecoder(max_message_size)
+    decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
@@ -58,6 +58,8 @@ async def stdio_server(
 
         async def reader() -> None:
             try:
+                # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
+                # Shutdown).
                 with reading:
                     await read_lines(stdin, decoder, inbound)
                     inbound.close()
@@ -70,6 +72,7 @@ async def stdio_server(
                 await write_lines(outbound, stdout, inbound, closing)
             except trio.BrokenResourceError as exc:
                 outbound.close()
+                # Further requests would be carried out for nothing.
                 reading.cancel("the client does not read the responses")
                 await lose("standard output can't be written", exc)
             written.set()
@@ -97,6 +100,7 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, write)
+        # Raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
         if failures:
             raise failures[0]
 

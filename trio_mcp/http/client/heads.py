@@ -222,6 +222,7 @@ def _trouble(
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
+    # Only a refusal by the client's fault (4xx) can mean that the server does not know the modern era.
     if modern and 400 <= status < 500:
         assert isinstance(message, Request)
         if not _is_modern(status, refusal, message):
@@ -229,6 +230,7 @@ def _trouble(
         code = refusal.error.code if refusal is not None else None
         # S, Client Behavior: list the tools again, as what they want repeated has changed.
         return "header_mismatch" if code == HEADER_MISMATCH and message.method == "tools/call" else "refused"
+    # A server with codes of the modern era has understood the request, and is not of 2024-11-05.
     if isinstance(message, Request) and message.method == "initialize" and status in _OLD_TRANSPORT:
         recognised = refusal is not None and refusal.error.code in _MODERN_CODES
         return "refused" if recognised else "not_streamable"

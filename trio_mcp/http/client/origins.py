@@ -60,7 +60,7 @@ class Origins:
         if self._clock() - noted > MAX_AGE:
             del self._spoken[origin]
             return None
-        self._spoken.move_to_end(origin)
+        self._spoken.move_to_end(origin)  # used recently; its age is not renewed
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:

@@ -322,6 +322,7 @@ class Exchange:
         if self.modern is not None:
             remote.modern = self.modern
         mends = remote.mends
+        # At most twice: `mends` is emptied before the second round.
         while True:
             session = None if self.modern is not None else await remote.sessions.before(self.request)
             try:
@@ -335,7 +336,7 @@ class Exchange:
             mend = mends.get(failed.trouble)
             if mend is None or self.given_up or not await mend(self):
                 break
-            mends = {}  # once is enough
+            mends = {}  # a server that fails the same way again would keep us going forever
         remote.not_modern = remote.not_modern or failed.trouble == "not_modern"
         # If the status concerns the way to the server, it takes precedence: a JSON-RPC error could not express it.
         if failed.answer is None or failed.trouble in _OF_THE_WAY:
@@ -364,6 +365,7 @@ class Exchange:
             content = encode(request)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
+        # Before the first await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         async with remote.wire.exchange("POST", headers, content, url=remote.endpoint) as response:
             self.response = response
@@ -421,6 +423,7 @@ class Exchange:
         if isinstance(message, ErrorResponse) and message.id is None:
             # The server could not read our id, but it answers this very request.
             message = attrs.evolve(message, id=request_id)
+        # A malformed response can only be meant for the one request of this exchange.
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
             await self._settle(attrs.evolve(message, id=request_id, reason=f"{response.target}: {message.reason}"))
             return
@@ -432,12 +435,15 @@ class Exchange:
         ):
             self.answer = message
             await self.remote.deliver(message, {RELATED: request_id})
+        # The server's own messages. Its requests have no place in an exchange of the link's own, which only lists tools
+        # or opens a session.
         elif not self.private or isinstance(message, Notification):
             await self.remote.deliver(message, {RELATED: request_id})
 
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:
             return  # a second response to the same request; the first one counts
+        # Before the session gets it, so that whatever it sends next already has the right headers.
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:

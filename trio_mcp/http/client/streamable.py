@@ -128,6 +128,7 @@ class HttpLink:
     async def _end(self) -> None:
         """Give up all requests, wait for the other messages under way, and end the session."""
         try:
+            # Two limits, so that messages that are stuck don't take away the time of the DELETE.
             with trio.move_on_after(CLOSE_TIMEOUT):
                 for channel in self._channels[:2]:
                     channel.close()
@@ -147,6 +148,7 @@ class HttpLink:
             async for item in self._outbound:
                 message = item.message
                 if isinstance(message, Request):
+                    # Not by waiting: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) >= MAX_EXCHANGES:
                         text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are under way or waiting"
                         await self.remote.deliver(Failure(TransportError(text), message.id))
@@ -166,6 +168,7 @@ class HttpLink:
         try:
             with exchange.scope:
                 try:
+                    # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
                     async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
                         await exchange.run()
                 except Exception as exc:

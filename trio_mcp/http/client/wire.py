@@ -175,6 +175,7 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Release the connection, and close it unless the body has been read to its end."""
+        # The transport is taken back in any case; otherwise a cancelled exchange would leave its connection open.
         try:
             if self._chunks is not None and not self._ended:
                 await self._unwind(self._chunks)
@@ -217,6 +218,7 @@ class HttpWire:
         self._sender = sender
         # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
+        # By lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones replace earlier.
         self._own = {name.lower(): (name, value) for name, value in own}
         self.url = parameters.url
         self.shown = _shown(self.url)
@@ -252,6 +254,7 @@ class HttpWire:
                         f"{response.target} was answered with both Content-Length and Transfer-Encoding, which leaves"
                         " it unclear where the response ends"
                     )
+                # Beyond the limit, a redirection is a response like any other, which the caller reports.
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
                     elsewhere = _redirection(url, response)
@@ -260,6 +263,7 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
+            # Without an exception the close may raise its own. The response of a redirection is closed here, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -341,6 +345,7 @@ class ClientSender:
 
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
         request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
+        # See `_parts_of`: httpx's own body would be an async generator.
         request.stream = self._content(content)
         response = await self._client.send(request, stream=True, follow_redirects=False)
         return response, _nothing_to_take_back
@@ -362,6 +367,7 @@ class TransportSender:
         self.failures, self._content = _parts_of(httpx)
         self._httpx = httpx
         self._url = url
+        # As httpx does; a transport alone would drop them.
         parts = urlsplit(url)
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -412,6 +418,7 @@ class TransportSender:
             # The transport can be used again: it has dropped its connection, if that is what failed.
             self._idle.append((transport, trio.current_time() + KEPT_ALIVE))
             raise
+        # A transport keeps no cookies, so this does the part of the client.
         if "set-cookie" in response.headers:
             response.request = request
             self._cookies.extract_cookies(response)

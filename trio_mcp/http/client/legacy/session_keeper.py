@@ -229,6 +229,7 @@ class LegacySessions:
         self._ready: trio.Event | None = None  # set when `notifications/initialized` has been sent
         self._renewal: _Renewal | None = None
         self._unasked_from = -math.inf
+        # The rest of the client knows nothing of sessions: what has to be done about them is entered here.
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
         remote.mends["not_streamable"] = self._go_over
@@ -313,6 +314,7 @@ class LegacySessions:
         if session is None or session is not lost:
             return  # it has been replaced already
         if renewal is None:
+            # In a task of the link: the call that finds the loss first may be cancelled.
             renewal = self._renewal = _Renewal()
             self.remote.nursery.start_soon(self._open_another, session, renewal)
         await renewal.done.wait()

@@ -99,6 +99,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
     except TransportError as exc:
         lost = exc
+    # Before the endpoint, the failure is that of the opening; after it, the link is lost.
     if not endpoint:
         raise lost
     await remote.deliver(Failure(lost))
