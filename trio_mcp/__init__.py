@@ -210,6 +210,7 @@ __all__ = [  # noqa: RUF022
 def __getattr__(name: str) -> Any:
     if name == "types":
         return importlib.import_module("trio_mcp.types")
+    # PEP 562: called for names that the module does not have yet.
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -227,5 +228,6 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+# So that completion offers names that have not been imported yet.
 def __dir__() -> list[str]:
     return sorted(__all__)

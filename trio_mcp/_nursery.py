@@ -42,7 +42,7 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
 
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
-    """Whether an exception of the close is to leave in place of the block's own."""
+    """Return whether an exception of the close is to leave in place of the block's own."""
     # What remains without `Cancelled` is a failure, or the end of the program. The end of the program always leaves; a
     # failure leaves only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
@@ -135,7 +135,7 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
 
 
 def _is_cancellation(exc: BaseException) -> bool:
-    """Whether the exception is or contains a `Cancelled`."""
+    """Return whether the exception is or contains a `Cancelled`."""
     return without_cancellation(exc) is not exc
 
 

@@ -62,6 +62,7 @@ def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> Model
         RemoteProtocolError: If it is not valid.
     """
     try:
+        # Only the names on the wire are accepted, not those of the attributes in Python.
         return model.model_validate(result, by_alias=True, by_name=False)
     except ValidationError as exc:
         raise RemoteProtocolError(f"the result of {method!r} is not a valid {model.__name__}: {brief(exc)}") from None

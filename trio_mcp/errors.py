@@ -75,6 +75,7 @@ class ToolError(TrioMcpError):
     """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on."""
 
 
+# Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.
 class RequestTimeout(TrioMcpError, TimeoutError):
     """No response came in time; the peer has been told that the request is cancelled.
 
@@ -91,7 +92,7 @@ class RequestTimeout(TrioMcpError, TimeoutError):
         self.limit = limit
 
     def _text(self) -> str:
-        return f"no answer to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
+        return f"no response to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
 
 
 class TransportError(TrioMcpError):

@@ -67,7 +67,7 @@ class JoinedNames:
         return (server, name) if separator and _SERVER.fullmatch(server) and _ITEM.fullmatch(name) else None
 
     def is_shortened(self, joined: str) -> bool:
-        """Whether a name is of the shortened form, with a hash."""
+        """Return whether a name is of the shortened form, with a hash."""
         return _MARK.fullmatch(joined) is not None
 
     def forget(self, server: str) -> None:

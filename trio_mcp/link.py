@@ -47,7 +47,7 @@ async def hand_on(
             inbound.send_nowait(item)
         except trio.WouldBlock:
             await inbound.send(item)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
+    except (trio.BrokenResourceError, trio.ClosedResourceError):  # the session, or the transport itself, has closed it
         return False
     return True
 

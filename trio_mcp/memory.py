@@ -58,6 +58,7 @@ class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
             raise trio.WouldBlock
         self._channel.send_nowait(SessionMessage(decode(data)))
 
+    # An async function that does not wait must still be a checkpoint.
     async def send(self, value: SessionMessage) -> None:
         data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
         if data is None:

@@ -83,6 +83,7 @@ class _Failure:
 class _Telemetry:
     """The part shared by both sides."""
 
+    # Set by the two subclasses: the kind of the spans, and the name and description of the metric.
     _kind: trace.SpanKind
     _metric: str
     _description: str
@@ -127,7 +128,7 @@ class _Telemetry:
                 attributes={**common, **about},
                 links=links,
                 record_exception=False,  # the text of an exception may quote arguments
-                set_status_on_exception=False,
+                set_status_on_exception=False,  # set below, since a failed tool is a failure without an exception
             ) as span,
         ):
             try:
@@ -143,6 +144,7 @@ class _Telemetry:
                 # The name in a failed request may be invented, whatever refused it and with whatever code. Only a
                 # result proves that the tool or prompt exists, so only then may the name enter the metrics.
                 served = failure is None or failure.kind == "tool_error"
+                # Otherwise the span loses the name as well: back ends group spans by their names.
                 if _told_apart(name, self._names, MAX_NAMES, entering=served):
                     # Not the URI, which takes any number of values.
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
@@ -289,7 +291,7 @@ def _attached(context: OtelContext) -> Iterator[None]:
 
 
 def _told_apart(value: T, known: set[T], most: int, *, entering: bool) -> bool:
-    """Whether a value is among the known ones; while there is room, `entering` adds it."""
+    """Return whether a value is among the known ones; while there is room, `entering` adds it."""
     if entering and len(known) < most:
         known.add(value)
     return value in known

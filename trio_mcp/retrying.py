@@ -15,7 +15,7 @@ __all__ = ["Backoff", "may_repeat", "retry_after"]
 
 
 def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
-    """Whether a failed exchange may be repeated without asking the caller.
+    """Return whether a failed exchange may be repeated without asking the caller.
 
     Args:
         trouble: What went wrong: `HttpError.trouble`.
@@ -74,6 +74,7 @@ class Backoff:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Backoff):
             value = getattr(self, field.name)
+            # A bool is an int to Python, and never meant as one here.
             kinds = (int, type(None)) if field.name == "attempts" else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise TypeError(f"{field.name} of a backoff must be a number, got {value!r}")
@@ -101,4 +102,5 @@ class Backoff:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
         except OverflowError:  # without a limit on attempts, the power exceeds a float after about a thousand
             ceiling = self.longest
+        # From (1 - jitter) times the ceiling up to the whole of it.
         return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

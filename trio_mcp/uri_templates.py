@@ -76,10 +76,12 @@ def check_uri(uri: object, what: str) -> str:
         TypeError: If it is not a string.
         ValueError: If it is not such a URI.
     """
+    # Templates are checked with this as well, without their expressions.
     if not isinstance(uri, str):
         raise TypeError(f"{what} must be a string, got {type(uri).__name__}")
     if len(uri) > MAX_URI:
         raise ValueError(f"{what} is longer than {MAX_URI} characters")
+    # RFC 3986, section 3.1. Without a scheme it would be a relative reference, and nothing says to what.
     if not _SCHEME.match(uri):
         raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
     if _units(_EXPRESSION.sub("", uri)) is None:
@@ -120,6 +122,7 @@ class UriTemplate:
         for name, repeated in itertools.groupby(sorted(names)):
             if len(list(repeated)) > 1:
                 raise ValueError(f"{template!r}: the variable {name!r} occurs twice")
+        # `{a}{b}` matches "xy" in several ways, and the specification of templates does not choose one.
         for one, other in itertools.pairwise(parts):
             if isinstance(one, _Slot) and isinstance(other, _Slot):
                 raise ValueError(
@@ -294,6 +297,7 @@ def _parse_expression(piece: str, template: str) -> _Expression:
     exploded: str | None = None
     if names[-1].endswith("*") and operator in ("?", "&"):
         exploded = names.pop()[:-1]
+    # A variable becomes a parameter of the handler, which can't be a keyword of Python.
     for name in [*names, *([] if exploded is None else [exploded])]:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
             raise ValueError(
@@ -307,6 +311,7 @@ def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
     """Merge adjacent literals."""
     joined: list[_Literal | _Slot] = []
     for part in parts:
+        # So that two slots without anything between them are neighbours, and each literal is compared in one piece.
         if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
             part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
         joined.append(part)
@@ -407,5 +412,5 @@ def _decoded(units: list[str]) -> str | None:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether a value is a single path component, so that a handler that joins it to a path stays below that path."""
+    """Return whether a value is one path component, so that a handler may join it to a path and stay below that."""
     return value not in (".", "..") and not any(mark in value for mark in "/\\\0")

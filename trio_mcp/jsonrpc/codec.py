@@ -79,10 +79,10 @@ def parse(value: Any, size: int = 0) -> Incoming:
     if type(value) is dict:
         return _parse_object(value, size)
     if type(value) is list:
-        if not value:
+        if not value:  # JSON-RPC 2.0, section 6, has an error for it
             return Malformed(INVALID_REQUEST, "an empty batch")
         if len(value) > MAX_BATCH:
-            return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are taken")
+            return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are accepted")
         # Nothing tells how many bytes each message had; an equal share keeps the sum right, which is what is bounded.
         share = size // len(value)
         return Batch(

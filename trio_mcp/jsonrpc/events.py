@@ -97,7 +97,7 @@ class BatchInProgress:
 
     Attributes:
         waiting: How many responses are still missing.
-        answers: Those that are there.
+        answers: The responses so far.
     """
 
     waiting: int = 0
@@ -115,6 +115,7 @@ class BatchInProgress:
 # --- events -------------------------------------------------------------------------------------------------------
 
 
+# Returned by `Peer.receive`, in the order in which the session is to act on them.
 @attrs.define
 class RequestStarted:
     """The session is to run a handler now, and to call `Peer.finished` when the handler's task has ended."""
@@ -129,6 +130,7 @@ class NotificationReceived:
     notification: Notification
 
 
+# Of the `OutgoingRequest` itself and not of its id: the session finds the waiting call in its `waiter`.
 @attrs.define
 class Settled:
     """One of our requests has its outcome: a result, the peer's error, or an exception if there is neither."""

@@ -32,7 +32,7 @@ RequestId: TypeAlias = str | int
 
 
 def is_request_id(value: object) -> TypeGuard[RequestId]:
-    """Whether a value can be a request id or a progress token: a string or an integer, never bool, float or null."""
+    """Return whether a value can be a request id or progress token: a string or integer, never bool, float or null."""
     # JSON-RPC allows null and fractions as well; MCP does not (`basic`, Requests). `isinstance` would accept bool.
     kind = type(value)
     return kind is int or kind is str
@@ -97,6 +97,7 @@ class ErrorResponse:
     error: ErrorData
 
 
+# A value, so that the session can answer it, report it, or fail the one call that it concerns, while the link goes on.
 @attrs.frozen
 class Malformed:
     """Something that arrived and is not a valid message; a value, not an exception.

@@ -127,7 +127,7 @@ class Peer:
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
-        """Whether this request of the peer is running or queued, neither answered nor cancelled."""
+        """Return whether this request of the peer is running or queued, neither answered nor cancelled."""
         return request_id in self._incoming
 
     # --- our requests --------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class Peer:
         lane = facts_of(request.method).lane
         # One request alone may exceed the limit (`max_message_size` bounds it); else a large one could never be served.
         if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
-            taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are taken"
+            taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are in use"
             return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
         # Lanes are bounded too: a peer that does not read responses could pile up requests if answering has to wait.
         # A priority request that finds its lane full takes its turn with the others; a subscription, which could hold a
@@ -325,6 +325,7 @@ class Peer:
         if outgoing is not None:
             self._settle(outgoing)
             return (Settled(outgoing, outcome),)
+        # An error without an id is the peer's complaint about something that it could not read.
         if request_id is None:
             # Cut: the peer chose the text.
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
@@ -398,6 +399,7 @@ class Peer:
     def _receive_malformed(self, message: Malformed) -> tuple[Event, ...]:
         too_large = message.limit is not None
         error = MessageTooLarge(message.limit) if too_large else RemoteProtocolError(message.reason, message.code)  # type: ignore[arg-type]
+        # A malformed response still fails its call, if its id is legible.
         if not message.expects_answer:
             outgoing = self._outgoing.get(message.id) if message.id is not None else None
             if outgoing is None:
@@ -461,6 +463,7 @@ class Peer:
         Returns:
             Our requests, to be settled with an error, and the peer's running ones, whose scopes are to be cancelled.
         """
+        # From here on `receive` returns no events: what still arrives is dropped.
         self.closed = True
         outgoing = self.end_of_input()
         incoming = list(self._incoming.values())

@@ -35,6 +35,7 @@ class Form:
         if not isinstance(fields, Mapping):
             raise SchemaError("the schema of a form must have an object 'properties' with its fields")
         self._fields: Mapping[str, Any] = fields
+        # A form comes from a server, so it goes through the same bounded validation as any schema of a peer.
         self._validator = SchemaValidator(self._schema)
 
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +79,7 @@ class Form:
 def _has_default(field: Mapping[str, Any]) -> bool:
     if "default" not in field:
         return False
+    # An invalid default would turn an answer that leaves the field out into an invalid one.
     try:
         problem = SchemaValidator(dict(field)).problem(field["default"])
     except SchemaError:

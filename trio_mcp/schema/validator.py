@@ -164,8 +164,12 @@ class _Dismantling:
             raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
         if depth > MAX_SCHEMA_DEPTH:
             raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} deep")
+        # An id inside would be a new base for the references below it. Refusing it keeps references simple: each is a
+        # fragment of the one document.
         if isinstance(schema.get(self._id), str) and schema is not self._schema:
             raise SchemaError(f"the schema embeds another one with an {self._id} of its own, which is not supported")
+        # A dynamic anchor may be resolved in another place, but not without a second one of that name or a second
+        # document, and both are refused.
         for anchor in {schema[key] for key in _ANCHORS if isinstance(schema.get(key), str)}:
             if self._anchors.setdefault(anchor, schema) is not schema:
                 raise SchemaError(f"the schema has two anchors named {anchor[:100]!r}")
@@ -186,9 +190,11 @@ class _Dismantling:
         def under(*keys: str) -> list[Part]:
             return visit(*(schema[key] for key in keys if key in schema and not isinstance(schema[key], list)))
 
+        # From draft 2019-09 on, keywords beside a $ref apply too. In earlier drafts they don't, and are counted anyway.
         targets = [self._resolve(schema[key]) for key in _REFS if isinstance(schema.get(key), str)]
         part.here = [each for each in visit(*_in_place(schema), *targets) if each is not _NOTHING]
         part.named = {key: visit(child) for key, child in _map(schema, "properties").items()}
+        # Which patterns match a name is not computed: each is assumed to match every name, which errs on the safe side.
         part.members = visit(*_map(schema, "patternProperties").values()) + under("unevaluatedProperties")
         part.others = under("additionalProperties")
         part.names = under("propertyNames")
@@ -199,6 +205,7 @@ class _Dismantling:
         (part.rest if self._has_prefixes else part.items).extend(under("items"))
 
     def _resolve(self, reference: str) -> Any:
+        # Not even a reference to a published meta-schema: nothing is fetched on behalf of a peer.
         if not reference.startswith("#"):
             text = f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
             raise SchemaError(text)
@@ -210,7 +217,7 @@ class _Dismantling:
     def _follow(self, fragment: str) -> Any:
         if not fragment:
             return self._schema
-        if not fragment.startswith("/"):
+        if not fragment.startswith("/"):  # an anchor; else a JSON pointer
             return self._anchors.get(fragment)
         target: Any = self._schema
         for step in fragment[1:].split("/"):
@@ -244,10 +251,12 @@ def _own_cost(schema: dict[str, Any]) -> int:
     """Return the cost of one look apart from subschemas: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
+    # Each name that has to be there is looked up. `dependencies` may hold lists of names or schemas.
     for values in _map(schema, "dependentRequired").values():
         cost += len(values) if isinstance(values, list) else 1
     for values in _map(schema, "dependencies").values():
         cost += len(values) if isinstance(values, list) else 1
+    # Comparing stops at the first difference, but a value made for it differs only at the end.
     if "const" in schema:
         cost += _comparison(schema["const"])
     choices = _list(schema, "enum")
@@ -294,6 +303,7 @@ def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
 def _children(schema: dict[str, Any]) -> Iterator[Any]:
     """Yield all direct subschemas, and the definitions."""
     yield from _in_place(schema)
+    # Definitions examine nothing by themselves, but references lead into them.
     for key in ("properties", "patternProperties", *_DEFINITIONS):
         yield from _map(schema, key).values()
     for key in ("prefixItems", "items"):
@@ -361,6 +371,7 @@ class CostModel:
                 raise SchemaError(f"the value is nested more than {MAX_DEPTH} deep")
             for current, state in places:
                 work += state.work
+                # A scalar takes one step here. So does a container, whose content is walked when its turn comes.
                 if isinstance(current, dict):
                     pending.append((state.members(current), depth + 1, hops + state.hops))
                     if state.reads_keys:
@@ -426,12 +437,14 @@ class _State:
 
     def members(self, value: dict[str, Any]) -> Iterator[tuple[Any, _State]]:
         """Yield the members of an object, each with its state."""
+        # The dictionary lookup of the module's docstring; `member` only fills in what is missing.
         named, other = self._named, self._other
         for key, child in value.items():
             yield child, named.get(key, other) or self.member(key)
 
     def items(self, value: Sequence[Any]) -> Iterable[tuple[Any, _State]]:
         """Return the items of an array, each with its state."""
+        # All items beyond the prefix have the same state.
         if len(value) <= len(self._indexed):
             return [(child, self._item(index)) for index, child in enumerate(value)]
         if self._rest is None:
@@ -504,6 +517,7 @@ class SchemaValidator:
     """
 
     def __init__(self, schema: Any) -> None:
+        # All checks of a schema are here, at registration or first use, so that `problem` can only fail on the value.
         if not isinstance(schema, (dict, bool)):
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
@@ -528,6 +542,7 @@ class SchemaValidator:
             return f"the value is not JSON: {_line(str(exc))}"
 
     def _explain(self, value: Any) -> str:
+        # `evaluate` finds all errors, not only those shown, so these are counted beforehand as well.
         count, size = self._model.errors(value)
         if count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES:
             return "it does not conform to the schema; it is too large to say where"
@@ -550,6 +565,7 @@ def _compile(schema: Any) -> tuple[jsonschema_rs.Validator, int, int]:
     problem: Exception | None = None
     for options, per_byte, per_match in ((linear, 1, 1), (fancy, 20, 200)):
         try:
+            # The second attempt is for patterns that the first engine refuses; an invalid schema fails both.
             validator = jsonschema_rs.validator_for(
                 schema, retriever=_refuse, validate_formats=False, pattern_options=options
             )

@@ -116,7 +116,9 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
+        # Once true, no signal is sent any more: the number may be another group's.
         self._group_gone = False
+        # SIGTERM is sent once only, though `end` may be called by several tasks.
         self._terminated = False
 
     async def wait(self) -> int:
@@ -251,6 +253,7 @@ class StderrCopier:
         self.ended = trio.Event()
         self._stream = stream
         self._sink = sink
+        # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes](PENDING)
         # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
         self._limiter = trio.CapacityLimiter(1)

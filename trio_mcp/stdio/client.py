@@ -84,6 +84,7 @@ class _Connection:
         # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
         self._write.close()
         await self._child.end(self._params.shutdown_grace)
+        # The nursery cancels the tasks after this; what the child wrote last should still reach the sink.
         with trio.move_on_after(EXIT_MOMENT):
             await self._stderr.ended.wait()
 

@@ -102,6 +102,7 @@ def check_size(max_bytes: int | None) -> None:
     """Check the argument of `receive_some` as trio does."""
     if max_bytes is None:
         return
+    # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
     if not isinstance(max_bytes, int):
         raise TypeError(f"max_bytes must be an integer or None, got {max_bytes!r}")
     if max_bytes < 1:

@@ -116,6 +116,7 @@ def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
         os._exit(1)
 
     timer = threading.Timer(grace or 0, give_up)
+    # A thread that is not a daemon would keep a process that ends in time waiting for it.
     timer.daemon = True
 
     def start() -> None:

@@ -47,9 +47,11 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             raise TransportError(f"there is no standard {name} to serve: it is closed")
     _flush()  # what was printed before the block belongs to the old standard output
     with contextlib.ExitStack() as cleanup:  # undone in reverse order
+        # First the private copies, then the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, null)
+        # `samestat` compares device and inode: after `2>&1` both descriptors are the same file.
         if not _is_open(2):
             replacements = {0: null, 1: null}
         elif os.path.samestat(os.fstat(1), os.fstat(2)) and not os.isatty(1):
@@ -106,7 +108,7 @@ def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | Sh
 
 
 def is_pollable(fd: int) -> bool:
-    """Whether a descriptor can be made non-blocking without affecting other processes.
+    """Return whether a descriptor can be made non-blocking without affecting other processes.
 
     Files can't be polled. A terminal, or a pipe or socket that is standard error too, shares its file description
     with other processes, which don't expect it to be non-blocking.
@@ -133,6 +135,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
         self._limiter = trio.CapacityLimiter(2)  # a thread to read and one to write, which wait for no others
+        # Guards `_users` and `_closed`, which threads change as well.
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
@@ -198,6 +201,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
     def close(self) -> None:
         if not self._closed:
+            # Wakes tasks that wait for the descriptor; they raise ClosedResourceError.
             trio.lowlevel.notify_closing(self._fd)
             with self._lock:
                 self._closed = True

@@ -40,6 +40,7 @@ def sse_client(url: str, *, headers: Mapping[str, str]) -> contextlib.AbstractAs
     return link
 
 
+# A request that is sent here names no modern revision, so there is nothing that this installation could do with it.
 class NoSessions:
     """The keeper of a link's sessions if the folder is not there."""
 

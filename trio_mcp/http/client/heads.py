@@ -73,6 +73,7 @@ class RequestHeaders:
         Raises:
             ValueError: If a value in the request can't be sent in a header.
         """
+        # Without the tool's own headers where its list has not been seen; the server then refuses, and it is listed.
         headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
@@ -188,6 +189,7 @@ def read_failure(
     decoded = decode(body) if body else None
     # Its id does not matter, since it came in response to this very request; some servers send a fixed text as the id.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
+    # With any status: not only 429 and 503 carry it (RFC 9110, section 10.2.3).
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
@@ -238,7 +240,7 @@ def _trouble(
 
 
 def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> bool:
-    """Whether a refusal shows that the server speaks a modern revision."""
+    """Return whether a refusal shows that the server speaks a modern revision."""
     if refusal is None:
         return False
     # Every modern server has server/discover, so a server that does not know that method is not modern.

@@ -21,6 +21,7 @@ _SCHEMES: dict[str, tuple[str, ...]] = {"http": ("http", "https"), "sse": ("http
 def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"url must be a string, got {value!r}")
+    # The scheme first, by hand: `urlsplit` takes nearly everything for a URL.
     scheme, separator, rest = value.partition("://")
     allowed = _SCHEMES[instance.kind]
     if not separator or not rest or scheme.lower() not in allowed:
@@ -53,6 +54,7 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
         raise TypeError("headers must map strings to strings")
     for name, content in value.items():
+        # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
             raise ValueError(f"headers has a name that a header can't have (RFC 9110, section 5.1): {name!r}")
         if not _FIELD_VALUE.fullmatch(content):

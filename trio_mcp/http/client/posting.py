@@ -181,6 +181,7 @@ class Remote:
             "tools/list": self._listed,
         }
         self.request_headers = RequestHeaders()
+        # Held while the tools are listed to learn their headers: all calls that were refused wait for one listing.
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
 
@@ -216,6 +217,7 @@ class Remote:
             logger.error("%s was not sent: %s", type(message).__name__, problem)
         if content is None:
             return
+        # The body of a success says nothing, but is read so that the connection can be used again.
         async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
                 raise (await refusal_of(response, message, session=session)).error
@@ -324,6 +326,7 @@ class Exchange:
         mends = remote.mends
         # At most twice: `mends` is emptied before the second round.
         while True:
+            # The modern era has no sessions: each request says itself what it needs.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
             try:
                 failed = await self.post(session)
@@ -451,7 +454,7 @@ class Exchange:
 
 
 async def _may_be_repeated(exchange: Exchange) -> bool:
-    """Whether a request may be sent again after its connection broke."""
+    """Return whether a request may be sent again after its connection broke."""
     method = exchange.request.method
     # A subscription that was open has lost the notifications sent meanwhile, and its owner has to know.
     return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)

@@ -122,6 +122,7 @@ class HttpLink:
                 nursery.start_soon(self._dispatch)
                 yield
         finally:
+            # Only now: until the tasks have ended, they may still deliver something, to a session that no longer reads.
             for channel in self._channels:
                 channel.close()
 
@@ -154,11 +155,14 @@ class HttpLink:
                         await self.remote.deliver(Failure(TransportError(text), message.id))
                         continue
                     exchange = Exchange(message, modern_revision_of(message), self.remote)
+                    # Entered before its task starts, so that a cancellation right behind it finds it.
                     self._exchanges[message.id] = exchange
                     self.remote.nursery.start_soon(self._ask, exchange)
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
                 elif not isinstance(message, (Malformed, Failure)):
+                    # Waiting here makes the session's sends wait in turn, instead of tasks piling up. Each POST has a
+                    # time limit, so this ends.
                     await self._posts.acquire()
                     self._post_in_order(message, item.related_request_id, posts)
         self._all_posted.set()

@@ -239,6 +239,7 @@ class HttpWire:
         fields = dict(self._own)
         for name, value in headers.items():
             fields[name.lower()] = name, value
+        # The credentials of the caller go along, so only redirections within the origin are followed (`_redirection`).
         for redirections in itertools.count():
             response = await self._send(method, url, list(fields.values()), content)
             try:
@@ -305,6 +306,7 @@ class BoundedCookies(CookieJar):
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Keep a cookie, within the limits."""
+        # The server sets them, so without limits it could make every request ever larger.
         if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
             return
         if len(self) >= MAX_COOKIES:
@@ -341,6 +343,7 @@ class ClientSender:
         self._client = client
         given = client.timeout
         # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
+        # Of the same class as the client's own, which differs between the two packages.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
@@ -402,6 +405,7 @@ class TransportSender:
             if end <= trio.current_time():  # the server may be closing the connection by now
                 await kept.aclose()
                 kept = None
+        # Each transport has one connection at most, so closing it closes the connection.
         transport = kept or self._httpx.AsyncHTTPTransport(verify=self._tls, limits=self._limits)
         try:
             try:
@@ -483,6 +487,7 @@ def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[byte
 
 def _package(client: object) -> str:
     """Return the package that a client belongs to: ``httpx`` or ``httpx2``."""
+    # By name, without importing either: one of them may not be installed. Subclasses count.
     for kind in type(client).__mro__:
         package = kind.__module__.partition(".")[0]
         if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):
@@ -518,7 +523,7 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
 
 
 def _has_proxy(url: str) -> bool:
-    """Whether the environment or the system configures a proxy that may apply to a URL; httpx then decides."""
+    """Return whether the environment or the system configures a proxy that may apply to a URL; httpx then decides."""
     from urllib.request import getproxies
 
     return not getproxies().keys().isdisjoint({urlsplit(url).scheme, "all"})

@@ -97,6 +97,7 @@ class EventStream:
                 last = None
             except Disconnected as exc:
                 last = exc
+            # A permanent refusal ends it; a server that is overloaded or being restarted is asked again.
             except HttpError as exc:
                 if exc.trouble not in _HOPEFUL and exc.status < 500:
                     raise
@@ -148,6 +149,7 @@ class LegacySession:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of each message in the session."""
+        # L, Protocol Version Header and Session Management: both on every request after the handshake.
         fields = {PROTOCOL_VERSION: self.revision or None, SESSION_ID: self.id}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -193,6 +195,7 @@ class LegacySession:
             return False
 
         stream = EventStream(self, EventDecoder(remote.max_message_size), take, answered=answered)
+        # Never fails the link: a session works without this stream, only the server's own messages are missing.
         with self.scope:
             try:
                 await stream.follow(at_once=True)
@@ -228,6 +231,7 @@ class LegacySessions:
         self.session: LegacySession | None = None
         self._ready: trio.Event | None = None  # set when `notifications/initialized` has been sent
         self._renewal: _Renewal | None = None
+        # When the next session may be opened without a call that needs it.
         self._unasked_from = -math.inf
         # The rest of the client knows nothing of sessions: what has to be done about them is entered here.
         remote.lessons["initialize"] = self._opened
@@ -311,6 +315,7 @@ class LegacySessions:
             TrioMcpError: If it can't be opened.
         """
         session, renewal = self.session, self._renewal
+        # Several calls may find the same loss at different times; only the first may act on it.
         if session is None or session is not lost:
             return  # it has been replaced already
         if renewal is None:
@@ -324,6 +329,8 @@ class LegacySessions:
     async def _open_another(self, lost: LegacySession, renewal: _Renewal) -> None:
         self._ready = ready = trio.Event()
         try:
+            # `initialize` in the old words, so that the new session has the same client, revision and capabilities. Its
+            # response makes `_opened` replace `self.session`.
             with trio.CancelScope(deadline=trio.current_time() + RENEWAL_TIMEOUT) as scope:
                 await self.remote.ask("initialize", lost.params)
                 lost.scope.cancel("the session is lost")

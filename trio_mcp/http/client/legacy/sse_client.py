@@ -1,6 +1,6 @@
 """The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for incoming messages, POSTs for outgoing ones.
 
-2024-11-05 `basic/transports`, HTTP with SSE. This can be deleted once no server speaks it any more.
+2024-11-05 `basic/transports`, HTTP with SSE. This can be deleted once there are no such servers left.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     shown_url, decoder, endpoint = remote.wire.shown, EventDecoder(remote.max_message_size), ""
     lost = TransportError(f"the server ended the event stream of {shown_url}")
     try:
+        # The deadline is lifted when the endpoint has come: the stream lasts as long as the link.
         with trio.CancelScope(deadline=trio.current_time() + ENDPOINT_TIMEOUT) as opening:
             async with remote.wire.exchange("GET", {"Accept": EVENTS}) as response:
                 if response.status != 200 or response.headers.media_type != EVENTS:
@@ -97,6 +98,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                             await remote.deliver(message)
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
+    # Told to the caller or to the session below, and not to the nursery, which would cancel everything else.
     except TransportError as exc:
         lost = exc
     # Before the endpoint, the failure is that of the opening; after it, the link is lost.
