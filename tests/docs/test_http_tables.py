@@ -84,9 +84,7 @@ BOUNDS = {
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
     "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
     "redirections of one request": constant("MAX_REDIRECTS"),
-    "seconds to connect, and again for each write, without an `http_client` of your own": constant(
-        "CONNECT_TIMEOUT"
-    ),
+    "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
     "seconds for a stream to end after its response; then its connection is not used again": constant("DRAIN_TIMEOUT"),
@@ -103,7 +101,7 @@ def test_each_bound_of_the_client_is_that_of_the_code() -> None:
 
 
 def test_what_is_said_of_trying_again_is_so() -> None:
-    """The page says how often a broken stream is gone on with."""
+    """The page says how often a broken stream is resumed."""
     assert "After five attempts it gives up" in (ROOT / "docs" / "http_client.md").read_text()
     assert Backoff().attempts == 5
 

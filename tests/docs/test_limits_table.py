@@ -129,9 +129,7 @@ STATED = {
     "bytes of results that a ResponseCache keeps": default(ResponseCache, "max_bytes"),
     "pages of a list that an iter_… method walks": constant("MAX_PAGES", "trio_mcp.client"),
     "shortened names of one server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
-    "characters of a URI times characters of the server's templates it is matched against": constant(
-        "MAX_MATCH_WORK"
-    ),
+    "characters of a URI times characters of the server's templates it is matched against": constant("MAX_MATCH_WORK"),
     "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
     "rounds of input in one call": default(Client, "max_input_rounds"),
     "tools on one page of a server's list": default(Server, "page_size"),
