@@ -81,7 +81,7 @@ def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
         else:
             wire.close_input()
         assert ended(wire) == 1
-    assert b"the client has gone" in wire.errors
+    assert b"the client has left" in wire.errors
 
 
 def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:

@@ -305,7 +305,7 @@ class StderrCopier:
         try:
             await call_back(self._sink, line)
         except Exception:
-            logger.exception("the stderr callback failed; it gets the next line as usual")
+            logger.exception("the callback for standard error failed; it gets the next line as usual")
 
 
 def _text(line: bytes) -> str:
