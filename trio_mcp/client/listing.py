@@ -64,7 +64,7 @@ class CachedCalls:
             cache.keep(flight, self._owner, result)
             return result
         except McpError as exc:
-            # An invalid cursor: "discard all cached pages and re-fetch from the beginning" (`server/utilities/caching`)
+            # An invalid cursor: "discard all cached pages and re-fetch from the beginning"
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)
             raise
