@@ -42,9 +42,9 @@ BAD = {
     "no such name": (SERVER + "a = Server('a')\n", "app.py:b", 2, "app.py has no 'b'; the servers in it: a"),
     "no server": ("b = 1\n", "app.py:b", 2, "something of type int"),
     "a factory with parameters": (SERVER + "def b(x): ...\n", "app.py:b", 2, "callable without arguments"),
-    "a factory of something else": ("def b(): return 5\n", "app.py:b", 2, "gave something of type int"),
-    "an async factory": ("async def b(): ...\n", "app.py:b", 2, "gave something of type coroutine"),
-    "an exit": ("raise SystemExit(7)\n", "app.py", 1, "ended the program (status 7)"),
+    "a factory of something else": ("def b(): return 5\n", "app.py:b", 2, "returned something of type int"),
+    "an async factory": ("async def b(): ...\n", "app.py:b", 2, "returned something of type coroutine"),
+    "an exit": ("raise SystemExit(7)\n", "app.py", 1, "exited (status 7)"),
     "no module": ("", "nothing_there:x", 2, "there is no module 'nothing_there'"),
     "a folder": ("", ".", 2, "neither a Python file (server.py) nor a module"),
 }

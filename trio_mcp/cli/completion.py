@@ -1,4 +1,4 @@
-"""``trio-mcp completion``: scripts for shells, made from the table of commands."""
+"""``trio-mcp completion``: completion scripts for shells, generated from the table of commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the script for a shell."""
     print(SCRIPTS[options.shell](), end="")
     return OK
 
 
 def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
-    """Name, help, choices and whether it takes a value, of each long option."""
+    """Yield each long option: its name, its help, its choices, and whether it takes a value."""
     yield "--help", "show this help message and exit", (), False
     for each in _arguments(command):
         if each.name.startswith("--"):
@@ -28,7 +28,7 @@ def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
 
 
 def _values(command: str) -> Sequence[str]:
-    """The choices of a positional argument."""
+    """Return the choices of a command's positional arguments."""
     named = (each.settings.get("choices", ()) for each in _arguments(command) if not each.name.startswith("--"))
     return [choice for choices in named for choice in choices]
 
