@@ -117,16 +117,16 @@ def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
     config(shop, one=entry, two=entry)
     assert "price(" in run(shop, "list", "mcp.json#two").stdout
     assert "its servers are: one, two" in run(shop, "list", "mcp.json").stderr
-    assert "no server 'three'" in run(shop, "list", "mcp.json#three").stderr
+    assert "no enabled server 'three'" in run(shop, "list", "mcp.json#three").stderr
 
 
 HTTP = ["run", "shop.py", "--transport", "http"]
 WRONG = {
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
-    "no target at all": (["list", "shop"], "no target"),
+    "no target at all": (["list", "shop"], "not a target"),
     "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
     "a WebSocket": (["list", "ws://host/"], "a URL must begin with http:// or https://; got ws://"),
-    "nothing after --": (["list", "--"], "there must be a command"),
+    "nothing after --": (["list", "--"], "must be followed by a command"),
     "a word without a sign": (["call", "shop.py", "price", "pear"], "name=value or name:=json"),
     "an unknown argument": (["call", "shop.py", "price", "itm=pear"], "did you mean 'item'?"),
     "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], "pieces: must be integer; got 'two'"),

@@ -40,7 +40,7 @@ BAD = {
     "several": (SERVER + "a = Server('a')\nb = Server('b')\n", "app.py", 2, "app.py:a, app.py:b"),
     "none": ("x = 1\n", "app.py", 2, "app.py has no Server at its top level"),
     "no such name": (SERVER + "a = Server('a')\n", "app.py:b", 2, "app.py has no 'b'; the servers in it: a"),
-    "no server": ("b = 1\n", "app.py:b", 2, "something of type int"),
+    "no server": ("b = 1\n", "app.py:b", 2, "but is of type int"),
     "a factory with parameters": (SERVER + "def b(x): ...\n", "app.py:b", 2, "callable without arguments"),
     "a factory of something else": ("def b(): return 5\n", "app.py:b", 2, "returned something of type int"),
     "an async factory": ("async def b(): ...\n", "app.py:b", 2, "returned something of type coroutine"),
