@@ -29,6 +29,7 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 def run(options: argparse.Namespace) -> int:
     """Connect to the server and run the command."""
+    # Made before connecting, as a question of the server must clear its line.
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
         # Before a server is started: malformed arguments are wrong whatever the server is.
@@ -140,6 +141,7 @@ def _blanks(prompt: Prompt) -> str:
 
 def _parameters(schema: Mapping[str, Any]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
+    # Whatever the server lists is shown as far as it makes sense: schemas are not validated here.
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
@@ -154,6 +156,7 @@ def _type(field: Any) -> str:
         return ""
     options = field.get("anyOf", field.get("oneOf"))
     if isinstance(options, list):
+        # A few alternatives only: the schema is the server's, and the line is for people.
         names = [_type(each)[2:] for each in options[:5]]
         return f": {' | '.join(names)}" if all(names) else ""
     if isinstance(field.get("enum"), list):
@@ -180,6 +183,7 @@ def _whole(words: list[str]) -> dict[str, Any] | None:
 async def _call(client: Client, options: argparse.Namespace) -> int:
     arguments = options.whole
     if arguments is None:
+        # Without arguments there is nothing to read by the schema, and the tools need not be listed.
         arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
     bar: ProgressBar = options.bar
     try:
@@ -229,6 +233,7 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
         except OSError as exc:
             raise Exit(f"can't write {options.output}: {exc.strerror or exc}", FAILED) from None
     elif not sys.stdout.isatty():
+        # As bytes: a resource need not be text, and text must reach a file unchanged.
         sys.stdout.buffer.write(b"".join(pieces))
         sys.stdout.buffer.flush()
     else:

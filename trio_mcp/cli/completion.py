@@ -24,6 +24,7 @@ def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
     for each in _arguments(command):
         if each.name.startswith("--"):
             takes = each.settings.get("action", "store") in ("store", "append")
+            # The zsh and fish scripts have the help inside single quotes.
             yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
 
 
@@ -64,6 +65,7 @@ def _zsh() -> str:
     for command in COMMANDS:
         rows = []
         for name, help_, choices, takes in _options(command):
+            # Brackets and colons are zsh's own marks in a specification.
             text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
             rows.append(f"'*{name}[{text}]{value}'")

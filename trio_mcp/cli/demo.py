@@ -70,6 +70,7 @@ async def demo() -> int:
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
+            # Port 0 takes a free port; `start` returns the URL.
             "http": await start(nursery, partial(make_server().serve_http, port=0)),
             "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
         }
@@ -112,6 +113,7 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
+                # The first progress says that the handler is running, so what is cancelled is a call under way.
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
             # Over HTTP a modern client cancels by closing the response stream, which has no room for a reason.

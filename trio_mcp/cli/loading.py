@@ -61,6 +61,7 @@ def _made(factory: Any, name: str) -> BaseServer:
 def _imported(source: str) -> ModuleType:
     try:
         return _imported_file(source) if source.endswith(".py") or "/" in source else _imported_module(source)
+    # A script without a `__main__` guard may call sys.exit while it is imported.
     except SystemExit as exc:
         raise Exit(f"{source} exited (status {exc.code}) while it was imported", FAILED) from None
     except Exit:
@@ -80,6 +81,7 @@ def _imported_file(source: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise Exit(f"{source} is not a Python file", USAGE)
+    # Registered before it runs, as an import does: dataclasses and pickling look modules up by name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -54,6 +54,7 @@ def source_files(folder: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
+            # A virtual environment: thousands of files that are not the user's source.
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith((".", "__")) and name != "node_modules"]
@@ -114,6 +115,7 @@ async def reload_process(command: list[str], folder: Path) -> None:
     """Run a command until cancelled, restarting it whenever a file in the folder changes."""
 
     async def serve() -> None:
+        # Standard input is the terminal's, which only this process should read.
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
             await trio.sleep_forever()
@@ -131,6 +133,7 @@ async def reload_process(command: list[str], folder: Path) -> None:
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
     """Serve standard input and output with a command, restarted when a file changes, until the client leaves."""
+    # The whole environment: the server is the user's own, and this process only stands in for it.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
         relay = _Relay(write, parameters)
@@ -165,6 +168,7 @@ class _Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
+                    # Under the client's own id: it has been answered, so the client uses it for no other request.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
@@ -254,6 +258,7 @@ class _Relay:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = answer.result.get("capabilities") if isinstance(answer, Response) else None
+        # The new source may offer something else; a client that was told so lists again.
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):

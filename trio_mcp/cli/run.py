@@ -61,6 +61,7 @@ def _reload(options: argparse.Namespace) -> int:
     from trio_mcp.cli.reload import reload_process, reload_stdio, until_signalled
 
     source = Path(options.server.partition(":")[0])
+    # Checked here: in the child process it would only be reported, and waited for.
     if source.suffix == ".py" and not source.is_file():
         raise Exit(f"there is no file {source}")
     if options.transport != "stdio" and options.port == 0:
@@ -70,6 +71,7 @@ def _reload(options: argparse.Namespace) -> int:
         flag = _flag(name)
         # `--flag=value` in one word: a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
+    # A module is imported from the current directory, as `python -m` does.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
     received = trio.run(until_signalled, serve_again, command, folder)

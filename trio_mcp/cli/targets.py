@@ -64,6 +64,7 @@ def _named(name: str) -> StdioServerParameters | HttpServerParameters:
         raise Exit(f"{file}: there is no such file")
     if file.endswith(".py") or MODULE.fullmatch(name):
         # In a process, as a host would start it: its output, and its crash, must not affect this one.
+        # The process gets a short list of variables only; without this one it might not find what this process finds.
         path = os.environ.get("PYTHONPATH", "")
         return StdioServerParameters(
             sys.executable, ["-m", "trio_mcp", "run", name], env={"PYTHONPATH": path} if path else {}
@@ -110,6 +111,7 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
         raise Exit(str(exc), USAGE) from None
     try:
         async with client:
+            # Known only once connected.
             if dialogue is not None and client.server_info is not None:
                 dialogue.asker = client.server_info.name
             yield client

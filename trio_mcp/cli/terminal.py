@@ -129,6 +129,7 @@ class Dialogue:
     async def _line(self) -> str:
         # Not in a thread: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
         descriptor = sys.stdin.fileno()
+        # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
             typed = os.read(descriptor, 4096)
@@ -156,6 +157,7 @@ def _choices(field: Mapping[str, Any]) -> dict[str, str]:
         return {each["const"]: str(each.get("title", each["const"])) for each in options}
     listed, names = source.get("enum"), source.get("enumNames")
     values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    # `enumNames` is the titles' older form; one of another length can't be matched to the values.
     titles = names if isinstance(names, list) and len(names) == len(values) else values
     return dict(zip(values, map(str, titles), strict=True))
 

@@ -46,6 +46,7 @@ def paragraph(text: str, indent: str) -> str:
     """Return a text wrapped to the width; its own paragraphs stay."""
     lines = []
     for line in clean(text).strip().splitlines():
+        # A line's own indentation stays, so that lists and code in descriptions keep their form.
         own = line[: len(line) - len(line.lstrip())]
         filled = textwrap.wrap(
             line.strip(), WIDTH - len(indent) - len(own), break_long_words=False, break_on_hyphens=False

@@ -131,6 +131,7 @@ class ResponseCache:
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
+                # Used last, so evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -180,9 +181,11 @@ class ResponseCache:
             self._drop(lambda question: question[1] == "resources/read" and _related(question[2] or "", uri))
 
     def _drop(self, concerns: Any) -> None:
+        # A list first: entries are removed on the way.
         for key in [key for key in self._entries if concerns(key[1])]:
             self._remove(key)
         for flight in self._flights:
+            # A response already on its way may still show the state before the change.
             flight.spoiled = flight.spoiled or concerns(flight.question)
 
     def _remove(self, key: tuple[Hashable, Question]) -> None:

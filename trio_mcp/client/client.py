@@ -156,6 +156,7 @@ class Client(EnteredOnce):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
         if principal is not None and not isinstance(principal, str):
             raise TypeError(f"principal must be a string, got {type(principal).__name__}")
+        # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = Connection(
@@ -182,6 +183,8 @@ class Client(EnteredOnce):
             on_message=on_message,
             middleware=middleware,
         )
+        # Without a principal the client itself is the owner, so that its private results are shared with no other
+        # client.
         self._calls = CachedCalls(self._connection, cache, principal or self)
         self._rounds = InputRounds(self._connection, max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)

@@ -268,6 +268,7 @@ def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
             )
             return reference[0]
         if has_default:
+            # `or`: an empty value counts as missing, like `:-` in a shell.
             return variables.get(name) or default
         if name not in variables:
             problems.append(f"the variable {name} is not set; set it, or give a default: ${{{name}:-default}}")
@@ -321,6 +322,7 @@ def locate(text: str) -> Places:
     containers: list[_Container] = []
     line, counted = 1, 0
     for token in _TOKEN.finditer(text):
+        # Counted from token to token, so the whole takes linear time.
         line += text.count("\n", counted, token.start())
         counted = token.start()
         inner = containers[-1] if containers else None

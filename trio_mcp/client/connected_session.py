@@ -54,6 +54,7 @@ class ConnectedSession(ClientSession):
 
     def _modern_era(self, revision: str) -> ModernClientEra:
         era = super()._modern_era(revision)
+        # The era stamps each request with the level.
         return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
 
     async def received_error(self, error: RemoteProtocolError) -> None:
@@ -106,4 +107,5 @@ class ConnectedSession(ClientSession):
 
     def _settle_everything(self, error: Exception) -> None:
         super()._settle_everything(error)
+        # After the calls have been settled, so that `raise_loss` finds the reason.
         self._loss.set()

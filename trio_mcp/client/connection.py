@@ -120,6 +120,8 @@ class Connection:
         """Stay connected while the block runs."""
         self._entered = True
         async with background_nursery(self.aclose) as nursery:
+            # Not entered here: nested context managers in the caller's task could only be closed by that task, in their
+            # order.
             await start(nursery, self._stay_connected)
             yield
 
@@ -150,6 +152,7 @@ class Connection:
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
+                # After the scope, so that the link has been closed and the process, if there is one, has ended.
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
@@ -169,6 +172,7 @@ class Connection:
             await session.initialize()
         elif self._mode in LEGACY_REVISIONS:
             server = await session.initialize(self._mode)
+            # `initialize` only proposes a revision; the server may answer with another one.
             if server.revision != self._mode:
                 text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
                 raise NegotiationError(text, (server.revision,))
@@ -189,6 +193,7 @@ class Connection:
         if not self._entered:
             await trio.lowlevel.checkpoint()
             return
+        # Closing is a request to the background task, not a cancellation of the block: any task may close the client.
         self._stop.set()
         try:
             await self._ended.wait()
@@ -243,6 +248,8 @@ class Connection:
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
+        # Handled by the session's task for notifications, so a slow callback delays the next notification, never a
+        # response.
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})

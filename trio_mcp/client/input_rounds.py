@@ -86,6 +86,7 @@ class InputRounds:
                     return result
             limit = f"max_input_rounds={self._max_rounds}"
             raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
+        # Only the scope's deadline leads here: the loop either returns or raises.
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
 
@@ -129,6 +130,7 @@ class InputRounds:
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             from trio_mcp.types.input_required import InputRequiredResult
 
+            # Only to check it: the caller answers.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)
@@ -181,6 +183,7 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
     """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
+    # Built from the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
     if answers is not None:
         again["inputResponses"] = answers

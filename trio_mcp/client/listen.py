@@ -81,6 +81,7 @@ class Listening:
     ) -> AsyncIterator[Subscription]:
         reason = "the client listens no more"
         with self._subscriptions.holding(asked) as feed:
+            # A nursery of the block's own: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
@@ -110,6 +111,7 @@ class Listening:
         session = self._connection.session
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
+        # Called before the request is sent: the acknowledgement may arrive before this task runs again.
         def opened(outgoing: OutgoingRequest) -> None:
             call.request_id = outgoing.request.id
             self._subscriptions.opened(feed, outgoing)
@@ -240,6 +242,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
     Raises:
         TypeError, ValueError: If an argument is invalid, or nothing is asked for.
     """
+    # The names of the filter's fields.
     flags = {
         "tools_list_changed": tools,
         "prompts_list_changed": prompts,
@@ -256,6 +259,7 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
+    # Each URI once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")

@@ -199,6 +199,7 @@ class Feed:
             return None
         # "This might be a sub-resource of the one that the client actually subscribed to" (schema, ResourceUpdated).
         uris = self.honored.resource_subscriptions or ()
+        # The longest is the nearest one above it.
         above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
@@ -336,6 +337,8 @@ class Subscriptions:
         event = None if notification.method == ACKNOWLEDGED else read_change(notification)
         if event is not None:
             kind = notification.method.split("/")[1]
+            # Before any subscription sees the event: a loop that then lists anew must not get the old list from the
+            # cache.
             for hook in self.hooks:
                 hook(kind, event.uri if isinstance(event, ResourceUpdated) else None)
         if modern:
@@ -373,10 +376,12 @@ def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
         raise another(error) from None  # reported as well as raised by the loop: each needs its own traceback
     feed.honor(offered)
     feed.acknowledge()
+    # What was not asked for is ignored above, and reported here.
     if not events_of(offered) <= events_of(feed.asked):
         raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
 def lies_below(uri: str, above: str) -> bool:
     """Tell whether a URI names a part of what another names."""
+    # Only at a boundary of the URI: `x://ab` does not lie below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

@@ -56,6 +56,7 @@ def link_factory(target: Target) -> LinkFactory:
             raise ValueError(f"there is no transport for {scheme}:// URLs")
         return HttpConnector(HttpServerParameters(target))
     if isinstance(target, HttpServerParameters):
+        # A configuration may name one, as other hosts have that transport.
         if target.kind == "ws":
             raise ValueError(f"there is no transport for {target.url.partition('://')[0]}:// URLs")
         return HttpConnector(target)

@@ -27,6 +27,8 @@ class ToolResult(CallToolResult):
         taken for such a wrapper.
         """
         content = self.structured_content
+        # The wrapper is a convention of servers, not of the specification: structured content used to be an object
+        # always.
         if isinstance(content, dict) and len(content) == 1 and "result" in content:
             return content["result"]
         return content

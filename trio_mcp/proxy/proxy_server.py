@@ -145,6 +145,7 @@ class ProxyFeature:
         given = {
             key: value
             for key, value in context.meta.items()
+            # These belong to the hop between client and proxy: the upstream's request gets its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
         # A modern upstream learns per request what the client can be asked; a legacy one was told all when connecting.
@@ -229,6 +230,7 @@ class ProxyServer(BaseServer):
         self._target: Any = target
         self._client_settings = dict(client or {})
         self._renamed = name is not None
+        # The lifespan opens the upstream, so each run of the proxy has a connection of its own.
         super().__init__(name or "proxy", lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
 

@@ -101,6 +101,7 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
+    # `_meta` belongs to the hop from the upstream to the proxy.
     plain = {name: value for name, value in plain.items() if name != "_meta"}
     keys = [method]
     identity = None
@@ -157,6 +158,7 @@ def in_words_of(
     Raises:
         McpError: If it is malformed, and so can't be translated: -32603.
     """
+    # Unchanged, so that unknown fields pass, and nothing is validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
@@ -179,6 +181,7 @@ def in_words_of(
         for name in _MODERN:
             wire.pop(name, None)
         return wire
+    # The upstream's own hints win.
     return hints | wire
 
 

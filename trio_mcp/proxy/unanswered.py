@@ -77,6 +77,7 @@ class UnansweredCalls:
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
+            # The oldest loses its id, but not its client: a question may still be about it.
             oldest = self._given_up.pop(next(iter(self._given_up)))
             same = self._older is None or self._older() is oldest()
             self._older = oldest if same else _nobody
@@ -123,6 +124,7 @@ class UnansweredCalls:
         """
         if related is not None:
             return self._waited_for.get(related)
+        # A guess, allowed only if all unanswered calls are the same client's.
         last = next(reversed(self._waited_for.values()), None)
         return last if last is not None and self.all_of(last.connection) else None
 

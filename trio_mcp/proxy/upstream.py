@@ -94,6 +94,7 @@ class Upstream:
             async with self._connecting:
                 if not self._connected:  # another call may have reconnected while this one waited
                     assert self._nursery is not None
+                    # Held by the run, not by the call that opens it: the connection outlives that call.
                     await start(self._nursery, self._hold)
         return self.client
 
@@ -220,6 +221,7 @@ class Upstream:
         try:
             question.check(asked)
         except McpError as exc:
+            # To a legacy upstream, a capability that the client lacks is a method that it does not have.
             raise McpError(METHOD_NOT_FOUND, exc.message) from None
         try:
             return await question
@@ -253,6 +255,7 @@ class Upstream:
                 call.send_notification_nowait("notifications/message", params)
         elif related is None:  # it need not belong to a call; safe if there is a single client
             connections = [each for run in self._proxy.settings.runs for each in run.connections]
+            # Only if there is a single client, and no unanswered call of another one that the message might be about.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -322,6 +325,7 @@ class Upstream:
 
         with scope:
             while True:
+                # Taken before listening: a reconnection while the subscription ends must not be missed.
                 lost = self._reconnected
                 try:
                     await self._listen(
@@ -346,6 +350,7 @@ class UpstreamClient(Client):
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
+        # One for each connection: an upstream that was restarted knows nothing of earlier calls.
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 

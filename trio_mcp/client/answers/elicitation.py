@@ -94,6 +94,7 @@ class ElicitationSource:
 
 
 def _checked(form: Form, content: dict[str, Any]) -> dict[str, Any]:
+    # Defaults first: a field left out may be a required one that has a default.
     filled = form.filled(content)
     try:
         problem = form.problem(filled)

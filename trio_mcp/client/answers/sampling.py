@@ -67,6 +67,7 @@ class SamplingSource:
                 "the request has tools or toolChoice, but the client has not declared sampling.tools", INVALID_PARAMS
             )
         try:
+            # Each tool_use must be followed by its tool_result: a model's API would refuse the messages otherwise.
             params.check_tool_uses()
         except ValueError as exc:
             raise RemoteProtocolError(f"the messages to sample from are out of order: {exc}", INVALID_PARAMS) from None

@@ -80,6 +80,7 @@ class InputSources:
             raise RemoteProtocolError(
                 f"the server asks for {method[:100]!r}, which this client has not declared", METHOD_NOT_FOUND
             )
+        # Where `params` may be missing, the model still expects an object.
         plain = {} if params is None and not spec.params_required else params
         try:
             message: Any = spec.message.from_wire({"method": method, "params": plain})

@@ -121,6 +121,7 @@ class Catalog:
                     async with limiter:
                         found[server] = await get(member, client)
             except CapabilityError:
+                # The server has not declared such things, so its list is empty.
                 found[server] = []
             except (TypeError, ValueError) as exc:  # an invalid argument, which is the same for every server
                 mistakes.append(exc)
@@ -128,6 +129,7 @@ class Catalog:
                 errors[server] = exc
 
         asked = list(self._members.by_name) if servers is None else servers
+        # Without servers the nursery below would run no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
         async with trio.open_nursery() as nursery:
             for server in asked:
@@ -207,6 +209,7 @@ class Catalog:
             LocalProtocolError: If there is no such server, or more than one.
         """
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
+        # Only servers that have not been asked yet: most look-ups send nothing.
         unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
         await self._learn(unknown)
         found = self._having(uri)
@@ -229,6 +232,7 @@ class Catalog:
         """Return the servers that list a URI or, if none does, those with a template matching it."""
         lists = {name: member.lists for name, member in self._members.by_name.items()}
         listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
+        # A URI that is listed is certain; a template may match by chance, so it counts only if no server lists the URI.
         return listing or [
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]

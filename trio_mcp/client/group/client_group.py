@@ -95,6 +95,7 @@ class ClientGroup(EnteredOnce):
         self._catalog = Catalog(self._members, names)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
+            # Raises now, before anything is started, if an argument of one of the clients is invalid.
             self._members.new(name, target, {**client_options, **per_server.get(name, {})})
 
     @classmethod
@@ -298,6 +299,7 @@ class ClientGroup(EnteredOnce):
         """
         if isinstance(ref, PromptReference):
             server, name = self.split(ref.name)
+            # A copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
         elif server is None and isinstance(ref, ResourceTemplateReference):
             server = await self._catalog.server_of(ref.uri)

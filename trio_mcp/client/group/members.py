@@ -121,6 +121,8 @@ class Member:
     def ask_to_end(self) -> None:
         """Close the connection gracefully, or give up connecting; `ended` is set when that is complete."""
         self._ending = True
+        # Connected: end only the wait inside `async with Client`, so that the client is closed gracefully. Else there
+        # is nothing to close.
         (self._serving or self._scope).cancel("the server leaves its group")
 
     def end_now(self) -> None:
@@ -167,6 +169,8 @@ class Member:
         await trio.sleep_until(math.inf if retry_at is None else retry_at)
 
     def _become(self, status: ServerStatus) -> None:
+        # "failed" and "closed" also end the first attempt; `first_failure` is None only if it succeeded or was given
+        # up.
         if status.state != "connecting" and not self.tried:
             self.tried, self.first_failure = True, status.cause
         self.status = status
@@ -185,6 +189,7 @@ class Member:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
         error.server = self.name
+        # The cause of the last failure is kept by the member, so every call raises an error of its own with it.
         error.__cause__ = status.cause
         return error
 
@@ -242,6 +247,7 @@ class Members:
             self._nursery = nursery
             members = list(self.by_name.values())
             for member in members:
+                # The name is what a task tree of the program shows.
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
@@ -268,6 +274,7 @@ class Members:
 
     async def aclose(self) -> None:
         """Close all connections: `ClientGroup.aclose`."""
+        # Closing before entering changes nothing: the group can still be entered.
         self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
 
@@ -392,6 +399,7 @@ def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
 
 def _raisable(name: str, failure: Exception) -> Exception:
     if not isinstance(failure, TrioMcpError):
+        # Errors of the library carry the server's name; a foreign exception gets it as a note, so that its type stays.
         failure.add_note(f"while connecting to the server {name!r} of a group")
     return failure
 
@@ -411,6 +419,7 @@ def _plain_text(cause: Exception) -> str:
     """Return an exception's message without the name of the server."""
     if not isinstance(cause, TrioMcpError):
         return f"{type(cause).__name__}: {cause}"
+    # The message that quotes it names the server already.
     return str(cause).removeprefix(f"server {cause.server!r}: ")
 
 
