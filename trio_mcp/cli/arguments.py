@@ -88,6 +88,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         Exit: If it can't be read as any type that the schema allows.
     """
     types, items, choices = _accepted(field, root)
+    # Listed values first, so that "1" becomes the number or the string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -97,6 +98,7 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         if kind in types and (value := read(text)) is not NO_VALUE:
             return value
     if "array" in types:
+        # An array of arrays is not read item by item; its inner text is passed as it is.
         return [text if "array" in _accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text

@@ -96,6 +96,7 @@ async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[s
     """
     found: dict[str, list[Item]] = {}
     for kind, (capability, items, _) in KINDS.items():
+        # A kind that was named is asked for in any case, so that its absence is an error.
         if kind not in kinds if kinds is not None else getattr(client.capabilities, capability) is None:
             continue
         try:

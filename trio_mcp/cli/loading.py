@@ -119,6 +119,7 @@ def _servers(module: ModuleType) -> dict[str, BaseServer]:
 
 def _only_server(module: ModuleType, source: str) -> Any:
     servers = _servers(module)
+    # Functions count only if there is no server: a module may have both, and then the server is meant.
     found: dict[str, Any] = servers or {
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }

@@ -59,6 +59,7 @@ class Command:
 
 def _seconds(text: str) -> float:
     value = float(text)
+    # NaN fails this comparison, too.
     if not 0 < value < math.inf:
         raise ValueError(text)
     return value
@@ -229,6 +230,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     top.add_argument("--version", action="version", version=f"trio-mcp {__version__}")
     name = arguments[0] if arguments else None
     if name is None or name not in COMMANDS:
+        # `--help` and `--version`; anything else ends in an error here.
         if name is not None and name.startswith("-"):
             top.parse_args(arguments[:1])
         top.error(f"the command must be one of {', '.join(COMMANDS)}" + ("" if name is None else f"; got {name!r}"))

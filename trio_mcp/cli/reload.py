@@ -226,6 +226,7 @@ class _Relay:
                 if message.method == "initialize":
                     self._handshake = message
                 self._asked.add(message.id)
+                # It has failed, or ends just now.
                 if not await self._to_server(message):
                     self._asked.discard(message.id)
                     await self._refuse(message.id, "the server is not running: its standard error says why")
@@ -249,6 +250,7 @@ class _Relay:
                 return
             self._asked.discard(message.id)
         elif isinstance(message, Request):
+            # A response to it must not reach the next server, which may use the same ids.
             self._asking.add(message.id)
         await self._to_client(message)
 

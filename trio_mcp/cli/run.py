@@ -87,6 +87,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     """
     given = _given(options)
     transport = options.transport
+    # An option without effect would be a surprise, for example --allowed-host with stdio.
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")

@@ -97,6 +97,7 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
         options: The command line.
         before_asking: Called before the user is asked something on behalf of the server.
     """
+    # Without a terminal elicitation is not declared, so that the server knows not to ask.
     dialogue = Dialogue(before_asking) if has_terminal() else None
     settings: dict[str, Any] = {} if dialogue is None else {"elicitation": dialogue}
     timeouts = CallOptions() if options.timeout is None else CallOptions(timeout=options.timeout)

@@ -53,6 +53,7 @@ class Dialogue:
 
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Any:
         """Ask the user. When cancelled, the question is left unanswered on the terminal."""
+        # There is one terminal: the questions of several calls must not mix.
         async with self._turn:
             self.before()
             _say(f"\n{clean_line(self.asker)} asks:\n{paragraph(params.message, '  ')}")

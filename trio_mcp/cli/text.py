@@ -48,6 +48,7 @@ def paragraph(text: str, indent: str) -> str:
     for line in clean(text).strip().splitlines():
         # A line's own indentation stays, so that lists and code in descriptions keep their form.
         own = line[: len(line) - len(line.lstrip())]
+        # Words stay whole, so that URLs and names can be copied.
         filled = textwrap.wrap(
             line.strip(), WIDTH - len(indent) - len(own), break_long_words=False, break_on_hyphens=False
         )

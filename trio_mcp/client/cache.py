@@ -118,6 +118,7 @@ class ResponseCache:
             ValueError: If it is already bound to another server.
         """
         server = target.url if isinstance(target, HttpServerParameters) else target
+        # Two servers may use the same names and URIs: an entry of one must not answer for the other.
         if self._server is not None and self._server != server:
             raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
         self._server = server
@@ -127,6 +128,7 @@ class ResponseCache:
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
+            # The caller's own entry first.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue
@@ -169,6 +171,7 @@ class ResponseCache:
         key = (_Everybody if scope == "public" else owner, question)
         self._entries[key] = _Entry(data, trio.current_time() + min(ttl, MAX_TTL_MS) / 1000, size)
         self._bytes += size
+        # The entry just added is the last to go, and fits by itself: the loop ends.
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
 

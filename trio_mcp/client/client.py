@@ -673,6 +673,7 @@ class Client(EnteredOnce):
             raise TypeError(f"the argument's name and value must be strings, got {argument!r}, {value!r}")
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
+            # Checked in every revision, so that a mistake does not show up only with a newer server.
             known = _strings(context, "context")
             if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
@@ -742,6 +743,7 @@ class Client(EnteredOnce):
         if level is not None:
             check_log_level(level)
         session = self._connection.session
+        # No request is sent, but a public async function is a checkpoint whichever way it takes.
         if session.modern:
             await trio.lowlevel.checkpoint()
             session.set_log_level(level)
@@ -785,6 +787,7 @@ class Client(EnteredOnce):
             TypeError, ValueError: As `checked_meta` raises them.
         """
         if meta is not None:
+            # Only the caller's entries: the era adds the protocol's own when the request is sent.
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
 
 
@@ -795,6 +798,7 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
+        # A copy as plain data: the caller may change its mapping while the request is still queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 

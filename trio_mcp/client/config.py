@@ -108,6 +108,7 @@ class _Reader:
             elif (server := self._server(path, entry)) is not None:
                 servers[name] = server
         if self._problems:
+            # In the order of the file.
             raise ConfigError(self._source, tuple(text for _, text in sorted(self._problems)))
         return servers
 
@@ -144,6 +145,7 @@ class _Reader:
         before = len(self._problems)
         for key in entry:
             if key not in KEYS and key not in HOST_KEYS:
+                # `str`: a mapping given in place of a file may have keys of any type.
                 near = difflib.get_close_matches(str(key), KEYS, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; the keys are {', '.join(KEYS)}"
                 self._problem((*path, key), f"unknown key{hint}")
@@ -155,6 +157,7 @@ class _Reader:
         if by_url is None or not self._has_all_types(path, entry):
             return None
         filled = {key: self._filled((*path, key), entry[key]) for key in (*PROCESS_KEYS, *URL_KEYS) if key in entry}
+        # An entry with problems noted above would only fail below with a less precise message.
         if len(self._problems) > before:
             return None
         try:
@@ -236,6 +239,7 @@ def _kind(value: object) -> str:
 
 
 def _kind_of(url: str) -> HttpKind:
+    # WebSocket is not a transport of the specification, but hosts' files have such entries.
     return "ws" if url.lower().startswith(("ws://", "wss://")) else "http"
 
 
@@ -341,6 +345,7 @@ def locate(text: str) -> Places:
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)
             if key in inner.keys:
+                # A parser keeps the last one silently: the first server of that name would just be missing.
                 places.repeated.append((path, line))
             inner.keys.add(key)
             places.lines[path] = line  # of the last one, which json.loads keeps

@@ -70,6 +70,7 @@ class ConnectedSession(ClientSession):
             try:
                 self._subscriptions.note(notification, modern=self.modern)
             except RemoteProtocolError as exc:
+                # Not raised: a notification out of order is reported, and costs nothing else.
                 self._notices.put(exc)
 
     async def ask(

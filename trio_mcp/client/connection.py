@@ -97,6 +97,7 @@ class Connection:
         self._subscriptions = subscriptions
         self._extensions = checked_extensions(extensions, "client")
         self._result_types = _known_result_types(result_types, self._extensions)
+        # Everything is checked here, so that entering fails only for reasons that lie outside the program.
         self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
         self._open_link = link_factory(target)
         self._mode = mode
@@ -227,6 +228,7 @@ class Connection:
         if not self._middleware:
             return await session.send_request(method, params, **limits)  # most clients have none: no hops for them
         plain = {} if params is None else dict(as_object(params, "params"))
+        # A copy of the parameters, which a middleware may change in place.
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
@@ -278,6 +280,7 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in part.items():
             known = whole.get(name)
             both = isinstance(value, Mapping) and isinstance(known, Mapping)
+            # So `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` declare both modes.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole
 

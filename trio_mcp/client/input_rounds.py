@@ -151,6 +151,7 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
         try:
             answers[key] = await _get(key, method, get_answer)
         except InputError as exc:
+            # Collected instead of raised: the caller gets this exception itself, not a group around it.
             failures.append(exc)
             # The other questions of this round are pointless now: the call fails with the first failure.
             nursery.cancel_scope.cancel("another input of the same round failed")

@@ -134,6 +134,7 @@ class Listening:
             # The link may have been lost while subscribing; then the loss is what entering raises.
             if not session.closed:
                 feed.acknowledge()
+            # The legacy subscription has no request to wait for: it lasts until the link is lost.
             await session.raise_loss()
 
 
@@ -200,6 +201,7 @@ class ResourceWatches:
             if len(self._watches) >= MAX_URIS:
                 raise LocalProtocolError(f"a client may subscribe to {MAX_URIS} resources at once; can't add {uri!r}")
             watch = self._watches[uri] = _Watch()
+        # Counted before asking, so that a block that leaves meanwhile does not unsubscribe.
         watch.holders += 1
         return watch
 
@@ -226,10 +228,12 @@ class ResourceWatches:
         async with watch.turn:
             if watch.asked and not watch.holders:  # else a block has come to want it again
                 watch.sure = False
+                # Limits of its own: the session's may be None, and no caller is there to give up.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
                 try:
                     await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
                 except Exception as exc:
+                    # Nothing more can be done; no subscription covers its notifications.
                     logger.info("the server has not ended the subscription to %r: %s", uri, exc)
                 watch.asked = False
         if not watch.holders and self._watches.get(uri) is watch:

@@ -68,6 +68,7 @@ class CachedCalls:
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
                 cache.forget(method)
             raise
+        # Only if the server could not be asked: a refusal by the server is never hidden behind an old result.
         except (TransportError, RequestTimeout):
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:

@@ -39,8 +39,8 @@ __all__ = [
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 MAX_LISTENS = 100
-# Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event is told
-# as one of the subscribed resource itself.
+# Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event counts as
+# one of the subscribed resource itself.
 MAX_PENDING = 1000
 LONGEST_URI = 8192
 
@@ -154,7 +154,7 @@ class Feed:
                 raise LocalProtocolError("the block of `async with client.listen(...)` has ended")
             if self._pending:
                 return self._pending.popitem(last=False)[0]
-            # Only after the events: what happened before the end is told first.
+            # Only after the events: those that came before the end are delivered first.
             if self._cause is not None:
                 raise another(self._cause)
             if self._over:
@@ -203,6 +203,7 @@ class Feed:
         above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
+        # One that is pending already costs nothing more.
         if event in self._pending or (len(self._pending) < MAX_PENDING and len(event.uri) <= LONGEST_URI):
             return event
         return ResourceUpdated(above)
@@ -212,6 +213,7 @@ class Feed:
         if self._over:
             return
         if cause is None and not self.acknowledged:
+            # The block is still being entered: without a cause it would wait until its time limit.
             cause = RemoteProtocolError("the server ended a subscription that it had not acknowledged")
         self._over, self._cause = True, cause
         self._opened.set()
@@ -313,6 +315,7 @@ class Subscriptions:
         finally:
             del self._held[feed]
             self._forget_request(feed)
+            # A loop that still runs in another task is woken, and told.
             feed.leave()
 
     def opened(self, feed: Feed, outgoing: OutgoingRequest) -> None:
@@ -344,6 +347,7 @@ class Subscriptions:
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
+            # A legacy notification names no subscription: each one takes what it covers.
             for feed in self._held:
                 feed.deliver(event)
 
@@ -360,6 +364,7 @@ class Subscriptions:
         if event is None:
             _read_acknowledgement(notification, feed)
         elif not feed.acknowledged:
+            # The acknowledgement must come first (`basic/patterns/subscriptions`).
             raise RemoteProtocolError(f"{method!r} came before subscription {request_id} was acknowledged")
         elif not feed.deliver(event):
             raise RemoteProtocolError(f"{method!r} came for subscription {request_id}, which does not cover it")

@@ -76,6 +76,7 @@ class OutputSchemas:
     def changed(self, kind: str, uri: str | None) -> None:
         """Forget the schemas if the server announces a change of its tools."""
         if kind == "tools":
+            # All of them: the notification does not say which tool has changed.
             self._schemas.clear()
             self._all_known = False
 

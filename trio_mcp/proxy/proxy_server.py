@@ -165,6 +165,7 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+        # Noted here only: the proxy follows each resource upstream once, however many clients are subscribed to it.
         context.session.watch(read_uri(context))
         return {}
 
@@ -245,6 +246,7 @@ class ProxyServer(BaseServer):
         server = client.session.server
         self._offered.upstream_capabilities = server.capabilities
         changed: dict[str, Any] = {}
+        # A malformed identity is not passed on.
         if not self._renamed and client.server_info is not None:
             changed["info"] = server.info
         if not self._instructions_given:
@@ -267,4 +269,5 @@ class ProxyServer(BaseServer):
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         if notification.method == "notifications/roots/list_changed":
+            # The only notification of a client that concerns the upstream: any of the clients' roots may have changed.
             await states[self.settings].tell(notification.method)

@@ -108,15 +108,18 @@ class Upstream:
         block: Any = self._make_client() if self._given is None else contextlib.nullcontext(self._given)
         async with block as client:
             session = client.session  # raises if a given client has not been entered
+            # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
             if session.closed:
                 await session.raise_loss()
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
             if again:
+                # Wakes the tasks that follow resources; a new event stands for the next time.
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 self._announce_lists()
+            # In a task of its own: subscribing must not delay the first request.
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -264,6 +267,7 @@ class Upstream:
     async def _hear_lists(self, client: Client) -> None:
         declared = client.session.server.capabilities
         flags: Any = {flag: True for _, flag, name in _LISTS.values() if declares(declared, f"{name}.listChanged")}
+        # The upstream announces no changes of its lists.
         if not flags:
             return
         try:
@@ -305,6 +309,7 @@ class Upstream:
                 pass  # the subscription's stream broke, or the link; the latter ends the session, seen below
             if client.session.closed:
                 return
+            # A server that ends each subscription at once must not make the proxy spin.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 

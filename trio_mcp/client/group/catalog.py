@@ -135,8 +135,10 @@ class Catalog:
             for server in asked:
                 nursery.start_soon(ask, server)
         if mistakes:
+            # Raised rather than listed for each server: the caller made a single mistake.
             raise mistakes[0]
         return Listed(
+            # In the order of the servers, not of their answers.
             {server: found[server] for server in asked if server in found},
             {server: errors[server] for server in asked if server in errors},
         )
@@ -182,6 +184,7 @@ class Catalog:
         hint = did_you_mean(name, known)
         if hint or not self._members.by_name:
             return hint
+        # At most ten: a group may have hundreds of servers.
         shown = ", ".join(map(repr, list(self._members.by_name)[:10]))
         return f"; names have the form 'server__name'; the servers are {shown}"
 

@@ -115,6 +115,7 @@ class Member:
                 await self._stay_connected()
         finally:
             self._client = None
+            # Also when cancelled: calls that wait for this server must not wait any longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
@@ -144,11 +145,13 @@ class Member:
                 cause = exc
             finally:
                 self._client = self._serving = None
+            # Removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
                 return
             # Only a connection that lasted resets the delays: a server that crashes right after connecting would
             # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
+            # With jitter, so that the servers of a group that were lost together don't all come back at once.
             await self._fail(cause, self._reconnect.wait(failures, random.random))
             failures += 1
 
@@ -376,10 +379,12 @@ class ConnectedClients(Mapping[str, Client]):
         if member is None:
             raise KeyError(f"there is no server {name!r} in the group{did_you_mean(name, self._members)}")
         if member.client is None:
+            # A mapping must raise KeyError; its text says why the server is missing.
             raise KeyError(str(member.down()))
         return member.client
 
     def __iter__(self) -> Iterator[str]:
+        # A list first: servers may come and go while the caller iterates.
         return iter([name for name, member in self._members.items() if member.client is not None])
 
     def __len__(self) -> int:
