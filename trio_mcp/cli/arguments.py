@@ -12,6 +12,7 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["as_json_object", "from_words", "value_of"]
 
+# Chosen: generous for a real field, and a moment's work for a hostile one.
 MAX_PARTS = 200
 """The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 

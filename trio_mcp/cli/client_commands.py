@@ -176,6 +176,7 @@ def _type(field: Any) -> str:
 
 def _whole(words: list[str]) -> dict[str, Any] | None:
     """Return the arguments of a tool if they are given as one JSON text, else None."""
+    # No argument can have the form name=value and begin with a brace in practice, so one word tells.
     if len(words) != 1 or not (words[0] == "-" or words[0].lstrip().startswith("{")):
         return None
     return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])

@@ -23,6 +23,7 @@ def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
     yield "--help", "show this help message and exit", (), False
     for each in _arguments(command):
         if each.name.startswith("--"):
+            # argparse's default action is "store".
             takes = each.settings.get("action", "store") in ("store", "append")
             # The zsh and fish scripts have the help inside single quotes.
             yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
@@ -39,6 +40,7 @@ def _arguments(command: str) -> Iterator[Argument]:
 
 
 def _bash() -> str:
+    # bash knows words only; zsh and fish below show each option's help as well.
     names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
     cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})

@@ -22,6 +22,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
+# Enough for a steady figure, few enough to take a moment on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"

@@ -34,6 +34,7 @@ def load_server(name: str) -> BaseServer:
         Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
+    # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
@@ -114,6 +115,7 @@ def _servers(module: ModuleType) -> dict[str, BaseServer]:
     """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
     seen: set[int] = set()
+    # By identity: one server under two names is one server.
     return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
 
 

@@ -82,6 +82,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+# Options of the commands that talk to a server.
 CONNECTION = (
     Argument(
         "--mode",
@@ -101,11 +102,13 @@ CONNECTION = (
         help="show the server's log messages of this level and above",
     ),
 )
+# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults count.
 SERVING = (
     Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
     Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
     Argument("--port", type=int, help="the port to listen on; 0 takes a free one"),
 )
+# `store_const` rather than `store_true`, so that an option that is not given is None here, too.
 HTTP = (
     Argument("--path", help="the path of the endpoint"),
     Argument("--sse-path", metavar="PATH", help="a path for HTTP+SSE as well, for old clients"),

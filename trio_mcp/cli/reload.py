@@ -72,6 +72,7 @@ async def _changed(folder: Path, before: dict[str, int]) -> str:
     """Wait for a change; return a file that has changed."""
     while True:
         await trio.sleep(INTERVAL)
+        # In a thread: a large folder on a slow disk must not hold up messages.
         now = await trio.to_thread.run_sync(source_files, folder, abandon_on_cancel=True)
         if now != before:
             return min(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
@@ -140,6 +141,7 @@ async def reload_stdio(command: list[str], folder: Path) -> None:
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
+            # Never waits for a server: reading on is the only way to notice that the client has left.
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
 

@@ -91,6 +91,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
+    # Only now: importing the file may take long, or fail for its own reasons.
     server = make_server()
     there = server.transports
     if transport not in there:

@@ -25,6 +25,7 @@ from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "target_of"]
 
+# The name is required here: a bare word is more likely a mistyped command than a module.
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 

@@ -23,6 +23,7 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["Dialogue", "ProgressBar", "has_terminal"]
 
 MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
+# Leaves most of an 80-column line to the message.
 BAR_LENGTH = 24
 YES, NO = ("y", "yes"), ("n", "no")
 
@@ -133,6 +134,7 @@ class Dialogue:
         # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
+            # Not through `sys.stdin`, whose buffer would hide what `wait_readable` waits for.
             typed = os.read(descriptor, 4096)
             if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, or the terminal is closed
                 _say("")
@@ -163,6 +165,7 @@ def _choices(field: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(values, map(str, titles), strict=True))
 
 
+# The keywords that the forms of the specification may use (`client/elicitation`, Requested Schema).
 LIMITS = (
     ("minLength", "at least {} characters"),
     ("maxLength", "at most {} characters"),

@@ -16,6 +16,7 @@ from trio_mcp.types.resources import BlobResourceContents
 
 __all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph", "shorten"]
 
+# Fixed, so that output is the same in a terminal and in a file.
 WIDTH = 80
 # Invisible characters, some of which can reorder or hide the text around them (UAX #9).
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}

@@ -20,6 +20,7 @@ MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must no
 OVERHEAD = 500
 """Bytes counted for an entry beside its key and its result: Python's own objects."""
 
+# The methods whose results a change of each kind makes stale.
 LISTS = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -30,6 +31,7 @@ Question: TypeAlias = tuple[str, str, str | None]
 """The revision, the method, and the cursor or the URI."""
 
 
+# A class as a marker: no principal that a program can pass is equal to it.
 class _Everybody:
     """The owner of public entries."""
 

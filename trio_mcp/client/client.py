@@ -189,6 +189,7 @@ class Client(EnteredOnce):
         self._rounds = InputRounds(self._connection, max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
+            # Raises if the cache belongs to another server.
             cache.attach(target)
             self._subscriptions.hooks.append(cache.changed)
 
@@ -232,6 +233,7 @@ class Client(EnteredOnce):
         try:
             return ServerCapabilities.from_wire(self._connection.session.server.capabilities)
         except ValidationError as exc:
+            # `brief`: a validation error quotes its input, which comes from the server and may be long.
             raise RemoteProtocolError(f"the server's capabilities are malformed: {brief(exc)}") from None
 
     @property
@@ -327,6 +329,7 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
+        # Every page teaches the output schemas, however it was asked for, so that calls need not list again.
         page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page.tools)
         return page
@@ -719,6 +722,7 @@ class Client(EnteredOnce):
         `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. `Subscription` says
         what the loop raises.
         """
+        # Checked here, not on entering: the mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
         return self._listening.block(asked, timeout)
 
@@ -771,6 +775,7 @@ class Client(EnteredOnce):
         own = self._connection.inputs.roots
         if own is None:
             raise LocalProtocolError("the client has declared no roots: pass roots= to Client, if only an empty list")
+        # Checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
             await self._connection.session.send_notification("notifications/roots/list_changed")

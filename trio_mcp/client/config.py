@@ -23,6 +23,7 @@ ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 TABLES = ("mcpServers", "servers")
 """The keys under which hosts list their servers; the second is VS Code's."""
 
+# Hosts spell them differently; "streamable-http" and "streamableHttp" are both in use.
 TYPES: dict[str, HttpKind | None] = {
     "stdio": None,
     "http": "http",
@@ -43,6 +44,7 @@ HOST_KEYS = (
 )
 """Keys of a server's entry that are ignored."""
 
+# The types in the words of JSON, for messages.
 KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
 
@@ -212,6 +214,7 @@ class _Reader:
         if isinstance(value, list):
             return [self._filled((*path, index), item) for index, item in enumerate(value)]
         if isinstance(value, dict):
+            # Values only: a variable in the name of a variable or header would be a surprise.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
         text, problems = expand(value, self._variables)
         for problem in problems:
@@ -246,6 +249,7 @@ def _kind_of(url: str) -> HttpKind:
 # --- variables: ${NAME}, ${NAME:-default}, ${env:NAME} -------------------------------------------------------------
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
+# The names that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

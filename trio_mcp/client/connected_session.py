@@ -90,6 +90,7 @@ class ConnectedSession(ClientSession):
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
+        # As `send_request` does, whose id the caller would learn too late.
         self._check_outgoing(method)
         return await self._call(method, params, limits, opened=opened)
 

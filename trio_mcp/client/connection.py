@@ -149,6 +149,7 @@ class Connection:
                         self.inputs.attach(session)
                         async with session:
                             await self._negotiate(session)
+                            # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
                             self._session = session
                             task_status.started()
@@ -157,6 +158,7 @@ class Connection:
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
+            # Also when connecting failed: a concurrent `aclose` waits for this event.
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
@@ -224,6 +226,7 @@ class Connection:
         self, method: str, params: BaseModel | Mapping[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
         """Send any request, through the middleware: `Client.request`."""
+        # The attribute first: the property's check is worth saving on every request.
         session = self._session or self.session
         if not self._middleware:
             return await session.send_request(method, params, **limits)  # most clients have none: no hops for them
@@ -294,6 +297,7 @@ def _known_result_types(given: Collection[str], extensions: Mapping[str, object]
         TypeError: If they are not a collection of strings.
         ValueError: If no extension is declared.
     """
+    # A string is a collection of strings, too, but never the one that was meant.
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"result_types must be a list of strings, got {given!r}")
     if given and not extensions:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:  # few servers ask
 
 __all__ = ["InputRounds", "read_input_required"]
 
+# Chosen: no user answers more in one go, and each one may occupy a callback.
 MAX_INPUT_REQUESTS = 32
 """The limit of what a server may ask for in one round; all of it is asked at the same time."""
 
+# Chosen: short enough for a server that needs a moment, long enough not to load one that needs minutes.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 """Seconds to wait, doubling, before a round without questions: the server only wants the request to be sent again."""

@@ -27,6 +27,7 @@ __all__ = ["Listening", "ResourceWatches", "wanted_filter"]
 
 LISTEN = "subscriptions/listen"
 
+# The keys are the filter's wire names, so that `to_wire` can be looked up directly.
 LEGACY_CAPABILITIES = {
     "toolsListChanged": "tools.listChanged",
     "promptsListChanged": "prompts.listChanged",
@@ -35,6 +36,7 @@ LEGACY_CAPABILITIES = {
 }
 """The capability by which a server of the legacy era declares each notification, by the name in the filter."""
 
+# Chosen: far more than a program watches.
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
 """Seconds. Only a new subscription to the same resource waits for it."""
@@ -79,7 +81,9 @@ class Listening:
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
+        # The usual end; a timeout below gives another reason.
         reason = "the client listens no more"
+        # Held in both eras: statistics count it, and legacy notifications are delivered to all that are held.
         with self._subscriptions.holding(asked) as feed:
             # A nursery of the block's own: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:

@@ -38,10 +38,12 @@ __all__ = [
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
+# Chosen: each one may be an open HTTP response stream.
 MAX_LISTENS = 100
 # Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event counts as
 # one of the subscribed resource itself.
 MAX_PENDING = 1000
+# The limit that `trio_mcp.uri_templates` has for URIs as well.
 LONGEST_URI = 8192
 
 ChangeHook: TypeAlias = Callable[[str, str | None], None]
@@ -79,6 +81,7 @@ class ResourceUpdated:
 
 ChangeEvent: TypeAlias = ToolsListChanged | PromptsListChanged | ResourcesListChanged | ResourceUpdated
 
+# The events carry nothing, so one object of each serves for all.
 LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
     "notifications/tools/list_changed": ToolsListChanged(),
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -386,6 +389,7 @@ def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
         raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
+# Also used by the cache: reading a folder may have returned what lies in it.
 def lies_below(uri: str, above: str) -> bool:
     """Tell whether a URI names a part of what another names."""
     # Only at a boundary of the URI: `x://ab` does not lie below `x://a`.

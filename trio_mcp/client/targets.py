@@ -17,6 +17,7 @@ from trio_mcp.memory import memory_link_pair
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
 
+# The same as the default `shutdown_grace` of a server process.
 SERVER_GRACE = 2.0
 """Seconds that a server in memory gets to end, for example its lifespan, after its client has left."""
 
@@ -92,6 +93,7 @@ class HttpConnector:
 
 @contextlib.asynccontextmanager
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
+    # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
         ended = trio.Event()
 
@@ -101,6 +103,7 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
+        # Started, not spawned: a lifespan that fails is raised where the client is entered.
         await start(nursery, serve)
         yield ours
         # Left without an exception: the server may end gracefully, as it does when any other link is closed.

@@ -98,6 +98,8 @@ class OutputSchemas:
                 known.validator = SchemaValidator(known.schema)
             problem = known.validator.problem(value)
         except SchemaError as exc:
+            # An unusable schema fails the call as well: structured content that can't be checked must not pass for
+            # checked.
             text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
             raise RemoteProtocolError(text) from None
         if problem is not None:

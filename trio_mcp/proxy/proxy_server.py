@@ -55,6 +55,7 @@ class ProxyFeature:
     """
 
     def __init__(self, settings: Settings, max_rounds: int) -> None:
+        # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
         asking = {"tools/call", "resources/read", "prompts/get"}
         self.methods: dict[str, Handler] = {
             **{method: self._pass_asking if method in asking else self._pass for method in RESULTS},
@@ -111,6 +112,7 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
+        # Rounds without questions stay here: the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
@@ -237,6 +239,7 @@ class ProxyServer(BaseServer):
 
     def make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
+        # Listening is the proxy's own: its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self.capabilities)
 
     # --- identity ------------------------------------------------------------------------------------------------

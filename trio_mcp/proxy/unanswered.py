@@ -26,6 +26,7 @@ __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
 Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
+# Chosen: an id and a weak reference each, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
 """The calls given up that are remembered one by one; of older ones only whether they were all the same client's."""
 CALL: Final = "call"
@@ -88,6 +89,7 @@ class UnansweredCalls:
         The call of a question is looked up here because its handler may run after the call has ended.
         """
         related: RequestId | None = metadata.get(RELATED)
+        # A batch may hold requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)

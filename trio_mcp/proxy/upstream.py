@@ -162,6 +162,7 @@ class Upstream:
             yield
         except McpError:  # the upstream's own error passes unchanged
             raise
+        # The client's own check refused the method before it was sent: to the proxy's client it is unknown.
         except CapabilityError:
             text = f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
             raise McpError(METHOD_NOT_FOUND, text) from None
@@ -182,6 +183,7 @@ class Upstream:
         """Make a legacy upstream send log messages of a level, and less severe ones if another client wants them."""
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
+        # A modern upstream is told the level with each request instead.
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
         if not self._logs_from(level):
@@ -343,6 +345,7 @@ class Upstream:
                 self._announce(RESOURCE_UPDATED, uri)  # it may have changed while the connection was lost
 
 
+# Only for a client that has asked for progress: the upstream is then asked for it as well.
 def _reporter(context: Context[Any]) -> ProgressCallback:
     async def report(progress: ProgressNotificationParams) -> None:
         await context.report_progress(progress.progress, progress.total, progress.message)

@@ -109,6 +109,7 @@ def _result(given: object) -> ElicitResult:
     if isinstance(given, ElicitResult):
         return given
     if given is None:
+        # A callback that returns nothing must never count as consent.
         return ElicitResult(action="decline")
     if isinstance(given, str) and given in ACTIONS:
         return ElicitResult(action=given)  # type: ignore[arg-type]

@@ -79,6 +79,7 @@ class SamplingSource:
         if any(isinstance(block, ToolResultContent) for block in blocks):
             raise ValueError("the sampling callback returned a tool_result, which only a server's message may have")
         uses_tools = any(isinstance(block, ToolUseContent) for block in blocks)
+        # Checked here rather than by the server: the program's author can mend the callback, the server's author can't.
         if uses_tools and not params.tools:
             raise ValueError("the sampling callback returned a tool_use, but the server offers the model no tools")
         if uses_tools and params.tool_choice is not None and params.tool_choice.mode == "none":

@@ -24,6 +24,7 @@ ItemT = TypeVar("ItemT")
 MAX_AT_ONCE = 16
 """Servers asked for a list at the same time. Chosen: enough to hide latency without a burst of requests."""
 
+# Chosen: matching takes time in proportion, and this much stays within milliseconds.
 MAX_MATCH_WORK = 1_000_000
 """The limit of work per server when matching a URI: its characters times those of the server's templates."""
 
@@ -100,6 +101,7 @@ class Catalog:
                 # A server that lists a name twice gets one entry: the group's names must be unique.
                 named.setdefault(name, item.model_copy(update={"name": name}))
             items = list(named.values())
+        # Only names and URIs are remembered, to find things by; a list itself is never served from here.
         member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
         return items
 
@@ -195,6 +197,7 @@ class Catalog:
             with about(server):
                 yield
         except McpError as exc:
+            # The server may have been removed during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
             # Servers report an unknown tool with either code, but use INVALID_PARAMS for arguments as well: no hint if

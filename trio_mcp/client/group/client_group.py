@@ -83,6 +83,7 @@ class ClientGroup(EnteredOnce):
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
+        # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
         self._client_options = client_options
         self._members = Members(
@@ -301,6 +302,7 @@ class ClientGroup(EnteredOnce):
             server, name = self.split(ref.name)
             # A copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
+        # A URI template has no prefix of the group, so its server is looked up like that of a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):
             server = await self._catalog.server_of(ref.uri)
         if server is None:

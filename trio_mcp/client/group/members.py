@@ -80,6 +80,7 @@ class Member:
         self._changed = changed
         self._client: Client | None = None
         self._scope = trio.CancelScope()
+        # Set while connected: cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
         # Thrown away: it raises now, in the caller's task, if an argument is invalid.
@@ -140,6 +141,7 @@ class Member:
                 async with self._new_client() as client:
                     connected_at = trio.current_time()
                     await self._serve(client)
+                # Without a cause the program has closed the client itself, through `clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
             except Exception as exc:  # a custom transport may raise anything; it must cost this server alone
                 cause = exc
@@ -254,6 +256,7 @@ class Members:
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
+            # A group without servers has none that failed: it may be filled later, with `add`.
             if self._require == "any" and len(failures) == len(members) > 0:
                 raise _none_of(failures)
             yield
@@ -431,5 +434,6 @@ def _plain_text(cause: Exception) -> str:
 def did_you_mean(name: object, names: Iterable[str], most: int = 1000) -> str:
     """Return the end of a message about an unknown name: the known name most like it, if any."""
     known = list(names)
+    # The name may come from a model, the known ones from a server: both are bounded.
     near = difflib.get_close_matches(name[:LONGEST_HINTED], known[:most], 1) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
