@@ -134,7 +134,7 @@ WRONG = {
     "no JSON": (["call", "shop.py", "price", "{nonsense}"], "not valid JSON"),
     "a header for a process": (["list", "shop.py", "--header", "A: b"], "--header is for servers that have a URL"),
     "a time that is none": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
-    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are: stdio"),
+    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
     "no sessions for sse": ([*HTTP[:-1], "sse", "--stateless"], "--stateless is not for --transport sse"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
