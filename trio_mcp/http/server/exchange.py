@@ -159,8 +159,7 @@ class HttpExchange:
                 self._waiting.append(data)
                 self.has_room = len(self._waiting) < MAX_WAITING
                 if self._written is None:
-                    # In the run's nursery, not one around the handler: what the handler raises must not become an
-                    # ExceptionGroup, and requests without a stream must not pay for a nursery.
+                    # In the run's nursery: most requests have no stream, and would pay for a nursery of their own.
                     self._written = trio.Event()
                     self._run.nursery.start_soon(self._write_stream, self._written)
                 self._changed.unpark()
