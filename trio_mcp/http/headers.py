@@ -94,7 +94,7 @@ class Headers:
 
     @property
     def media_type(self) -> str:
-        """The media type of the body, in lower case and without parameters; empty if there is none."""
+        """The media type of the body, in lower case and without parameters; empty without a Content-Type."""
         return (self.get("Content-Type") or "").partition(";")[0].strip().lower()
 
     def as_dict(self) -> dict[str, str]:

@@ -68,7 +68,7 @@ class Endpoint(LegacyEndpoint):
 
     @contextlib.contextmanager
     def _using(self, session_id: str | None) -> Iterator[HttpSession]:
-        """A block that serves an HTTP request of a session, which can't expire meanwhile."""
+        """Find a session for a block that serves an HTTP request of it; the session can't expire meanwhile."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
         try:

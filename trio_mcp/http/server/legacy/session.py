@@ -41,7 +41,9 @@ COMMENT = encode_comment()
 
 
 def key_of(session_id: str) -> str:
-    """Return the name of a session in an event store: a digest, so that reading the store gives no access to sessions.
+    """Return the name of a session in an event store.
+
+    It is a digest, so that a reader of the store can't use the sessions.
     """
     return hashlib.sha256(session_id.encode()).hexdigest()
 
@@ -380,7 +382,7 @@ class HttpSession:
 
 @contextlib.asynccontextmanager
 async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIterator[None]:
-    """A block during which ``left`` is called if the client leaves."""
+    """Call ``left`` if the client leaves during the block."""
     extension = request.extension
     if extension is not None:
         extension.call(left)

@@ -309,7 +309,7 @@ class Router:
             self._fail(request_id, why)
 
     def answered(self, request_id: RequestId | None) -> None:
-        """Record that the client has responded to a request of ours."""
+        """Record that the client has responded to one of our requests."""
         if request_id is not None:
             self._asked.pop(request_id, None)
 
@@ -441,7 +441,7 @@ class Router:
     def _put(self, stream: Stream, message: Message, data: bytes) -> None:
         if stream.lost:
             if isinstance(message, Request):
-                self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream of its request")
+                self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
             # Stored first and sent then: an id that a client has seen must be one that it can come back with, even
             # after a crash.
@@ -485,7 +485,9 @@ class Router:
             self._storing = False
 
     async def store_rest(self) -> None:
-        """Hand everything to the store that it doesn't have yet. What it refuses fails only the exchange it belongs to.
+        """Hand everything to the store that it doesn't have yet.
+
+        A stream whose messages it refuses loses them, and only the exchange that it belongs to fails.
         """
         while self._unstored:
             some = tuple(self._unstored)  # more may be queued while the store works
