@@ -158,6 +158,7 @@ def standard_headers(request: Request) -> dict[str, str]:
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
+    # Any other type is for the server to refuse as invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
@@ -171,6 +172,7 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     Returns:
         The error to respond with, or None if they agree.
     """
+    # A repeated header is refused although RFC 9110 would join its values: intermediaries differ in which one they use.
     method = headers.get(METHOD)
     if method is None:
         return mismatch(f"the header {METHOD} is missing; the body says {shown(request.method)}")
@@ -226,6 +228,7 @@ def not_accepted(headers: Headers, *kinds: str) -> list[str]:
 
 
 def _is_zero(parameter: str) -> bool:
+    # RFC 9110, section 12.4.2: a weight of 0, written with up to three decimals, means "not acceptable".
     name, _, value = parameter.partition("=")
     return name.strip() == "q" and value.strip().rstrip("0") in ("0.", "0", "", ".")
 

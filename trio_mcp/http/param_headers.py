@@ -64,7 +64,7 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
         ValueError: If an annotation breaks a rule of section Schema Extension; the message says which. This makes the
             tool invalid: a client over HTTP leaves it out of its list.
     """
-    found: dict[str, ParameterHeader] = {}
+    found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
     # A list instead of recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
     # other than `properties`: an annotation there is an error, because no single argument would be meant.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
@@ -146,6 +146,7 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
         raise ValueError(f"{what} must be a non-empty string")
     if not _TOKEN.fullmatch(name):
         raise ValueError(f"{what} must be an HTTP token (letters, digits and !#$%&'*+-.^_`|~), got {shown(name)}")
+    # A list of types has no single spelling as a header, so it is refused even if all of them are allowed.
     if not isinstance(kind, str) or kind not in _TYPES:
         got = shown(kind) if isinstance(kind, str) else "no single type"
         raise ValueError(f"{what} is allowed only for the types {', '.join(_TYPES)}, got {got}")
@@ -153,6 +154,7 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
 
 
 def _place(schema: dict[str, Any]) -> str:
+    # A peer's schema may have anything for a name.
     name = schema[ANNOTATION]
     return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
 
@@ -190,7 +192,7 @@ def _agree(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if not isinstance(value, (int, float)):
-        return False
+        return False  # objects and lists have no header
     # Compare as numbers, not as text: 42.0 equals 42 (section Server Validation).
     if not _DECIMAL.fullmatch(text):
         return isinstance(value, float) and text == repr(value)

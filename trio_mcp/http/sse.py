@@ -61,9 +61,10 @@ class EventDecoder:
         self.retry: float | None = None
         self._first = True  # only the first line may begin with a byte order mark
         self._after_cr = False  # the last chunk ended in CR; an LF at the start of the next belongs to it
+        # Two buffers: the line being read, which a chunk may have cut, and the event's data, which may be many lines.
         self._line = _Bounded(max_message_size + _PREFIX)
         self._data = _Bounded(max_message_size)
-        self._has_data = False
+        self._has_data = False  # tells an empty data field from none
         self._broken = False  # a field other than data was over the limit
         self._event = ""
         # The id of the event being read. It becomes `last_event_id` when the event is complete: if the stream breaks
@@ -72,6 +73,7 @@ class EventDecoder:
 
     def resumed(self) -> EventDecoder:
         """Return a decoder for the connection that resumes this stream after the last complete event."""
+        # Only these carry over. The rest of a cut-off event is dropped, as the server sends that event once more.
         decoder = EventDecoder(self.max_message_size)
         decoder.last_event_id = decoder._id = self.last_event_id
         decoder.retry = self.retry
@@ -88,7 +90,8 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
-        # `bytes.splitlines` splits at CR, LF and CRLF only, unlike `str.splitlines`.
+        # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and
+        # CRLF only, unlike `str.splitlines`.
         lines = chunk.splitlines()
         ended = chunk.endswith((b"\n", b"\r"))
         rest = b"" if ended or not lines else lines.pop()
@@ -137,11 +140,12 @@ class EventDecoder:
             if b"\0" not in value:  # the standard ignores such an id: it could not be sent back in a header
                 self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit():
-            digits = value.lstrip(b"0") or b"0"
+            digits = value.lstrip(b"0") or b"0"  # leading zeros don't count towards the cap
             self.retry = (int(digits) if len(digits) <= _RETRY_DIGITS else 10**_RETRY_DIGITS) / 1000
         return None
 
     def _separate(self) -> None:
+        # The standard joins several data fields of one event by LF.
         if self._has_data:
             self._data.add(b"\n")
         self._has_data = True
@@ -191,6 +195,7 @@ class _Bounded:
         if not self.size:
             self._bytes = piece  # usually the only piece: no copy
         else:
+            # Appending to bytes would copy everything for each piece: quadratic in a line that arrives in many pieces.
             if type(self._bytes) is bytes:
                 self._bytes = bytearray(self._bytes)
             self._bytes += piece
@@ -198,6 +203,7 @@ class _Bounded:
 
     def add_oversize(self, head: bytes, tail: bytes, size: int) -> None:
         """Record a piece that exceeds the limit, or of which only head and tail are known."""
+        # From here on memory stays bounded, however long the piece goes on.
         if not self.over:
             self.head, self.tail = bytes(self._bytes[:HEAD]), bytes(self._bytes[-TAIL:])
             self._bytes = b""
@@ -227,6 +233,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         if "\0" in id:
             raise ValueError(f"an event id must not contain NUL, got {id!r}")
         head += b"id: " + _single_line("id", id) + b"\n"
+    # Our own JSON has no line ends. Replaced one kind after the other, as CRLF is one line end, not two.
     if b"\n" in data or b"\r" in data:
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         data = b"\ndata: ".join(lines)
@@ -258,6 +265,7 @@ def encode_comment(text: str = "") -> bytes:
 
 
 def _retry_line(seconds: float) -> bytes:
+    # The upper end is what the decoder above reads exactly.
     if not 0 <= seconds < 10**6:
         raise ValueError(f"retry must be between 0 and 1000000 seconds, got {seconds!r}")
     return b"retry: %d\n" % round(seconds * 1000)

@@ -42,6 +42,7 @@ class HostGuard:
     """
 
     def __init__(self, allowed_hosts: Iterable[str] | None, allowed_origins: Iterable[str] | None = None) -> None:
+        # A string is an iterable of letters, each of which would pass for a host.
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list, got the string {given!r}")
@@ -70,7 +71,9 @@ class HostGuard:
     def _takes(self, host: str) -> bool:
         assert self._hosts is not None
         match = _HOST.fullmatch(host.lower())
+        # An entry without a port allows every port.
         taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
+        # Bounded, as the peer chooses the spelling; full, it still serves the usual ones.
         if taken and len(self._seen) < MAX_SEEN:
             self._seen.add(host)
         return taken

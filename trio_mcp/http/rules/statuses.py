@@ -77,6 +77,8 @@ ASSUMED_REVISION: Final = "2025-03-26"
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 """What a body was decoded to."""
 
+# A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
+# entry instead of filling the memory.
 OTHER: Final = "other"
 """Stands, in the rules for a head, for an HTTP method that no revision uses."""
 
@@ -311,7 +313,6 @@ def judge_head(method: str, headers: Headers, settings: HttpSettings, find_sessi
         find_session: Returns the revision of a legacy session by its id, or a 404 if there is no such session.
     """
     exchange = Exchange(settings, find_session, method, headers, headers.get(PROTOCOL_VERSION))
-    # An unknown method must not become a key of the ladder's cache: the peer could make it grow without end.
     refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
     if refusal is not None:
         return refusal
@@ -342,7 +343,8 @@ def judge_message(
         kind = "initialize"
     exchange = Exchange(settings, find_session, "POST", headers, version, message, kind, _meta(message))
     # A server without a modern revision behaves like a legacy server, which knows neither the header nor `_meta`
-    # (S, Backward Compatibility). An unknown revision is taken for a later, hence modern, one.
+    # (S, Backward Compatibility): a modern error code would keep a client from falling back to initialize. An unknown
+    # revision is taken for a later, hence modern, one.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
@@ -412,6 +414,7 @@ def status_of(answer: Response | ErrorResponse, era: Era) -> int:
 # --- the rules for the head -------------------------------------------------------------------------------------
 
 
+# First of all, against DNS rebinding: S, Security & Endpoint, 1.
 def _host_is_allowed(exchange: Exchange) -> Refusal | None:
     fault = exchange.settings.guard.check(exchange.headers)
     return None if fault is None else refuse(403, fault)
@@ -460,6 +463,7 @@ def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
     return None if fits else too_large(exchange.settings)
 
 
+# Only for GET and DELETE, whose meaning depends on the session alone.
 def _session_is_there(exchange: Exchange) -> Refusal | None:
     # For a POST the message decides: initialize has no session, and modern requests ignore the header.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
@@ -572,6 +576,7 @@ def _revision_is_served(exchange: Exchange) -> Refusal | None:
 
 
 def _client_is_described(exchange: Exchange) -> Refusal | None:
+    # `ServerIdentity` judges `_meta` for every transport; HTTP only adds the status.
     try:
         exchange.client = exchange.settings.identity.modern_client(exchange.meta)
     except McpError as exc:
@@ -580,6 +585,8 @@ def _client_is_described(exchange: Exchange) -> Refusal | None:
 
 
 def _headers_agree(exchange: Exchange) -> Refusal | None:
+    # Intermediaries may route by these headers without reading the body, so a difference between the two would let a
+    # request pass for another one.
     request = exchange.message
     error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
@@ -598,7 +605,9 @@ def _method_agrees(exchange: Exchange) -> Refusal | None:
 
 
 def _method_exists(exchange: Exchange) -> Refusal | None:
-    assert exchange.client is not None
+    assert exchange.client is not None  # read by the rule client-described
+    # Only methods that the specification knows, and denies to this client, are refused here: a custom method may be
+    # registered with the server, which the rules don't know.
     try:
         check_method(exchange.client, exchange.message.method)
     except McpError as exc:
@@ -643,6 +652,7 @@ def _initialize_opens(exchange: Exchange) -> Refusal | None:
 
 
 def _session_is_given(exchange: Exchange) -> Refusal | None:
+    # A client of the modern era that forgot its header and `_meta` ends up here, too: hence the hint.
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
     modern = exchange.settings.identity.modern
@@ -655,6 +665,7 @@ def _session_is_known(exchange: Exchange) -> Refusal | None:
 
 
 def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
+    # Stateless servers know no session. 2025-03-26 had no version header yet, so a client without one speaks that.
     if exchange.revision is not None:
         return None  # known from the session
     exchange.revision = exchange.version or ASSUMED_REVISION
@@ -670,6 +681,8 @@ def _batch_is_known(exchange: Exchange) -> Refusal | None:
     return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
 
 
+# Which kinds the rules below look at. A modern batch or response is refused by one-message, so that none of the later
+# rules ever sees one; garbage by is-message.
 _ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
 _VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
 _IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})

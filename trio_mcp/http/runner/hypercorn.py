@@ -57,6 +57,7 @@ class QuietConfig(Config):
 
     errorlog = None
     include_server_header = False
+    # The header's resolution is a second, so it need not be formatted for every response.
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
@@ -80,6 +81,7 @@ def configured(host: str, port: int) -> Config:
     if not 0 <= port < 65536:
         raise ValueError(f"port must be between 0 and 65535, got {port}")
     config = QuietConfig()
+    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     return config
 
@@ -169,6 +171,7 @@ async def serve_asgi(
                     with trio.CancelScope(deadline=deadline):
                         await idle()
                     accepting.cancel_scope.cancel("the server is ending")
+                # From here on a connection ends with its current request; those that wait for one end now.
                 await context.terminated.set()
                 for connection in tuple(connections):
                     connection.shut_if_idle()
@@ -227,6 +230,7 @@ def _listeners(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
 
 
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:
+    # The socket's own name, not the configured one: it has the port that the system chose for port 0.
     name = sock.getsockname()
     if sock.family == stdlib_socket.AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"
@@ -279,6 +283,7 @@ class HttpConnection:
                         data = await self.receive()
                         if data is not None:
                             await self.protocol.handle(RawData(data))
+                # Ends the streams, so that the applications learn that the client has left.
                 await self.protocol.handle(Closed())
                 await self.close()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -420,6 +425,7 @@ class Http1(H11Protocol):
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
+        # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
         self.can_read = _NextRequest(self, receive, patience)
 
     async def handle(self, event: Event) -> None:
@@ -441,6 +447,7 @@ class Http1(H11Protocol):
                 found = connection.next_event()
                 if isinstance(found, h11.Data):
                     body += found.data
+                    # Content pays for a quarter of itself; see `MAX_FRAMING`.
                     self._framing -= len(found.data) * 5 // 4
                     if self._framing > MAX_FRAMING:  # RFC 9112, section 7.1.1: limit chunk extensions
                         raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
@@ -539,6 +546,7 @@ class Http1(H11Protocol):
             return
         if self._head:
             parts, self._head = [self._head, *parts], b""
+        # Small parts are joined: a write and often a packet for each would cost more than the copy.
         if sum(map(len, parts)) <= PIECE:
             parts = [b"".join(parts)]
         for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
@@ -569,6 +577,7 @@ class _NextRequest(EventWrapper):
         self._left = False
 
     async def wait(self) -> None:
+        # Raised only after the nursery is closed, or it would come out as an ExceptionGroup.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
@@ -605,6 +614,7 @@ class Tasks:
     async def spawn_app(
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        # Bounded: while the application doesn't read, the connection stops reading, and TCP slows the client down.
         put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
         gone = Gone()
         if scope["type"] == "http":
@@ -650,6 +660,7 @@ class Tasks:
 
 
 def _address(family: int, get: Callable[[], Any]) -> tuple[str, int] | None:
+    # A peer that has already gone has no address any more; its connection fails later by itself.
     try:
         found: tuple[str, int] | None = parse_socket_addr(family, get())
     except OSError:

@@ -112,6 +112,7 @@ class HttpApp:
         if not here:
             self._explain()
         request, answer = HttpRequest(scope, receive), HttpAnswer(send)
+        # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
         if self.options.cors and await self._is_preflight(request, answer):
             return
         if request.path != self.options.path:

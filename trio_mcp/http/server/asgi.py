@@ -51,6 +51,7 @@ GONE = "trio_mcp.gone"
 class Gone:
     """A disconnect notice that calls a function, so that no task has to wait for `http.disconnect`."""
 
+    # Class attributes as defaults: there is one object for each request, and this saves its __init__.
     _callback: Callable[[], object] | None = None
     _happened = False
 
@@ -112,6 +113,7 @@ class Ledger:
         Raises:
             NoRoom: If there is no room for it.
         """
+        # A batch counts as the requests in it: else max_requests would be as many batches of any length.
         requests = 1
         if type(message) is Batch:
             requests = sum(type(item) is Request for item in message.items)
@@ -126,6 +128,8 @@ class Ledger:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
+        # Until `Held.release`: a handler goes on counting after its client has hung up, or a client could start any
+        # number of them by leaving.
         self.requests += requests
         self.request_bytes += size
         return Held(self, requests, size)
@@ -228,6 +232,7 @@ class HttpRequest:
 
     async def drain(self) -> None:
         """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`."""
+        # Not to the end: a client could send without end. Beyond the bounds a reset is what it gets.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
             while not self._complete and left > 0:
@@ -277,6 +282,7 @@ class HttpAnswer:
         given = [*self.fields, *fields]
         if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
             given.append(("content-length", str(len(body))))
+        # Refusals and plain texts bring their own type.
         for name, _ in given:
             if name.lower() == "content-type":
                 break

@@ -57,6 +57,7 @@ def cors_fields(origin: str) -> list[tuple[str, str]]:
 
 def preflight_fields(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the additional headers of the response to a preflight."""
+    # Mcp-Param-* names come from the tools' schemas, so they can't be listed in advance.
     wanted = (request.headers.get("Access-Control-Request-Headers") or "").split(",")
     parameters = [name.strip() for name in wanted if name.strip().lower().startswith(PARAMETER)]
     fields = [

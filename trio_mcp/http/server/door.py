@@ -29,6 +29,9 @@ ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
 class LegacyEndpoint:
     """The legacy era at an endpoint. This base class serves nothing: it stands in if the folder is missing."""
 
+    # `post`, `get` and `delete` are never called here: with no legacy revision to serve, the rules refuse such requests
+    # before.
+
     served = False
     """Whether the legacy era is served."""
 
@@ -96,6 +99,7 @@ def ending() -> Refusal:
 
 
 def _later(text: str) -> Refusal:
+    # One second: chosen.
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 

@@ -44,6 +44,7 @@ class EventStore(Protocol):
     clients get an error. Events that one `append` could not store are appended again, separately for each stream.
     """
 
+    # Abstract although a protocol: a subclass that lacks a method fails when it is made, not when a stream breaks.
     @abc.abstractmethod
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store all the events, or none. An event that is already stored stays as it is.

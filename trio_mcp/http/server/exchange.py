@@ -146,10 +146,12 @@ class HttpExchange:
     # --- the sink ------------------------------------------------------------------------------------------------
 
     async def room(self, related: RequestId | None = None) -> None:
+        # A loop: when one place is free, several senders may have been woken.
         while not self.has_room:
             await self._taken.park()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
+        # Requests of the server never come here: in the modern era they are part of a result (input rounds).
         given = message.message
         if isinstance(given, (Response, ErrorResponse)):
             self._last = given

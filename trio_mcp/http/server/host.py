@@ -19,6 +19,10 @@ from trio_mcp.session.sink import SessionSink, Sink
 __all__ = ["ExchangeSink", "Run", "Served"]
 
 
+# Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
+# one way only.
+
+
 class ExchangeSink(Sink, Protocol):
     """The destination of all messages that belong to one modern request."""
 

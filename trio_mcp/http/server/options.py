@@ -17,6 +17,7 @@ __all__ = ["HttpOptions"]
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None and attribute.name == "retry":
         return
+    # "not > 0" instead of "<= 0" refuses NaN, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{attribute.name} must be a number above 0, got {value!r}")
     if attribute.name == "retry" and math.isinf(value):
@@ -29,6 +30,7 @@ def _count(instance: object, attribute: attrs.Attribute[Any], value: object) -> 
         raise ValueError(f"{attribute.name} must be an integer above 0, got {value!r}")
 
 
+# Runs before the validator, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
@@ -110,6 +112,7 @@ class HttpOptions:
             raise TypeError(f"event_store must be an EventStore, got {type(self.event_store).__name__}")
         if self.event_store is not None and self.stateless:
             raise ValueError("event_store needs sessions, but stateless=True keeps none")
+        # Compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
         paths = [path for path in (self.path, self.health_path, self.sse_path) if path is not None]
         paths += [self.message_path] * (self.sse_path is not None)
         if len(set(paths)) < len(paths):

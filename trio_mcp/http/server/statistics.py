@@ -30,6 +30,7 @@ class HttpStatistics:
         ending: Whether new work is refused because the server is ending.
     """
 
+    # All have defaults, because two owners fill them in: the legacy endpoint its sessions, `HttpApp` the rest.
     sessions: int = 0
     idle_sessions: int = 0
     sse_sessions: int = 0

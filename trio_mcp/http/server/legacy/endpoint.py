@@ -81,6 +81,7 @@ class Endpoint(LegacyEndpoint):
         # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
+        # In the task of this exchange: nothing of the session outlives the POST.
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
@@ -89,6 +90,7 @@ class Endpoint(LegacyEndpoint):
                 session.end("the request is answered")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
         if len(self._sessions) >= self._options.max_sessions and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
             # Ten seconds (chosen): a session's place is freed much more slowly than a request's, which gets 1.
@@ -171,6 +173,7 @@ class Endpoint(LegacyEndpoint):
 
     def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
         session = None if session_id is None else self._sessions.get(session_id)
+        # A malformed response has an id and expects nothing in return; only such a one may fail our request.
         if session is not None and not message.expects_answer and message.id is not None:
             session.feed(message)
 
@@ -192,6 +195,7 @@ class Endpoint(LegacyEndpoint):
     # --- the end of the server -----------------------------------------------------------------------------------
 
     def end(self) -> None:
+        # Streams of requests end with their responses; only the one of no request would go on forever.
         for session in self._sessions.values():
             session.router.rest.end()
         if self._sse is not None:
@@ -308,6 +312,7 @@ class SseSessions:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
             return refuse(404, f"the session is unknown or has ended: open a stream at {self._options.sse_path}")
+        # The session is looked up again after this wait: its stream, and so the session, may have ended meanwhile.
         text = await body()
         if text is None:
             return None

@@ -48,6 +48,7 @@ def key_of(session_id: str) -> str:
     return hashlib.sha256(session_id.encode()).hexdigest()
 
 
+# Without the session: the header names that, and so an event id of one session can't lead into another.
 def event_id(stream: int, number: int) -> str:
     """Return the id of an event: the number of its stream, and its number in the stream."""
     return f"{stream}-{number}"
@@ -95,6 +96,7 @@ class HttpSession:
         self.id = "" if stateless else secrets.token_urlsafe(32)
         store = None if stateless or one_stream else options.event_store
         self.router = Router(self, store, key_of(self.id), retry=options.retry, one_stream=one_stream)
+        # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.greeting: bytes | None = None
         self.exchanges = 0
@@ -150,6 +152,7 @@ class HttpSession:
     def end(self, why: str) -> None:
         """End the session: handlers are cancelled, streams end. Repeating it does nothing."""
         self.connection.end(why)
+        # None the second time: cancelling the nursery makes `host` call this again.
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.cancel_scope.cancel(why)
@@ -216,6 +219,7 @@ class HttpSession:
         if stream is None:
             # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
             stream = Stream(number, set(), stored=True, ended=True)
+            # An empty result means that the client has everything.
             stream.last = stream.ready = events[-1].number if events else cursor
         elif stream.turn != turn:  # the client opened it again while the store was asked: this response is abandoned
             await answer.start_events()

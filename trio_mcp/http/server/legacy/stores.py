@@ -176,6 +176,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             return connection.execute(
                 "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
                 " ORDER BY number LIMIT ?",
+                # One more than a page, for the event of ``number`` itself.
                 (session, stream, number, oldest, PAGE + 1),
             ).fetchall()
 
@@ -202,6 +203,7 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        # Opened in the thread, too: opening a file can block.
         def work() -> T:
             if self._connection is None:
                 self._connection = self._open()

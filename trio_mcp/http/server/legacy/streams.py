@@ -43,6 +43,7 @@ __all__ = ["MAX_DETACHED", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router",
 ROOM = 64
 """How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
 
+# A client that does not read costs memory up to these bounds, and then its stream.
 MAX_WAITING = 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024
 """How many messages, or bytes, may wait on a stream before it is given up (chosen).
@@ -136,6 +137,7 @@ class Stream:
 
     def put(self, data: bytes) -> None:
         """Queue a message; only for streams without a store."""
+        # Made when needed and dropped when empty: idle sessions should cost little memory.
         if self._queue is None:
             self._queue = deque()
         self.last += 1
@@ -156,7 +158,7 @@ class Stream:
     def drop(self) -> None:
         """Discard the queue."""
         self._queue, self._bytes = None, 0
-        self.taken = self.last
+        self.taken = self.last  # as if written, so that no handler waits for room
 
     def unput(self) -> None:
         """Discard the message queued last."""
@@ -187,6 +189,7 @@ class Stream:
 
     def attach(self, writer: Writer) -> None:
         """Let a writer carry the stream; the writer before it is cancelled."""
+        # `HttpSession.resume` compares turns after its wait for the store, to learn whether it was overtaken.
         self.turn += 1
         if self.writer is not None:
             # A client reconnects before the server notices that its old connection is dead.
@@ -194,7 +197,7 @@ class Stream:
         self.writer = writer
 
     def detach(self, writer: Writer) -> None:
-        if self.writer is writer:
+        if self.writer is writer:  # else a newer response has taken over
             self.writer = None
             self.taken = self.start  # messages taken from the queue but not written are lost
             self.wake()
@@ -250,7 +253,7 @@ class Router:
         self._asked: dict[RequestId, Stream] = {}  # our requests, by the stream on which they went out
         self._unstored: deque[Unstored] | None = None
         self._unstored_bytes = 0
-        self._storing = False
+        self._storing = False  # whether a task is handing messages to the store: only one may, to keep their order
         self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
 
@@ -284,6 +287,7 @@ class Router:
 
     def release(self, request_id: RequestId) -> None:
         """Record that a request gets no response; its stream ends if it owes no other."""
+        # Not there any more if its response was put before.
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
@@ -305,6 +309,8 @@ class Router:
         if stream is not self.rest:  # that one can be opened again at any time
             stream.lost = True
         stream.drop()
+        # The client may never have seen our requests on this stream, and the handlers that wait for a response would
+        # wait in vain.
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
 
@@ -314,6 +320,7 @@ class Router:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
+        # Through the session's front door, like a response: so the call fails in one place, with one kind of error.
         self._asked.pop(request_id, None)
         self._owner.feed(Failure(TransportError(why), request_id))
 
@@ -339,11 +346,13 @@ class Router:
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         if self._ended:
             return
+        # A sent request has to be cancelled on the wire if its caller gives up.
         if type(owner) is OutgoingRequest:
             owner.sent = True
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
+        # What is put here never waits, so it needs bounds of its own: a slow store must not cost the memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -370,6 +379,7 @@ class Router:
             return False
         if not self._owner.primes and not stream.taken:
             return False  # the client has no event id yet, so it couldn't say where to resume
+        # The writer ends after the last message there is now; what comes later waits for the client's return.
         if stream.writer.until is None:
             stream.writer.retry = self._retry if retry is None else retry
             stream.writer.until = stream.last
@@ -377,6 +387,7 @@ class Router:
         return True
 
     def give_up(self) -> None:
+        # Writers send what is queued, then end their responses; senders that wait for the store go on.
         self._ended = True
         for stream in self.streams.values():
             stream.end()
@@ -390,6 +401,8 @@ class Router:
         message = value.message
         assert not isinstance(message, Failure)
         data, problem = encode_or_replace(message)  # type: ignore[arg-type]
+        # A response that can't be written was replaced by an error, as the client is owed one. A request that can't be
+        # written fails its caller at once.
         if problem is not None:
             if data is None and isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: {problem}")
@@ -422,6 +435,7 @@ class Router:
         if message.method == "notifications/cancelled":  # goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
+        # A notification for a request whose stream carries only the response is dropped; see `HttpOptions.json_only`.
         found = self.rest if related is None else self.of_request(related)
         return found if found is not None and found.may_stream else None
 
@@ -461,6 +475,8 @@ class Router:
         self.tidy(stream)
 
     def _overrun(self, stream: Stream, message: Message) -> None:
+        # No client is there: keep what came first, drop the newest. With one, that reads too slowly, a gap in the
+        # stream would be worse than its end.
         if stream.writer is None:
             stream.unput()
             logger.debug("no client has the stream of a session open; dropping a %s", type(message).__name__)
@@ -503,6 +519,8 @@ class Router:
                     self._fail(each.question.id, f"{each.question.method!r} was not sent: {STORE_FAILED}")
             self._unstored = kept
             for stream in failed:
+                # Take back the numbers of what was not stored. A request whose response was among it gets an error
+                # from `HttpSession._finish` instead.
                 stream.last = stream.ready
                 if stream is not self.rest and not stream.owed:
                     stream.fault = STORE_FAILED
