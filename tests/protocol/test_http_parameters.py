@@ -45,6 +45,7 @@ def test_lawful_annotations_are_found_at_any_depth() -> None:
 A = annotated("A")
 SINGLE = ["items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"]
 SINGLE += ["unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"]
+ELSEWHERE = "is allowed only on what is reached through `properties` alone"
 # One row for each rule that an annotation can break, and for each place where it must not be.
 INVALID: dict[str, tuple[Any, str]] = {
     "empty": (schema(a=annotated("")), "must be a non-empty string"),
@@ -63,16 +64,16 @@ INVALID: dict[str, tuple[Any, str]] = {
     "null type": (schema(a=annotated("A", "null")), "got 'null'"),
     "several types": (schema(a=annotated("A", ["string", "null"])), "got no single type"),
     "no type": (schema(a={"x-mcp-header": "A"}), "got no single type"),
-    "root": (annotated("A", "object"), "is allowed only on what is reached through `properties` alone"),
-    "below items": (schema(a={"items": schema(b=A)}), "is allowed only on what is reached through `properties` alone"),
-    "properties of an item": ({"items": {"properties": {"a": A}}}, "is allowed only on what is reached through `properties` alone"),
-    **{keyword: ({**schema(), keyword: A}, "is allowed only on what is reached through `properties` alone") for keyword in SINGLE},
+    "root": (annotated("A", "object"), ELSEWHERE),
+    "below items": (schema(a={"items": schema(b=A)}), ELSEWHERE),
+    "properties of an item": ({"items": {"properties": {"a": A}}}, ELSEWHERE),
+    **{keyword: ({**schema(), keyword: A}, ELSEWHERE) for keyword in SINGLE},
     **{
-        keyword: ({**schema(), keyword: [True, A]}, "is allowed only on what is reached through `properties` alone")
+        keyword: ({**schema(), keyword: [True, A]}, ELSEWHERE)
         for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
     },
     **{
-        keyword: ({**schema(), keyword: {"x": A}}, "is allowed only on what is reached through `properties` alone")
+        keyword: ({**schema(), keyword: {"x": A}}, ELSEWHERE)
         for keyword in ["patternProperties", "dependentSchemas", "$defs", "definitions"]
     },
 }

@@ -40,7 +40,7 @@ class ServerSentEvent:
 
 
 class EventDecoder:
-    """Splits a byte stream into events, in linear time and within a size limit, wherever the chunks are cut.
+    """A decoder from a byte stream to events: in linear time, within a size limit, wherever the chunks are cut.
 
     An event over the limit is skipped and reported as one `Malformed` that names the limit; the next one is read as
     usual. As the standard requires, an event that the end of the stream cuts off is discarded.

@@ -28,7 +28,7 @@ _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
 
 
 class HostGuard:
-    """Checks the ``Host`` and ``Origin`` headers of requests.
+    """A check of the ``Host`` and ``Origin`` headers of requests.
 
     Args:
         allowed_hosts: Names such as ``"example.com"``, which allows any port, or ``"example.com:8000"``. None

@@ -603,7 +603,7 @@ class _NextRequest(EventWrapper):
 
 
 class Tasks:
-    """Starts tasks for hypercorn, in the place of its task group.
+    """The task group in which hypercorn starts its tasks.
 
     Here what the application leaves unread blocks no task, and what it raises ends only its exchange.
     """

@@ -81,7 +81,7 @@ class NoRoom(Exception):
 
 
 class Ledger:
-    """Counts what is under way at an endpoint: bodies while they are read, then messages until they are settled.
+    """A count of what is under way at an endpoint: bodies while they are read, then messages until they are settled.
 
     Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
     for bodies, the response that all of them wait for could not get in.
@@ -232,7 +232,7 @@ class HttpRequest:
 
     async def drain(self) -> None:
         """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`."""
-        # Not to the end: a client could send without end. Beyond the bounds a reset is what it gets.
+        # Bounded, as a client could send without end. Beyond the bounds its connection is reset.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
             while not self._complete and left > 0:

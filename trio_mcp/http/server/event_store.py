@@ -35,7 +35,7 @@ class StoredEvent:
 
 @runtime_checkable
 class EventStore(Protocol):
-    """Stores the messages of streams, so that a client can resume a stream that broke. Implement three methods.
+    """A store of the messages of streams, from which a client resumes a stream that broke. Implement its three methods.
 
     For each session only one task at a time calls `append`, and each event is appended once, unless an attempt failed
     or was cancelled. Sessions are named by a digest of their id, so that stored data gives no access to a session.

@@ -29,7 +29,7 @@ __all__ = ["Endpoint"]
 
 
 class Endpoint(LegacyEndpoint):
-    """Serves the legacy era at an endpoint.
+    """The legacy era at an endpoint.
 
     Args:
         run: The run of the server, whose nursery holds the sessions' tasks.
@@ -93,7 +93,7 @@ class Endpoint(LegacyEndpoint):
         # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
         if len(self._sessions) >= self._options.max_sessions and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
-            # Ten seconds (chosen): a session's place is freed much more slowly than a request's, which gets 1.
+            # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
         assert isinstance(accepted.message, Request)
@@ -231,7 +231,7 @@ class Endpoint(LegacyEndpoint):
         session.end(why)
 
     def _rest(self, session: HttpSession) -> None:
-        """Let the session expire from now on, unless another HTTP request of it is being served."""
+        """Start the session's idle time, unless another HTTP request of it is being served."""
         if session.id not in self._sessions or session.exchanges:
             return
         if session.connection.closed:

@@ -136,8 +136,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # What was sent before the end can still be fetched if the store outlives this run. Shielded, for this runs
-        # while the server is being cancelled, but only for the close grace.
+        # What was sent before the end can still be fetched if the store outlives this run. Shielded because the server
+        # may be cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -267,7 +267,7 @@ class HttpSession:
     async def _carry(
         self, stream: Stream, request: HttpRequest, answer: HttpAnswer, cursor: int, *, at_once: bool
     ) -> None:
-        """Write a stream, from a number on, to one HTTP response, until the stream ends or either side closes it."""
+        """Write a stream to one HTTP response, after a given number, until the stream ends or either side closes it."""
         writer = Writer()
 
         def left() -> None:

@@ -37,7 +37,7 @@ CREATE INDEX IF NOT EXISTS by_time ON events (time);
 
 
 class MemoryEventStore(EventStore):
-    """Stores events in memory. Over a limit the oldest go, whichever session they belong to.
+    """An event store in memory. Over a limit the oldest events go, whichever session they belong to.
 
     Args:
         max_events: How many events are kept.
@@ -118,7 +118,7 @@ class MemoryEventStore(EventStore):
 
 
 class SqliteEventStore(EventStore, trio.abc.AsyncResource):
-    """Stores events in an SQLite database, in a worker thread.
+    """An event store in an SQLite database, which a worker thread reads and writes.
 
     ``async with SqliteEventStore(path) as store:`` opens the file and closes it at the end. Otherwise it is opened when
     first needed.
@@ -215,8 +215,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             return await trio.to_thread.run_sync(work)
 
     def _open(self) -> sqlite3.Connection:
-        # SQLite would create the file with the umask's permissions; messages are nothing for other users. The files
-        # beside it (-wal, -shm) take over its mode.
+        # SQLite alone would create the file with the umask's permissions, and other users could read the messages. The
+        # files beside it (-wal, -shm) get the same mode.
         if self._path != ":memory:":
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         connection: Any = sqlite3.connect(self._path, check_same_thread=False, timeout=30)

@@ -224,7 +224,7 @@ class RouterOwner(Protocol):
 
 
 class Router:
-    """Sends a session's messages on their streams: its `SessionSink`.
+    """The router of a session's messages to its streams: the session's `SessionSink`.
 
     Args:
         owner: The session.
@@ -475,8 +475,8 @@ class Router:
         self.tidy(stream)
 
     def _overrun(self, stream: Stream, message: Message) -> None:
-        # No client is there: keep what came first, drop the newest. With one, that reads too slowly, a gap in the
-        # stream would be worse than its end.
+        # Without a client, keep the oldest messages and drop the newest. A client that reads too slowly loses the
+        # stream instead: with a gap it would wait for a response that never comes.
         if stream.writer is None:
             stream.unput()
             logger.debug("no client has the stream of a session open; dropping a %s", type(message).__name__)
