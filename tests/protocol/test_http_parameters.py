@@ -69,8 +69,7 @@ INVALID: dict[str, tuple[Any, str]] = {
     "properties of an item": ({"items": {"properties": {"a": A}}}, ELSEWHERE),
     **{keyword: ({**schema(), keyword: A}, ELSEWHERE) for keyword in SINGLE},
     **{
-        keyword: ({**schema(), keyword: [True, A]}, ELSEWHERE)
-        for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
+        keyword: ({**schema(), keyword: [True, A]}, ELSEWHERE) for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
     },
     **{
         keyword: ({**schema(), keyword: {"x": A}}, ELSEWHERE)

@@ -559,7 +559,7 @@ class _ClientLeft(Exception):
 
 
 class _NextRequest(EventWrapper):
-    """What hypercorn's reader waits on while a request must wait for the response to the one before.
+    """The event that the reader waits for while a request must wait for the response to the one before.
 
     It reads on meanwhile, because otherwise no task would notice that the client has left.
 
