@@ -154,7 +154,7 @@ class Http2(H2Protocol):
         self.streams[stream_id] = stream
         self.stream_buffers[stream_id] = _Buffer(self.context.event_class)
         self.priority.insert_stream(stream_id)
-        self.priority.block(stream_id)
+        self.priority.block(stream_id)  # until there is something to send
         await stream.handle(
             Request(
                 stream_id=stream_id,

@@ -342,6 +342,7 @@ class SseSessions:
 
     def end_when_idle(self) -> None:
         """Refuse new work, and end each session as soon as it has no request under way."""
+        # A session ends with its stream, and responses to requests under way still have to go out on it.
         self._leaving = True
         for session in self._sessions.values():
             session.start_soon(partial(_end_when_settled, session))

@@ -319,6 +319,7 @@ class HttpSession:
         """
         if self._stateless:
             self.end("the client closed the stream, and without a session it can't come back for the response")
+        # With a store the client can come back for the rest, so nothing is lost.
         elif not stream.stored:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
