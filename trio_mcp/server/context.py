@@ -266,7 +266,7 @@ class Context(RequestContext, Generic[StateT]):
         key: str | None = None,
         timeout: float | None = None,
     ) -> InputRequest[Elicited[None]]:
-        """Ask the user to visit a page, for data that must not pass through the client (`client/elicitation`, URL mode).
+        """Ask the user to visit a page, for data that the client must not see (`client/elicitation`, URL mode).
 
         The answer only says whether the user agreed to visit it; what happens on the page is between the user and your
         server. Otherwise like `elicit`.

@@ -85,8 +85,8 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with background_nursery() as nursery:
 
-            # Started only after the first signal: both read from one iterator, and each takes one signal.
             async def second() -> None:
+                # Started only after the first signal: both read from one iterator, and each takes one signal.
                 await anext(signals)
                 nursery.cancel_scope.cancel("a second signal")
 
