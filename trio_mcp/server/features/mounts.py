@@ -27,8 +27,8 @@ from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 
 __all__ = ["Mounts"]
 
-# The characters that all clients accept in a tool's name; `__` is kept free to separate the prefix from the name. The
-# length is chosen: half of the 64 characters that common models' APIs allow for a name.
+# No `__` and no `_` at the end, so that the first `__` of a joined name is where the prefix ends. The length is chosen:
+# half of what the APIs of models allow for a name (`joined_names.MAX_NAME`).
 PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
 
 ItemT = TypeVar("ItemT", bound=Named)
