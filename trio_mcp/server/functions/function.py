@@ -100,7 +100,7 @@ class Function:
     def _validated_as_json(self, arguments: dict[str, Any], refused: ValidationError) -> dict[str, Any]:
         """Validate arguments again, as JSON text, after they were refused as Python data."""
         # In pydantic's strict mode, a type's JSON form, such as a date in a string, is accepted from JSON text only.
-        # Tried second because encoding the arguments again costs more than validating them.
+        # Tried second: almost all arguments fit as Python data, and need not be encoded again.
         if not self._as_json:
             try:
                 return self._validate_json(to_json(arguments))
@@ -209,7 +209,8 @@ def read_function(
     extra: Literal["allow", "forbid"] = "forbid"
     for parameter in _parameters(function, what, input_schema is not None):
         name = parameter.name
-        # A string that is not among the hints is on a parameter that a decorator has added: it can't be resolved.
+        # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
+        # among them, and if its annotation is a string there is no place to resolve it.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             extra = "allow"
