@@ -209,8 +209,8 @@ async def two(params: Any, ctx: Any) -> None: ...
         ("tools/list", two, ValueError, "the protocol defines 'tools/list'"),
         ("tasks/get", two, ValueError, "the protocol defines 'tasks/get'"),  # of another revision
         ("initialize", two, ValueError, "the protocol defines 'initialize'"),
-        (MEASURE, two, ValueError, f"method '{MEASURE}' is there already"),
-        ("rpc.discover", two, ValueError, "JSON-RPC keeps names that begin with 'rpc.'"),
+        (MEASURE, two, ValueError, f"method '{MEASURE}' is already registered"),
+        ("rpc.discover", two, ValueError, "JSON-RPC reserves names that begin with 'rpc.'"),
         ("", two, TypeError, "a method's name must be a string"),
         ("a/b", Size, TypeError, "must be answered by a function"),
         ("a/b", lambda: None, TypeError, r"its function must take \(params, ctx\)"),
@@ -313,7 +313,7 @@ async def test_the_protocols_own_notifications_can_not_be_sent_by_hand() -> None
     ("name", "function", "error", "message"),
     [
         ("notifications/cancelled", two, ValueError, "the protocol defines"),
-        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is there already"),
+        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
         ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
     ],
 )

@@ -246,10 +246,10 @@ def two_contexts(one: Context, two: Context) -> str:
         (Depends(unfilled), "'unfilled' has a parameter 'url' that nothing fills: annotate it with Context or"),
         (Depends(deep), "'unfilled' has a parameter 'url' that nothing fills"),
         (Depends(unresolved), "'unresolved': an annotation can't be resolved: name 'Nowhere'"),
-        (Depends(positional_only), "'positional_only': the parameter 'ctx' is filled by its name, so it can't be pos"),
+        (Depends(positional_only), "'positional_only': the parameter 'ctx' is passed by name, so it can't be pos"),
         (Depends(two_contexts), "'two_contexts': both 'one' and 'two' are a Context"),
         (Depends(Providers), "'Providers' is a class; pass a function"),
-        (Depends(number()), "'int' is no function but int; pass a function"),  # type: ignore[arg-type]
+        (Depends(number()), "'int' is not a function, but int; pass a function"),  # type: ignore[arg-type]
         (Depends, r"write Depends\(provider\), not Depends"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

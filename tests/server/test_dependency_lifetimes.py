@@ -229,7 +229,7 @@ async def test_a_provider_must_not_swallow_the_exception(sync: bool) -> None:
     async with client_of(server) as client:
         result = await client.call_tool("tool")
     assert result.is_error
-    assert "a provider swallowed the exception" in text_of(result)
+    assert "a provider suppressed the exception" in text_of(result)
 
 
 @both_eras

@@ -83,7 +83,7 @@ async def test_a_state_is_used_once() -> None:
         again = await client.ask("tools/call", retry(asked))
         assert isinstance(again, ErrorData)
         assert again.code == INVALID_PARAMS
-        assert "nothing waits for this requestState any more" in again.message
+        assert "no handler is waiting for this requestState" in again.message
     assert desk.events == ["start", "end"]
 
 
