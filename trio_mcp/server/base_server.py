@@ -97,7 +97,7 @@ class BaseServer:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
         unknown = [revision for revision in revisions if revision not in REVISIONS]
-        if unknown or not revisions or isinstance(revisions, str):
+        if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
         for argument, count in (
             ("page_size", page_size),
@@ -109,6 +109,7 @@ class BaseServer:
         check_seconds("request_state_ttl", request_state_ttl, finite=True)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
+        # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
         self.info: Final = Implementation(
@@ -141,10 +142,12 @@ class BaseServer:
         )
         self.options = options or SessionOptions()
         self.on_error = on_error
+        # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
         self.make_context = Context
         self.answer = self.dispatch.serve
+        # Last: the features read the settings and register with the dispatch.
         self._features = tuple(self.make_features())
         for feature in self._features:
             self.dispatch.methods.update(feature.methods)
@@ -207,6 +210,8 @@ class BaseServer:
         """
         if not isinstance(elicitation_id, str):
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
+        # Copies, since the event loop may change the sets while another thread is here. Only sessions of 2025-11-25
+        # can have been asked with an id, so single requests are left out.
         for run in tuple(self.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
@@ -222,6 +227,7 @@ class BaseServer:
         the event loop's thread.
         """
         runs = tuple(self.settings.runs)
+        # A set: the same topic may have listeners in several runs, and counts once.
         topics = {topic for run in runs for topic in run.changes.topics}
         clients = [client for run in runs for client in run.clients]
         sessions = [client.statistics() for client in clients]
@@ -248,7 +254,7 @@ class BaseServer:
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
         """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
             # A lifespan may mount further servers, so look for new members after each one.
@@ -261,6 +267,7 @@ class BaseServer:
             changes = Changes(self.watcher(states[self.settings]))
             run = Run(self, states, nursery, changes, InputRun(self.input_settings, nursery))
             nursery.start_soon(changes.run)
+            # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
                 each.settings.runs.add(run)
             try:
@@ -286,7 +293,7 @@ class BaseServer:
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
-        from trio_mcp.stdio.server import stdio_server
+        from trio_mcp.stdio.server import stdio_server  # deferred: a server over HTTP does not need it
 
         async with self.open_run() as run:
             await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
@@ -322,7 +329,7 @@ class BaseServer:
 
         When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
         """
-        from trio_mcp.http.serve import serve_http
+        from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
 
         await serve_http(self, host, port, options, config, shutdown, task_status)
 

@@ -65,6 +65,7 @@ class Listener:
     # The states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and catching up (a task
     # sends what is in _dirty as there is room; new changes join it, so that order is kept).
 
+    # There may be thousands, one for each client: slots keep them small.
     __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
 
     def __init__(
@@ -95,6 +96,7 @@ class Listener:
 
     def tell(self, topic: Topic) -> None:
         """Tell the listener of a change; at once if nothing else waits and its link has room."""
+        # The topic may have been removed since this listener was put into the slice that is being told.
         if topic not in self.topics or (self._idle and self._send(topic)):
             return
         self._dirty[topic] = None
@@ -110,6 +112,8 @@ class Listener:
         self._wake()
 
     def _wake(self) -> None:
+        # A listener with `run` has a task, which is parked while idle. One with `spawn` gets a task when it leaves the
+        # idle state; if it is not idle, it is either not open yet or has its task already.
         was_idle, self._idle = self._idle, False
         if self._parked is not None:
             self._parked.unpark()
@@ -118,7 +122,7 @@ class Listener:
 
     async def _tell_rest(self) -> None:
         while self._dirty:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()  # room() returns without one if there is room
             await self._room()
             topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
             # Deleted only after it has been sent: announced again before that, it must not be lost.
@@ -140,7 +144,7 @@ class Listener:
                 self._idle = True
                 await self._parked.park()
         finally:
-            self._idle = False
+            self._idle = False  # the request has ended: `tell` must not send for it any more
 
 
 class Changes:
@@ -190,6 +194,7 @@ class Changes:
         others = self._listeners[topic]
         del others[listener]
         if not others:
+            # Nothing may be left for a topic without listeners: clients choose the URIs.
             del self._listeners[topic]
             self._changed.pop(topic, None)
             if self._heard is not None:
@@ -224,6 +229,7 @@ class Changes:
 
     def tell_all(self) -> None:
         """Tell listeners of all pending changes at once."""
+        # Without slices: called at the end of the run, when there is nothing left to be fair to.
         while self._changed or self._waiting:
             self._tell_some()
 
@@ -242,6 +248,7 @@ class Changes:
         left = SLICE
         while left and (self._waiting or self._changed):
             if not self._waiting:
+                # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
                 self._waiting = list(self._listeners[self._topic])
@@ -281,6 +288,8 @@ class Audience:
         Raises:
             McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources with these topics.
         """
+        # Counted over all requests of the client: a thousand subscriptions/listen with one URI each cost as much as one
+        # with a thousand.
         every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
         if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
             raise McpError(OVERLOADED, f"a client may subscribe to at most {MAX_SUBSCRIPTIONS} resources")
@@ -302,7 +311,7 @@ class Audience:
         """Let ``subscriptions/listen`` requests return once they have sent everything; later ones, too."""
         self._ending = True
         for listener in self._listeners:
-            if listener is not self._lasting:
+            if listener is not self._lasting:  # that one belongs to no request that could be answered
                 listener.end()
 
     def forget_everything(self) -> None:

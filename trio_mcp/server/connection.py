@@ -116,6 +116,8 @@ class Connection(ServerSession):
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
 
+    # For a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
+
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
         self._connections.add(self)
@@ -145,6 +147,7 @@ class Connection(ServerSession):
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
             del self._elicitations[elicitation_id]
+            # In a task, as sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
 
     async def _send_completion(self, elicitation_id: str) -> None:
@@ -161,6 +164,7 @@ class Connection(ServerSession):
     # --- notifications of changes --------------------------------------------------------------------------------
 
     def _opened(self) -> None:
+        # There is no subscription to lists in the legacy era: each session gets what its handshake has declared.
         for method in LIST_CHANGES:
             self._hear(method)
 
@@ -175,7 +179,7 @@ class Connection(ServerSession):
     @property
     def listener(self) -> Listener:
         """The listener of this legacy-era session, made on first use."""
-        if self._listener is None:
+        if self._listener is None:  # not in __init__: a session on a modern link never needs one
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self.audience.add_lasting(self._listener)
         return self._listener
@@ -187,7 +191,7 @@ class Connection(ServerSession):
             McpError: If the client watches too many resources.
         """
         topic = (RESOURCE_UPDATED, uri)
-        if topic not in self.listener.topics:
+        if topic not in self.listener.topics:  # subscribing twice is allowed, and counts once
             self.audience.check_room_for([topic])
             self._hear(*topic)
 
@@ -235,6 +239,8 @@ class Connection(ServerSession):
         self.audience.end()
         if not self.has_listeners:
             return
+        # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
+        # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
@@ -268,6 +274,8 @@ class Exchange:
         return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        # The rules of HTTP have already checked what the request declares. server/discover is answered here, as every
+        # server has it and no middleware or handler is involved.
         context.client = self._client
         return self._served.identity.discover(self._client) if context.method == "server/discover" else None
 

@@ -83,12 +83,14 @@ class Context(RequestContext, Generic[StateT]):
             state: What the mounted server's lifespan yielded.
             params: The request's parameters, with the names that the mounted server knows.
         """
+        # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
         context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
         context.client, context.params = self.client, params
         return context
 
     @property
     def _declared(self) -> ClientDeclaration:
+        # Set by the session's or exchange's intercept, before any handler sees the context.
         assert self.client is not None
         return self.client
 
@@ -114,6 +116,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, as it declares them: untrusted. None if missing or malformed."""
+        # Parsed here and not on arrival: most handlers never look, and a malformed one is no reason to refuse a call.
         try:
             return Implementation.from_wire(self._declared.client_info)
         except ValidationError:
@@ -341,6 +344,7 @@ class Context(RequestContext, Generic[StateT]):
         """Ask the client for the directories that the server may work in (`client/roots`). Otherwise like `elicit`."""
         return ask_roots(self, key, timeout)
 
+    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
     @overload
     async def gather(self, first: InputRequest[A], /) -> tuple[A]: ...
     @overload
@@ -359,6 +363,7 @@ class Context(RequestContext, Generic[StateT]):
         cancelled and the call fails. Otherwise like `elicit`.
         """
         for request in requests:
+            # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
         return tuple(await self.asking.ask(requests))

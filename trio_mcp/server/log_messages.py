@@ -121,6 +121,7 @@ class McpLogHandler(logging.Handler):
             here = trio.lowlevel.current_trio_token() is token
         except RuntimeError:  # a thread without an event loop
             here = False
+        # In the event loop it is handed over at once, so that log messages keep their place among notifications.
         if here:
             self._hand_over(context, params)
         elif self._room.acquire(blocking=False):
@@ -143,7 +144,7 @@ class McpLogHandler(logging.Handler):
             self._drop()
 
     def _drop(self) -> None:
-        with self._counting:
+        with self._counting:  # called from the event loop without the handler's lock, and from threads with it
             self.dropped += 1
 
 

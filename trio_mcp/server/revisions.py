@@ -13,7 +13,7 @@ __all__ = ["downgraded_block", "wire_for"]
 
 def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
     """Return the wire form of a model, with only the fields that a revision defines, at every level."""
-    wire = model.to_wire()
+    wire = model.to_wire()  # a fresh dict, so pruning it in place harms nothing
     _prune(model, wire, revision)
     return wire
 

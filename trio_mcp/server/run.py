@@ -63,6 +63,7 @@ class Run:
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
         """Make a session that is fed its messages; it is in `connections` from its `begin` to its `finish`."""
+        # (None, sink): there is nothing to read from; the HTTP session feeds each message of a POST to it.
         return Connection(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:

@@ -71,6 +71,7 @@ class Server(BaseServer):
         self._prompts = PromptFeature(self.settings)
         self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
         self._custom = CustomFeature(self.settings)
+        # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
         self._custom.registry.follow(self.dispatch)
         own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
         self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
@@ -79,6 +80,7 @@ class Server(BaseServer):
         return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+        # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
         own = self._custom.notifications.get(notification.method)
         if own is not None:
             await own.handle(notification, states)
@@ -87,6 +89,7 @@ class Server(BaseServer):
         return self._mounts.family()
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
+        # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
         found = self._tools.registry.get(tool)
         return None if found is None else found.definition.input_schema
 
@@ -193,6 +196,7 @@ class Server(BaseServer):
             KeyError: If there is no resource or template with this URI.
         """
         self._resources.remove(uri)
+        # Otherwise a template added under the same URI later would inherit them. Likewise for prompts.
         self._completion.forget("ref/resource", uri)
 
     def notify_resources_changed(self) -> None:
@@ -405,6 +409,7 @@ class Server(BaseServer):
         if isinstance(other, Server):
             self._mounts.add(other._mounts, prefix)
             return
+        # A proxy has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
             what = f"{other.info.name!r} can't be mounted in {self.info.name!r}"
             raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
@@ -413,7 +418,7 @@ class Server(BaseServer):
 
 def _registering(function: Any, add: Callable[..., None], name: str, known: type, details: Mapping[str, Any]) -> Any:
     """Register a function, or make a decorator, for what may be written with or without parentheses."""
-    check_details(details, known, name)
+    check_details(details, known, name)  # now, and not only when the decorator is applied
     if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))

@@ -120,6 +120,8 @@ class CompletionFeature:
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(kind, name, argument)
+        # A mounted server completes its own, as its middleware expects, and by the name that it knows. If it has no
+        # completions at all, a function registered here may still do it.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)

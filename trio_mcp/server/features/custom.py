@@ -89,7 +89,7 @@ class CustomFeature:
     ) -> None:
         """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
-        self.registry.check_free(name)
+        self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem of the function
         if extension is not None and extension not in self._settings.extensions:
             missing = f"{what}: the extension {extension!r} is not declared"
             raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")

@@ -52,6 +52,7 @@ class Dispatch:
         # Without either there is nothing to do, which saves every ordinary request the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
+        # Never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
@@ -64,6 +65,7 @@ class Dispatch:
         return result
 
     def _through(self, index: int, handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
+        # By recursion and without a prepared chain: call_next may be called twice, or not at all.
         middleware = self._settings.middleware
         if index == len(middleware):
             return handler(context)

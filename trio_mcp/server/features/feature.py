@@ -122,6 +122,7 @@ class Settings:
             exc: The exception.
             ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
+        # Logged even if the client gets to see it: the traceback is for the server's operator.
         logger.error(text, exc_info=exc)
         if not self.expose_errors:
             return text
@@ -129,7 +130,7 @@ class Settings:
 
     def failure(self, text: str, exc: Exception, ours: type[Exception]) -> McpError:
         """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
-        exc = single(exc)
+        exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
         return exc if isinstance(exc, McpError) else McpError(INTERNAL_ERROR, self.describe_failure(text, exc, ours))
 
     def list_page(self, registry: Registry[ListedT], key: str, context: Context[Any]) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class ListeningFeature:
             # on wait in it. Registered later, it would miss them.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()
+        # Reached when the server ends, not when the client cancels: then nothing is sent any more.
         return {"_meta": stamp}
 
 
@@ -96,6 +97,7 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     if any(len(uri) > MAX_URI for uri in uris):
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
+    # What is not served is left out of the acknowledgement, and not an error: so the client learns what it gets.
     def served(method: str) -> bool:
         spec = method_spec(revision, method)
         return spec is not None and (spec.server_capability is None or declares(declared, spec.server_capability))

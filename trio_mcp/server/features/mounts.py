@@ -77,6 +77,7 @@ class Mounts:
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
+        # Twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
             raise ValueError(f"{what}: it is mounted there already")
         family = other.family()
@@ -88,6 +89,7 @@ class Mounts:
                     f"{what}: it has the extension {extension!r}, which {self.settings.info.name!r} does not declare "
                     f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
                 )
+        # The lifespans of a run nest, so one can't be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
@@ -102,6 +104,7 @@ class Mounts:
             undo.pop_all()
         self.inner.append(mount)
         self.completion.mount(other.completion)
+        # From now on their changes are announced to the clients of this server's runs.
         for each in family:
             each.settings.runs |= self.settings.runs
         for method, count in (
@@ -125,6 +128,7 @@ class Mounts:
             source.follow(mirror)
             undo.callback(source.unfollow, mirror)
 
+        # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.
         follow(other.custom.registry, self.custom.registry, mount.method)
         follow(other.custom.notifications, self.custom.notifications, lambda item: item)
         follow(other.tools.registry, self.tools.registry, mount.renamed)
@@ -166,6 +170,7 @@ class _Mount:
             context: The request's context.
             changed: Parameters that have a different value in the mounted server, such as the name.
         """
+        # Past `serve`: trace and log context are set already, and belong to the request.
         state = context.connection.states.get(self.other.settings)
         return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
 

@@ -294,6 +294,6 @@ def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
     found: dict[str, None] = {}
     for option in options:
         for value in _values(option) or ():
-            if isinstance(value, (str, int, float)):
+            if isinstance(value, (str, int, float)):  # bool included; the text is what `bind` parses again
                 found[value if isinstance(value, str) else json.dumps(value)] = None
     return list(found)

@@ -95,6 +95,8 @@ class Registry(Generic[ItemT]):
                     follower.added(item)
                     undo.callback(follower.removed, item)
                 undo.pop_all()
+            # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last:
+            # `get` and `in` take no lock, and what they find must be complete.
             self._last_serial += 1
             self._numbered[item.name] = (self._last_serial, item)
             self._items[item.name] = item
@@ -171,6 +173,8 @@ class Registry(Generic[ItemT]):
         after = 0 if cursor is None else self._serial_of(cursor)
         page: list[ItemT] = []
         last = after
+        # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
+        # interpreter, so it needs no lock.
         for serial, item in list(self._numbered.values()):
             if serial <= after:
                 continue

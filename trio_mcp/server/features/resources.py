@@ -178,10 +178,10 @@ class ResourceFeature:
             if isinstance(exc, ResourceNotFound):
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
-        if not context.rules.cache_hints:
+        if not context.rules.cache_hints:  # legacy revisions have no such fields
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
-        return hints | result
+        return hints | result  # the result's own fields take precedence
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
         if len(uri) <= MAX_URI:  # bounds the work of matching templates
@@ -239,6 +239,7 @@ def _make_resource(
     name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
     if not isinstance(name, str) or not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
+    # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None and (template is not None or isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
@@ -288,6 +289,7 @@ def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> 
         if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
+    # A list is several contents only if it holds some; otherwise it is data, sent as JSON.
     many = isinstance(value, (list, tuple)) and any(isinstance(item, ResourceContents) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}

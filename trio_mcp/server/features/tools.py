@@ -39,6 +39,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+# The return types that most tools have; they share one Output each.
 _SCALARS = (int, float, str, bool)
 # Return annotations that say nothing about a value; such a tool has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
@@ -142,6 +143,7 @@ def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = 
     schema, _ = json_schema_of(adapter, "serialization", subject)
     wrapped = not _describes_object(schema)
     if wrapped:
+        # Definitions must stay at the root, as references begin with "#/$defs/".
         definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
     elif "type" not in schema:
@@ -201,7 +203,7 @@ def _is_content(returns: Any) -> bool:
     origin = get_origin(returns)
     if origin is None:
         return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
     return any(_is_content(part) for part in get_args(returns))
 
@@ -217,6 +219,7 @@ def _items(value: Any, declared: bool) -> list[Any]:
     """Return the values that become one block each."""
     if value is None:
         return []
+    # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
     if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
         return list(value)
     return [value]
@@ -304,6 +307,8 @@ class RegisteredTool(Entry[Tool]):
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
+        # Until 2025-11-25 an output schema must describe an object. A tool with another one is listed without, and
+        # its results have no structured content there.
         if "outputSchema" in wire and self.output.schema_for(revision) is None:
             del wire["outputSchema"]
         return wire
@@ -378,6 +383,8 @@ class ToolFeature:
             return self._failure(name, single(exc))
 
     def _failure(self, name: str, exc: Exception) -> dict[str, Any]:
+        # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
+        # tool, of which the client learns no more than the server allows.
         if isinstance(exc, McpError):
             raise exc
         told = str(exc)

@@ -93,6 +93,7 @@ def _read(
         kind = "a class" if isinstance(function, type) else f"not a function, but {type(function).__name__}"
         raise TypeError(f"{where}: its provider {_name(function)!r} is {kind}; pass a function that returns the value")
     key = _key_of(function)
+    # `known` has the providers that are complete, `path` those whose parameters are being read just now.
     if key in known:
         return known[key]
     if key in map(_key_of, path):
@@ -305,6 +306,7 @@ class Dependencies:
             function: The function.
             arguments, named: Its other arguments.
         """
+        # The plan is made once, at registration; only with overrides, which are for tests, anew for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
         values: list[Any] = [None] * len(plan.steps)

@@ -195,6 +195,8 @@ def read_function(
         TypeError: If the signature can't be described; the message names the parameter, and says what to do.
         SchemaError: If the schema is invalid.
     """
+    # The two mistakes whose own errors would be hard to understand: a class has a signature, and calling a generator
+    # function returns without running anything.
     if isinstance(function, type):
         raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
     if is_generator(function):
@@ -282,6 +284,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
 
 
 def _is_in_class(function: Callable[..., Any]) -> bool:
+    # By the qualified name: inside a class body the class does not exist yet.
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
 

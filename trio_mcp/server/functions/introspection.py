@@ -125,6 +125,7 @@ def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
     for frame in _frames():
+        # By qualified name and globals, as frames don't say which function they run. The innermost call wins.
         if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
             names = {**frame.f_locals, **names}
     return names

@@ -30,7 +30,7 @@ class SyncThreads:
         """The limiter of this run of Trio, made on first use."""
         try:
             return self._limiter.get()
-        except LookupError:
+        except LookupError:  # the first call in this run
             limiter = trio.CapacityLimiter(self._most)
             self._limiter.set(limiter)
             return limiter

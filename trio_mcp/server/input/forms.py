@@ -70,6 +70,7 @@ class _Field:
             if titled:
                 return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
             return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
+        # The titles of choices were `enumNames` until 2025-06-18, and a `oneOf` since.
         if self.options and (self.enum_names or not newer):
             names = [option.title for option in options] if titled else None
             return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)

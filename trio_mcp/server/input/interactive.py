@@ -141,7 +141,7 @@ class ParkedRounds(Rounds):
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
-            self._scope.cancel(exc.reason)
+            self._scope.cancel(exc.reason)  # the reason says who cancelled, as it would for any handler
             raise
         finally:
             if not parked:

@@ -81,6 +81,7 @@ class Elicited(Generic[DataT]):
     data: DataT
 
 
+# A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
 class InputRequest(Coroutine[Any, Any, T]):
     """A question to the client, made by `Context.elicit`, `sample` and so on. It is asked when it is awaited.
 

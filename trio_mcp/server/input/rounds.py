@@ -216,6 +216,7 @@ class Rounds:
         if self._over:
             await self._end()
         if key not in self._memory:
+            # Not stored if the function fails or is cancelled, so the next run tries again.
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
         return self._memory[key]
@@ -383,6 +384,7 @@ class HandshakeRounds(Rounds):
             requests = self.explicit(value)
             revision = self.context.protocol_version
             await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
+            # As in a new request of the modern era: keys are counted from the start, and the arguments bound anew.
             self._used.clear()
             self._round += 1
             call = self._bind()
@@ -405,6 +407,7 @@ class HandshakeRounds(Rounds):
                 failures.append(exc)
                 nursery.cancel_scope.cancel("another question failed")
 
+        # Failures are collected instead of raised in the nursery: the caller gets the exception, not a group.
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
@@ -413,7 +416,7 @@ class HandshakeRounds(Rounds):
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        if request.elicitation_id is not None:
+        if request.elicitation_id is not None:  # before it is sent: the user may be done before the client answers
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
         self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
