@@ -127,7 +127,7 @@ async def test_a_sync_function_that_must_be_awaited_would_outlive_what_it_got() 
     async with client_of(server_with(wrapper, fine, expose_errors=True)) as client:
         refused = await client.call_tool("wrapper")
         assert refused.is_error
-        assert "tool 'wrapper' is a sync function that returns something to await" in text_of(refused)
+        assert "tool 'wrapper' is a sync function that returns an awaitable" in text_of(refused)
         assert not (await client.call_tool("fine")).is_error
 
 
