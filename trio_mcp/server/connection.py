@@ -97,6 +97,8 @@ class Connection(ServerSession):
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         return self._served.make_context(incoming, self._sink, self, self._state)
 
+    # The hooks of the session pass everything on to the server, which knows nothing of sessions.
+
     async def received_request(self, context: RequestContext) -> Any:
         return await self._served.answer(context)
 
@@ -158,6 +160,7 @@ class Connection(ServerSession):
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
         """Send a log message that belongs to no request, if this legacy-era session wants it and has room."""
+        # Dropped for lack of room rather than waited for: the caller has no request that it could hold up.
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
             self._sink.put(SessionMessage(Notification("notifications/message", params)))
 

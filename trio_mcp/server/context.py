@@ -116,7 +116,7 @@ class Context(RequestContext, Generic[StateT]):
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, as it declares them: untrusted. None if missing or malformed."""
-        # Parsed here and not on arrival: most handlers never look, and a malformed one is no reason to refuse a call.
+        # Parsed here and not on arrival: most handlers never look, and a malformed one must not fail a call.
         try:
             return Implementation.from_wire(self._declared.client_info)
         except ValidationError:

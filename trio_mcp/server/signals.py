@@ -45,6 +45,7 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
             nursery.start_soon(end_on_sigterm)
             await serve()
 
+    # Trio turns SIGINT into KeyboardInterrupt by itself, and that ends the server as any exception does.
     try:
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:

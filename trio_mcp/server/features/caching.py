@@ -21,7 +21,7 @@ CacheHints = Mapping[str, "CacheHint"]
 
 
 def _check_ttl(instance: object, attribute: object, ttl: Any) -> None:
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):  # a bool is an int in Python
         raise TypeError(f"ttl must be a number of seconds, got {ttl!r}")
     if not 0 <= ttl <= MAX_TTL:
         raise ValueError(f"ttl must be from 0 to {MAX_TTL:.0f} seconds (a year), got {ttl!r}")

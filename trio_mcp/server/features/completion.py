@@ -78,6 +78,8 @@ class CompletionFeature:
         if not callable(function):
             raise TypeError(f"a completion must be a function, got {type(function).__name__}")
         what = f"the completion of {argument!r}"
+        # Prompts and templates may be added after their completions. What is there already is checked at once; a
+        # template names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
             found = self._prompts.registry.get(prompt)
@@ -89,6 +91,7 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
+        # In one step, as another thread may register the same one.
         if self._completers.setdefault(key, completer) is not completer:
             raise ValueError(f"{what} of {key[1]!r} is already registered")
         self._offered = True

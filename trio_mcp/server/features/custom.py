@@ -139,6 +139,7 @@ class _CustomMethod:
                 )
             context.require_client_extension(self.extension)
         try:
+            # `brief` leaves out the values, which may be secrets.
             values = _validated(context.params, self.params)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None

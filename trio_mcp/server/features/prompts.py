@@ -208,6 +208,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
+        # Without string: what a string argument refuses must not be parsed into another string.
         {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
     )
 
@@ -275,7 +276,7 @@ def _values(option: dict[str, Any]) -> list[Any] | None:
 
 def _types(option: dict[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema without alternatives allows."""
-    values = _values(option)
+    values = _values(option)  # an enumeration of numbers may come without a type
     if values is not None:
         return frozenset().union(*map(_json_types, values))
     named = option.get("type", _JSON_TYPES)

@@ -134,6 +134,7 @@ class ResourceFeature:
         """Add a resource or a template; see `Server.add_resource`."""
         check_details(details, ResourceDetails, "add_resource")
         resource = _make_resource(uri, function, self._settings, details)
+        # Two registries, as the protocol lists them separately; one notification covers both.
         (self.registry if resource.template is None else self.templates).add(resource)
         self.notify_changed()
 
@@ -175,7 +176,7 @@ class ResourceFeature:
             result = _read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
             exc = single(exc)
-            if isinstance(exc, ResourceNotFound):
+            if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
         if not context.rules.cache_hints:  # legacy revisions have no such fields
@@ -196,7 +197,7 @@ class ResourceFeature:
         self._find(uri, context)  # refuses a URI that can't be read
         if not context.session.lasting:
             raise McpError(METHOD_NOT_FOUND, f"{context.method!r} needs a session: without one no update can be sent")
-        context.session.watch(uri)
+        context.session.watch(uri)  # the methods exist in the legacy era only, so there is a session
         return {}
 
     async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
@@ -304,6 +305,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         raise ContentsError("it returned None; return the contents, or raise ResourceNotFound")
     if not isinstance(value, str):
         mime_type = mime_type or "application/json"
+        # json.dumps, because it can refuse infinity and NaN, which JSON does not have.
         try:
             plain = value.to_wire() if isinstance(value, WireModel) else to_jsonable_python(value, by_alias=True)
             value = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

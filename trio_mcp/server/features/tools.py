@@ -125,7 +125,7 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = SchemaValidator(explicit_schema)
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
-    if returns in _UNDECLARED:
+    if returns in _UNDECLARED:  # nothing to promise in a schema, so whatever it returns becomes content
         return Output(None)
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
@@ -209,6 +209,7 @@ def _is_content(returns: Any) -> bool:
 
 
 def _describes_object(schema: dict[str, Any]) -> bool:
+    # pydantic puts a recursive model into $defs, and leaves only a reference at the root.
     reference = schema.get("$ref")
     if isinstance(reference, str):
         schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
@@ -350,6 +351,7 @@ class ToolFeature:
         return self._settings.list_page(self.registry, "tools", context)
 
     async def _call(self, context: Context[Any]) -> dict[str, Any]:
+        # The parameters are what the JSON parser made, so `type(...) is` will do, and it is the fastest test.
         name, arguments = context.params.get("name"), context.params.get("arguments")
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
@@ -358,7 +360,7 @@ class ToolFeature:
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
         if tool.mounted is not None:
             return await tool.mounted.pass_on(context, name=tool.mounted.name)
-        if arguments is None:
+        if arguments is None:  # optional; null counts as missing
             arguments = {}
         elif type(arguments) is not dict:
             raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")

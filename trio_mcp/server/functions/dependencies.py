@@ -69,12 +69,12 @@ def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
     if isinstance(default, Depends):
         # FastAPI allows this. Here the functions stay callable as they are, and a call would get the marker.
         raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
-    while hasattr(annotation, "__value__"):  # a type alias
+    while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
         annotation = annotation.__value__
     if get_origin(annotation) is not Annotated:
         return None
     kind, *extras = get_args(annotation)
-    if Depends in extras:
+    if Depends in extras:  # the class itself, without a call: without this check the marker would be ignored
         raise TypeError(f"{where}: write Depends(provider), not Depends")
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
@@ -192,6 +192,7 @@ class Overrides:
     @contextlib.contextmanager
     def stand_in(self, provider: Callable[..., Any], other: Callable[..., Any], context_type: type) -> Iterator[None]:
         """Replace a provider while the block runs: see `Server.override`."""
+        # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
         entry = (_key_of(provider), _read(other, context_type, "override", {}, ()))
         self._entries.append(entry)
         self.active = dict(self._entries)
@@ -309,7 +310,7 @@ class Dependencies:
         # The plan is made once, at registration; only with overrides, which are for tests, anew for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
-        values: list[Any] = [None] * len(plan.steps)
+        values: list[Any] = [None] * len(plan.steps)  # by step number
 
         def ready() -> Any:
             provided = {name: values[number] for name, number in plan.parameters.items()}

@@ -214,7 +214,7 @@ def read_function(
         # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
         # among them, and if its annotation is a string there is no place to resolve it.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes them
             extra = "allow"
             continue
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -230,6 +230,7 @@ def read_function(
         raise TypeError(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
+    # as_json: some types decode their bytes from JSON text only; then that way is tried first, not second.
     adapter, schema, as_json = _contract(fields, extra, what)
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
@@ -242,6 +243,7 @@ def read_function(
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
+        # With dependencies, these choose where the function runs, together with its sync providers.
         call=function if markers else _awaitable(function, awaited, surroundings),
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
@@ -269,7 +271,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
     bound = bound_by_partials(function)
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if name in bound:
+        if name in bound:  # Parameters already bound by functools.partial are not the caller's to set.
             continue
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
             stars = _VARIADIC[parameter.kind]
@@ -277,6 +279,7 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
                 f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
                 "name each parameter, take a list or a dict, or pass an input_schema and take **arguments"
             )
+        # Otherwise `self` would become an argument that clients are asked for.
         if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
             raise TypeError(f"{what} is an unbound method; register the bound method: instance.method")
         found.append(parameter)

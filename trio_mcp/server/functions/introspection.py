@@ -46,6 +46,7 @@ def is_context(annotation: Any, context_type: type) -> bool:
         return is_context(annotation.__value__, context_type)
     if (origin or annotation) is context_type:
         return True
+    # `Context | None`, so that the function can also be called without a server.
     options = get_args(annotation)
     return type(None) in options and any(
         is_context(option, context_type) for option in options if option is not type(None)
@@ -70,6 +71,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
         try:
             return get_type_hints(target, localns=cells, include_extras=True)
         except NameError:
+            # From the weakest to the strongest: a local name hides `known`, and the closure is certain.
             names = {**known, **_enclosing_scopes(target), **cells}
             return get_type_hints(target, localns=names, include_extras=True)
     except NameError as exc:

@@ -105,7 +105,7 @@ def json_schema_of(
         schema = generator.generate(adapter.core_schema, mode)
     except PydanticInvalidForJsonSchema as exc:
         raise TypeError(f"{subject} has no JSON Schema: {exc.message}") from None
-    schema.pop("title", None)
+    schema.pop("title", None)  # the name of an internal class, such as that of the arguments' TypedDict
     return schema, generator
 
 

@@ -120,6 +120,7 @@ class Form(Generic[ModelT]):
         Raises:
             pydantic.ValidationError: If the answers don't fit the model.
         """
+        # A nullable field that the user left empty is missing, but the model requires it: put a null in.
         data = {**dict.fromkeys(self._nullable), **content}
         try:
             return self.model.model_validate(data)
@@ -154,8 +155,7 @@ def _form_of(model: type[ModelT]) -> Form[ModelT]:
     for name, part in schema.get("properties", {}).items():
         part, may_be_null = _without_null(part, definitions)
         if may_be_null and name in required:
-            # An answer can't have null: a field left empty is missing from it, and `read` puts the null in.
-            required.remove(name)
+            required.remove(name)  # an answer can't have null, so the user must be able to leave the field empty
             nullable.add(name)
         fields[name] = _field(part, definitions, f"{what}: the field {name!r}")
     return Form(model, fields, tuple(required), frozenset(nullable))
@@ -185,6 +185,7 @@ def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[di
 
 
 def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _Field:
+    # An enumeration may come as `enum`, `const` or a union of these, with or without a type: options decide.
     options = _options(part, definitions, subject)
     kind = "string" if options else part.get("type")
     limits: dict[str, Any] = {}
@@ -207,7 +208,7 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
         shown = kind if isinstance(kind, str) else "a union" if "anyOf" in part else "of any type"
         raise TypeError(f"{subject} is {shown}; {_FLAT}")
     common = _some(part, title="title", description="description")
-    if part.get("default") is not None:
+    if part.get("default") is not None:  # a form has no null to suggest
         common["default"] = part["default"]
     return _Field(kind, common, limits, options, enum_names="enumNames" in part)
 
@@ -247,6 +248,7 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
         inner = _options(each, definitions, subject)
         if not inner:
             raise TypeError(f"{subject} is a union; {_FLAT}")
+        # The title of a single choice is that choice's; of several, it would be the title of their type.
         title = each.get("title") if len(inner) == 1 else None
         found.update({value: title or own for value, own in inner.items()})
     return found
@@ -258,6 +260,7 @@ class _FormSchema(JsonSchema):
     def enum_schema(self, schema: Any) -> dict[str, Any]:
         found = super().enum_schema(schema)
         names = {member.value: member.name for member in schema["members"] if isinstance(member.value, str)}
+        # RED = "red" needs no titles; RED = "#ff0000" does.
         if any(_plain(name) != _plain(value) for value, name in names.items()):
             found[_TITLES] = {value: _readable(name) for value, name in names.items()}
         return found

@@ -104,6 +104,7 @@ class ParkedRounds(Rounds):
         except Exception as exc:
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=exc)
         except BaseExceptionGroup as group:
+            # Cancellation must reach the nursery, failures must not: log these, and pass on only the former.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
@@ -117,7 +118,7 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        self._check_room()
+        self._check_room()  # now, rather than when it asks: by then it may have done work that would be lost
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
         return await self._wait_for_function()
@@ -137,6 +138,7 @@ class ParkedRounds(Rounds):
                 return self._value
             requests = {key: request for key, (request, _) in self._waiting.items()}
             asked = self.asked(requests, self._id)
+            # Nothing else ends a function whose client never comes back. The token expires at the same time.
             self._scope.deadline = trio.current_time() + self._seconds(requests)
             parked, self._live = True, False
             return asked
@@ -164,6 +166,7 @@ class ParkedRounds(Rounds):
         Raises:
             McpError: If a response is malformed (-32602); the function has not been resumed then.
         """
+        # Malformed responses are refused before anything changes, so the client may try again with the same state.
         for key, data in responses.items():
             if key in self._waiting:
                 self._take(key, self._waiting[key][1], data)
@@ -225,6 +228,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     else:
         rounds = (ParkedRounds if park else ReplayedRounds)(context, earlier, responses)
         serving = rounds.serve(call)
+    # In the modern era there is no -32042: pages are asked for as any other question.
     try:
         value = await serving
     except Exception as exc:

@@ -128,6 +128,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         Raises:
             McpError: If a capability is missing (-32021, with the capability in its data).
         """
+        # A client may declare what its revision does not define; such a declaration does not count.
         for capability in self._needs:
             if capability not in context.rules.client_capabilities or not _declared(context, capability):
                 raise missing_capability(capability)
@@ -222,6 +223,7 @@ class UrlElicitationRequired(McpError):
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
+        # In the form of the only revision that has this error; other clients are answered in another way.
         pages = [each.wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
@@ -234,7 +236,7 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 
     See 2026-07-28 `basic/index`, Per-request protocol fields.
     """
-    required: dict[str, Any] = {}
+    required: dict[str, Any] = {}  # nested by the parts of the path: {"sampling": {"tools": {}}}
     inner = required
     for name in capability.split("."):
         inner[name] = inner = {}
@@ -312,7 +314,7 @@ def ask_url(
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
     if elicitation_id is not None and (not isinstance(elicitation_id, str) or not elicitation_id):
         raise TypeError(f"elicitation_id must be a non-empty string, got {elicitation_id!r}")
-    identity = elicitation_id or str(uuid.uuid4())
+    identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
 
     def params(revision: str) -> dict[str, Any]:
         own = {"elicitationId": identity} if rules_of(revision).elicitation_ids else {}

@@ -82,6 +82,7 @@ class RequestState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain data."""
+        # Short keys: the token travels twice in each round.
         return {
             "r": self.round,
             "q": {key: [each.method, each.digest] for key, each in self.questions.items()},
@@ -106,6 +107,7 @@ class RequestState:
 
 def digest_of(value: Any) -> str:
     """Return a digest of JSON data, independent of the order of keys."""
+    # The json module, because pydantic_core can't sort keys. Clients may send the keys in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     # 128 bits: digests are signed with the token, so only a second preimage could help a client.
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -170,6 +172,8 @@ class StateSealer:
             "e": self._clock() + seconds,
         }
         body = _encode(json.dumps(payload, separators=(",", ":")).encode())
+        # With the first key only, so that keys can be rotated: add the new one at the end everywhere, then move it to
+        # the front, then drop the old one.
         token = f"{_VERSION}.{body}.{self._mac(self._keys[0], body)}"
         if len(token) > MAX_STATE:
             raise ValueError(f"the answers and the state so far take {len(token)} characters; {MAX_STATE} is the limit")
@@ -196,6 +200,7 @@ class StateSealer:
 
     def _verified(self, token: object) -> Any:
         """Return the payload of a token with a valid signature; None for any other."""
+        # compare_digest raises for a str that is not ASCII.
         if type(token) is not str or len(token) > MAX_STATE or not token.isascii():
             return None
         version, _, rest = token.partition(".")

@@ -75,6 +75,7 @@ class InputSettings:
 
     def principal_of(self, context: AskingContext) -> str | None:
         """Return the identity that a request is made for, or None."""
+        # Asked when a state is sealed and again when it comes back: both must name the same one.
         principal = None if self.principal is None else self.principal(context)
         if principal is not None and not isinstance(principal, str):
             raise TypeError(f"principal must return a string or None, got {type(principal).__name__}")
@@ -164,6 +165,7 @@ class Rounds:
         self._used: set[str] = set()  # keys of the questions that this run of the function has asked
         self._waits: set[trio.CancelScope] = set()
         self._over = False
+        # In later rounds only questions that were asked have a response here: `earlier_rounds` has dropped the others.
         if earlier is None:
             self._offered = dict(responses or {})
         else:
@@ -184,6 +186,7 @@ class Rounds:
         """Return the answers to some questions, asked in one round."""
         await trio.lowlevel.checkpoint_if_cancelled()  # or a cancelled function would still end the round and ask
         revision = self.context.protocol_version
+        # All of them before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
         if self._over:
@@ -196,6 +199,7 @@ class Rounds:
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
         for key, question in questions.items():
+            # By a key of the handler's own only: a client can't know the numbers of questions in advance.
             if keyed[key].key in self._offered:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
@@ -308,6 +312,7 @@ class Rounds:
         """Return the questions that the function returned or raised, and forget earlier answers under their keys."""
         if isinstance(outcome, InputRequired):
             requests = outcome.requests
+            # Through JSON even in the legacy era, where it never leaves: handlers should see the same types in both.
             self.state = _plain(outcome.state, "the state of InputRequired")
         else:
             requests = {each.key or f"url-{number}": each for number, each in enumerate(outcome.requests, 1)}
@@ -327,6 +332,7 @@ class Rounds:
         Raises:
             McpError: If the state is too large (-32602).
         """
+        # The token is bound to the method and the parameters of this request, so its answers can't be moved to another.
         revision, request = self.context.protocol_version, self.context.request
         self._round += 1
         questions = {key: _question(each, revision) for key, each in requests.items()}
@@ -431,7 +437,7 @@ class ReplayedRounds(Rounds):
         self._questions: dict[str, InputRequest[Any]] = {}  # those that ended the round
 
     async def serve(self, call: Call) -> Any:
-        value = None
+        value = None  # stays None if the scope is cancelled, and so the round ends
         self._open()
         try:
             with self._scope:
@@ -462,6 +468,7 @@ def _question(request: InputRequest[Any], revision: str) -> Question:
 
 
 def _another_question(key: str) -> McpError:
+    # A bug in the handler, which only the server's operator can understand; the client just learns how to recover.
     logger.error(
         "a handler asks a different question under %r than in the previous round: it must ask the same questions in "
         "the same order each time it runs, or give them keys (docs: One handler, both eras)",
@@ -474,6 +481,7 @@ def _another_question(key: str) -> McpError:
 
 
 def _plain(value: Any, what: str) -> Any:
+    # There and back, so that a value looks the same in the run that made it as in a replay.
     try:
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
@@ -494,6 +502,8 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
     Raises:
         McpError: If the state or the responses are invalid (-32602).
     """
+    # The request's own parameters, not context.params: a middleware may have replaced those, and the token is bound to
+    # what the client sent.
     params = context.request.params or {}
     token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:

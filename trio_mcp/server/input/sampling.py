@@ -51,6 +51,7 @@ def ask_model(
         model_preferences=model_preferences,
         **details,
     )
+    # Checked here: the client could only refuse the whole request, and the traceback would not point to the mistake.
     params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
