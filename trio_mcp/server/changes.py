@@ -125,7 +125,7 @@ class Listener:
             await trio.lowlevel.checkpoint()  # room() returns without one if there is room
             await self._room()
             topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
-            # Deleted only after it has been sent: announced again before that, it must not be lost.
+            # It stays until it has been sent: without room after all, this waits again.
             if topic is not None and self._send(topic):
                 del self._dirty[topic]
 

@@ -97,7 +97,7 @@ class Run:
         try:
             async with connection:
                 await connection.wait_closed()
-        finally:  # before the run ends, so that statistics and changes never see a session that is over
+        finally:  # here, so that statistics and changes never see a session that has ended
             connection.audience.forget_everything()
             self.connections.discard(connection)
 
