@@ -112,6 +112,7 @@ class BaseServer:
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
+        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = Implementation(
             name=name,
             version=version,
@@ -257,7 +258,8 @@ class BaseServer:
         await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
-            # A lifespan may mount further servers, so look for new members after each one.
+            # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
+            # it. A lifespan may mount further servers, so look for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
                 states[each.settings] = None
                 if each.lifespan is not None:
@@ -358,6 +360,7 @@ class BaseServer:
 
         from trio_mcp.http.server.options import HttpOptions
 
+        # path=None: a client that looks for Streamable HTTP first must get a 404 or 405 here, to fall back to HTTP+SSE.
         options = options or HttpOptions(path=None, sse_path="/sse")
         options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
         await self.serve_http(host, port, options=options, task_status=task_status, **arguments)

@@ -62,6 +62,7 @@ class Context(RequestContext, Generic[StateT]):
         rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
     """
 
+    # One is made for each request: slots keep that cheap.
     __slots__ = ("connection", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
@@ -174,6 +175,7 @@ class Context(RequestContext, Generic[StateT]):
 
         Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
         """
+        # The protocol's own notifications depend on the revision and on capabilities; those have methods that check.
         if is_spec_method(method):
             raise ValueError(f"the protocol defines {method!r}; a notification of your own needs a name of your own")
         await self.send_notification(method, None if params is None else as_object(params, "params"))
@@ -375,6 +377,7 @@ class Context(RequestContext, Generic[StateT]):
         Raises:
             LocalProtocolError: If the client can't be asked now.
         """
+        # Set only while a function runs that may ask; a middleware or a kept context finds None.
         if self.rounds is None:
             raise no_asking(self.method)
         return self.rounds

@@ -105,13 +105,14 @@ class McpLogHandler(logging.Handler):
         context, token = current
         self._emitting = True
         try:
+            # Formatted only if it is wanted: that is the expensive part.
             level = _level_of(record.levelno)
             if wants_log(context.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
                 # A lone surrogate has no UTF-8 form and would fail the whole message.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")
                 self._send(context, token, _params(level, text, record.name))
-        except Exception:
+        except Exception:  # as logging's own handlers do: a log call must not fail
             self.handleError(record)
         finally:
             self._emitting = False

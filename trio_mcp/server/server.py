@@ -104,6 +104,9 @@ class Server(BaseServer):
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
+    # The overloads are for users' type checkers: a decorated function keeps its type, in both spellings. The one
+    # implementation behind them takes anything, and checks it at run time.
+
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
 
@@ -160,7 +163,7 @@ class Server(BaseServer):
         Write ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``, with the arguments of
         `add_resource`.
         """
-        if not isinstance(uri, str):
+        if not isinstance(uri, str):  # @server.resource without parentheses: the function has landed here
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
         check_details(details, ResourceDetails, "resource")
         return _decorator(lambda function: self.add_resource(uri, function, **details))

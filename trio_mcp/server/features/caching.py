@@ -69,6 +69,7 @@ def checked_hints(given: CacheHints | None) -> dict[str, dict[str, Any]]:
         ValueError: If the results of a method can't be cached.
     """
     # In the modern era the fields are required in these results, so each method has some, hint or not.
+    # Which methods are cacheable is a fact of the method table, so a new revision needs no change here.
     specs = methods_of(MODERN_REVISIONS[-1])
     wire = {method: CacheHint().to_wire() for method, spec in specs.items() if spec.cacheable}
     if given is not None and not isinstance(given, Mapping):

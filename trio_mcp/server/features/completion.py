@@ -199,6 +199,7 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 def _matching(choices: list[str], value: str) -> list[str]:
     """Return the choices that begin with the text, then those that contain it, ignoring case."""
+    # The order of the values is kept within both groups: it is the author's.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]

@@ -93,6 +93,7 @@ class CustomFeature:
         if extension is not None and extension not in self._settings.extensions:
             missing = f"{what}: the extension {extension!r} is not declared"
             raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
+        # Unlike for tools, no contract is read from type hints: the models say what goes in and out.
         call = read_handler(function, self._settings.surroundings, what)
         own = _CustomMethod(self._settings, what, call, params, result, extension)
         self.registry.add(RegisteredMethod(name, own.handle))
@@ -149,6 +150,7 @@ class _CustomMethod:
             raise self.settings.failure(f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
+        # An instance of the model is not validated again: pydantic did so when it was made.
         if self.result is not None and not isinstance(value, self.result):
             try:
                 value = self.result.model_validate(value)

@@ -69,7 +69,7 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        connection.audience.check_room_for(topics)
+        connection.audience.check_room_for(topics)  # before the acknowledgement: refused requests get an error
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
             # The acknowledgement must come first, so the listener is registered but not running yet: changes from here
@@ -94,7 +94,7 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     uris = wanted.get(URIS, [])
     if type(uris) is not list or not all(type(uri) is str for uri in uris):
         raise _invalid(f"params.notifications.{URIS} must be an array of strings")
-    if any(len(uri) > MAX_URI for uri in uris):
+    if any(len(uri) > MAX_URI for uri in uris):  # they are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
     # What is not served is left out of the acknowledgement, and not an error: so the client learns what it gets.

@@ -83,6 +83,7 @@ class Mounts:
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: it would contain itself")
+        # Capabilities are this server's, and are declared per session: what it does not declare it can't add later.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
                 raise ValueError(
@@ -213,6 +214,7 @@ class _Mirror(Generic[ItemT]):
         try:
             self._registry.add(copy)
         except ValueError as exc:
+            # The name may be taken in a server that the user did not touch, far up: say in which.
             raise ValueError(f"in {self._where!r} {exc}") from None
         self._copies[item.name] = copy
 

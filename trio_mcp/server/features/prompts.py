@@ -173,7 +173,7 @@ class PromptFeature:
 
 
 def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
-    if arguments is None:
+    if arguments is None:  # optional; null counts as missing
         return {}
     if type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
@@ -267,6 +267,7 @@ def _options(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = (
 
 def _values(option: dict[str, Any]) -> list[Any] | None:
     """Return the values that a schema without alternatives allows, if it lists them."""
+    # A Literal of one value is a `const`, one of several an `enum`; a bool is neither.
     if "const" in option:
         return [option["const"]]
     if option.get("type") == "boolean" and "enum" not in option:

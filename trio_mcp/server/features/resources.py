@@ -151,6 +151,7 @@ class ResourceFeature:
         """Notify the subscribers of a URI; see `Server.notify_resource_updated`."""
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
+        # Not checked against the registry: subscribers of a template's resources are known by their URIs alone.
         self._settings.announce(RESOURCE_UPDATED, uri)
 
     async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
@@ -186,6 +187,7 @@ class ResourceFeature:
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
         if len(uri) <= MAX_URI:  # bounds the work of matching templates
+            # An exact URI wins over any template, and hides them even if its function raises ResourceNotFound.
             resource = self.registry.get(uri)
             for each in self.templates if resource is None else (resource,):
                 if (call := each.bind(uri, context)) is not None:

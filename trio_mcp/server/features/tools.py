@@ -132,6 +132,7 @@ def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str)
     return _scalar(returns) if returns in _SCALARS else _structured(returns, f"{what}: the return type")
 
 
+# The warnings flag differs from that of other types: see _serialized.
 @functools.cache
 def _scalar(returns: Any) -> Output:
     """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
@@ -174,6 +175,7 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
 def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     def to_json_data(value: Any) -> Any:
+        # An explicit schema need not describe the return type, so pydantic has nothing to validate here.
         data = _plain(value)
         if (problem := validator.problem(data)) is not None:
             raise OutputError(f"the return value does not conform to the output schema: {problem}")

@@ -128,6 +128,7 @@ def _read(
                     f"{what}: both {context_parameter!r} and {name!r} are a {context_type.__name__}; one is enough"
                 )
             context_parameter = name
+        # Other parameters with a default keep it: a provider is an ordinary function, and may be called as one.
         elif parameter.default is _EMPTY and parameter.kind not in _VARIADIC:
             raise TypeError(
                 f"{what} has a parameter {name!r} that nothing fills: annotate it with {context_type.__name__} or "
@@ -173,6 +174,7 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
+    # As a user would write it: without the functions around it, and by its class if it has no name.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
@@ -270,6 +272,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
+        # After its needs, by the recursion above: the order of the steps is the order to run them in.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -334,6 +337,7 @@ class Dependencies:
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
+            # An awaitable result is fine as long as nothing was entered: then nothing is closed before it is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)

@@ -117,6 +117,7 @@ class Function:
 
 
 def _message(error: ErrorDetails) -> str:
+    # pydantic's words for these two speak of fields and inputs, which mean nothing to a model that calls a tool.
     if error["type"] == "missing":
         return "missing"
     if error["type"] == "extra_forbidden":
@@ -160,6 +161,7 @@ def read_handler(
     hints = resolved_hints(function, what, known)
     signature = inspect.signature(function)
     markers: dict[str, Depends] = {}
+    # Only the dependencies are read from the hints. The first two parameters may be called anything.
     for name, parameter in signature.parameters.items():
         marker = marker_in(hints.get(name, parameter.annotation), parameter.default, f"{what}: the parameter {name!r}")
         if marker is not None:
@@ -298,6 +300,7 @@ def _field(annotation: Any, default: Any, description: str | None) -> Any:
         # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
         annotation = list[get_args(annotation)]  # type: ignore[misc]
     field = default if isinstance(default, FieldInfo) else None
+    # A Field's own description is closer to the parameter than the docstring.
     if description and not (field and field.description) and not _has_description(annotation):
         annotation = Annotated[annotation, Field(description=description)]
     if field is not None:

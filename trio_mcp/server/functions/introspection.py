@@ -79,7 +79,7 @@ def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any
             f"{what}: an annotation can't be resolved: {exc}; a type used in an annotation must be visible where the "
             "function is defined, at run time as well (not only under TYPE_CHECKING)"
         ) from None
-    except Exception as exc:  # evaluating a string may raise anything
+    except Exception as exc:  # an annotation in a string is code, which may raise anything
         raise TypeError(f"{what}: an annotation can't be evaluated: {type(exc).__name__}: {exc}") from None
 
 
@@ -181,10 +181,11 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
                 kept.append(f"Returns: {text}")
             elif kind not in _DROPPED_FIELDS:
                 kept += [line, *body]
-        elif not _RAISES.match(line):
+        elif not _RAISES.match(line):  # an ordinary line, or a section that stays: its block is read line by line
             kept.append(line)
             end = position + 1
         position = end
+    # Where sections were cut out, blank lines pile up.
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
     return text or None, {name: description for name, description in described.items() if description}
 

@@ -67,6 +67,7 @@ class JsonSchema(GenerateJsonSchema):
         return found
 
     def bytes_schema(self, schema: Any) -> dict[str, Any]:
+        # Base64 or hex: pydantic decodes these in JSON text, but takes the bytes of a Python str as they are.
         if self._config.val_json_bytes != "utf8":
             self.bytes_in_json = True
         return super().bytes_schema(schema)
@@ -160,6 +161,7 @@ class ArgumentsSchema:
 
 
 def _refuse(uri: str) -> Any:
+    # A schema must not make the server open URLs or files.
     raise LookupError(f"references outside the schema are not followed: {uri}")
 
 

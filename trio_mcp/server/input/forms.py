@@ -60,7 +60,7 @@ class _Field:
         Raises:
             NoSuchField: If the revision does not define fields of this kind.
         """
-        newer = rules_of(revision).choices_of_several
+        newer = rules_of(revision).choices_of_several  # 2025-11-25 also changed how the titles of choices are written
         titled = any(title is not None for title in self.options.values())
         options = [EnumOption(const=value, title=title or value) for value, title in self.options.items()]
         values = list(self.options)

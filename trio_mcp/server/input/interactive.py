@@ -100,6 +100,7 @@ class ParkedRounds(Rounds):
                     self._close()
                 self._done = True
                 self._changed.set()
+                # Inside the scope, so that an outcome that no request ever takes is dropped at the deadline.
                 await self._taken.wait()
         except Exception as exc:
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=exc)
@@ -217,6 +218,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
+    # Responses may come with the very first request, to questions that the client knows it will be asked.
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:

@@ -83,7 +83,7 @@ class Elicited(Generic[DataT]):
 
 # A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
 class InputRequest(Coroutine[Any, Any, T]):
-    """A question to the client, made by `Context.elicit`, `sample` and so on. It is asked when it is awaited.
+    """A question to the client, made by `Context.elicit`, `Context.sample` and so on; asked when awaited.
 
     Await it for the answer, or pass it to `Context.gather`.
 

@@ -352,6 +352,7 @@ class Rounds:
 
     def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
         """Return how many seconds the client has for its answers: the least of all limits."""
+        # A timeout per question can't be told apart in the token, which answers all of them at once.
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
         return min([self.run.settings.ttl, *limits])
 
@@ -453,7 +454,7 @@ class ReplayedRounds(Rounds):
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self._check_round()
+        self._check_round()  # before the round ends: the function can still handle this error
         self._questions = missing
         self._over = True  # another task of the function that asks now is unwound, and asks in the next run
         self._scope.cancel("the round ends: the client is asked for input")
