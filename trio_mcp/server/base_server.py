@@ -360,7 +360,7 @@ class BaseServer:
 
         from trio_mcp.http.server.options import HttpOptions
 
-        # path=None: a client that looks for Streamable HTTP first must get a 404 or 405 here, to fall back to HTTP+SSE.
+        # path=None: clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
         options = options or HttpOptions(path=None, sse_path="/sse")
         options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
         await self.serve_http(host, port, options=options, task_status=task_status, **arguments)

@@ -97,7 +97,7 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     if any(len(uri) > MAX_URI for uri in uris):  # they are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
-    # What is not served is left out of the acknowledgement, and not an error: so the client learns what it gets.
+    # Kinds that are not served are no error: the client sees from the acknowledgement what it will get.
     def served(method: str) -> bool:
         spec = method_spec(revision, method)
         return spec is not None and (spec.server_capability is None or declares(declared, spec.server_capability))

@@ -83,7 +83,7 @@ class Mounts:
         family = other.family()
         if self in family:
             raise ValueError(f"{what}: it would contain itself")
-        # Capabilities are this server's, and are declared per session: what it does not declare it can't add later.
+        # Clients only see the capabilities of this server, and use an extension only if it is declared.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
                 raise ValueError(

@@ -208,7 +208,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
-        # Without string: what a string argument refuses must not be parsed into another string.
+        # Without string: a string that was refused must not be parsed into another string.
         {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
     )
 

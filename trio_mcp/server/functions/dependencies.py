@@ -331,7 +331,7 @@ class Dependencies:
                 values[number] = value
             if self._is_async:
                 return await ready()
-            # Inside the thread, so that even an abandoned one exits what it has entered.
+            # Context managers are entered and exited inside the thread, so even an abandoned thread cleans up.
             return await self._surroundings.threads.call(self._in_thread, plan, values, context, ready)
         raise self._swallowed()  # only reached if a context manager has suppressed an exception
 

@@ -352,7 +352,7 @@ class Rounds:
 
     def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
         """Return how many seconds the client has for its answers: the least of all limits."""
-        # A timeout per question can't be told apart in the token, which answers all of them at once.
+        # One expiry time for all questions of a round, since the client answers them in one request.
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
         return min([self.run.settings.ttl, *limits])
 
