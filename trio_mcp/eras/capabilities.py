@@ -71,6 +71,7 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
                 f"{what}: the settings of the extension {identifier!r} must be a mapping (empty if there are none), "
                 f"got {type(settings).__name__}"
             )
+    # Copied, so that a change which the application makes later does not alter what sessions declare.
     return {identifier: copy.deepcopy(dict(settings)) for identifier, settings in given.items()}
 
 

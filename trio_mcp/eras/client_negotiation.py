@@ -140,6 +140,7 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
     if not isinstance(supported, list) or not isinstance(capabilities, dict):
         return None
     given = result.get("_meta")
+    # A malformed name does not disqualify the server: it is for display only.
     info = given.get(meta.SERVER_INFO) if isinstance(given, dict) else None
     declaration = ServerDeclaration(
         "", info if isinstance(info, dict) else None, capabilities, _text(result.get("instructions"))
@@ -149,6 +150,7 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
 
 def modern_choice(supported: list[str]) -> str | None:
     """Return the newest modern revision that both sides speak, or None."""
+    # By our order, not the server's: the specification doesn't say that the server's list is sorted.
     return next((revision for revision in reversed(MODERN_REVISIONS) if revision in supported), None)
 
 
@@ -158,6 +160,7 @@ def supported_by(error: McpError) -> list[str] | None:
     After a modern error a client must not fall back to ``initialize`` (`basic/transports/stdio`, section Backward
     Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty.
     """
+    # A legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -165,4 +168,5 @@ def supported_by(error: McpError) -> list[str] | None:
 
 
 def _text(value: object) -> str | None:
+    # Instructions are advice for the model; a malformed one is as good as none.
     return value if isinstance(value, str) else None

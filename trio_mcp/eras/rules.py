@@ -13,6 +13,7 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 __all__ = ["Rules", "rules_of"]
 
 
+# A NamedTuple, so that `_replace` can derive one revision from another.
 class Rules(NamedTuple):
     """The rules of one revision. Each section cited is that of the first revision in which the fact holds.
 
@@ -87,6 +88,7 @@ _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW
 _2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
     client_capabilities=_ASKED_LATER,
+    # Before 2025-11-25 invalid arguments give a JSON-RPC error, -32602, which models don't get to see.
     argument_errors_as_results=False,
     sampling_lists=False,
     choices_of_several=False,

@@ -90,6 +90,7 @@ ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
 """The era by whose rules a server sends its results."""
 
 
+# Not frozen: logging/setLevel changes the log level of a legacy session.
 @attrs.define
 class ClientDeclaration:
     """What the client has declared about itself: in the handshake (legacy era) or in this request (modern era).
@@ -134,6 +135,7 @@ class ServerIdentity:
     capabilities: Callable[[str], dict[str, Any]]
     instructions: str | None = None
     revisions: tuple[str, ...] = REVISIONS
+    # The cautious default: the result is stale at once, and for this client only.
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
 
     # Derived from the revisions here, once for all links, as every request needs them.
@@ -163,11 +165,13 @@ class ServerIdentity:
         Raises:
             McpError: If a field is missing or malformed, or the server does not serve the revision.
         """
+        # Exact types will do, as the parser makes no subclasses; this runs for every modern request.
         revision = given.get(meta.PROTOCOL_VERSION)
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
         era = self.modern.get(revision)
         if era is None:
+            # From `supported` the client learns what to try next (`basic/versioning`, Version Negotiation).
             data = {"supported": self.supported, "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
@@ -176,6 +180,7 @@ class ServerIdentity:
             raise McpError(
                 INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
             )
+        # Optional: clients should send it, but need not.
         info = given.get(meta.CLIENT_INFO)
         if info is not None and type(info) is not dict:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
@@ -206,6 +211,7 @@ def check_method(client: ClientDeclaration, method: str) -> None:
     Raises:
         McpError: With code -32601, if the method is refused.
     """
+    # Notifications are not among these requests, so a request with a notification's name is refused as well.
     if method not in requests_of_clients(client.revision) and is_spec_method(method):
         text = f"{method!r} is not a method of revision {client.revision} that a client may call"
         raise McpError(METHOD_NOT_FOUND, text)
@@ -244,6 +250,7 @@ class ServerNegotiation:
         elif method == "server/discover" and not identity.modern:
             # What a server of the legacy era says to a probe; the client then sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        # No modern `_meta`: the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:
             client = self.session
         elif identity.modern:
@@ -275,6 +282,7 @@ class ServerNegotiation:
                 raise McpError(INVALID_PARAMS, text, {"supported": self.identity.supported})
             data = {"supported": self.identity.supported, "requested": requested}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+        # A second handshake could change the revision under requests that are being served.
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is initialized already")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")

@@ -82,6 +82,7 @@ class Limits:
         """
         if not given:
             return _default_limits(defaults)
+        # Python does not check the keywords itself: callers pass them on as **limits.
         unknown = given.keys() - CallLimits.__annotations__.keys()
         if unknown:
             names = ", ".join(CallLimits.__annotations__)
@@ -241,6 +242,7 @@ class Deadlines:
             self._alarm.deadline = deadline
 
     async def _watch(self) -> None:
+        # The alarm is a sleep in a cancel scope, so that `add` can move it forward by changing the scope's deadline.
         while True:
             while self._heap and self._heap[0][2].settled:
                 heapq.heappop(self._heap)
@@ -321,6 +323,7 @@ class Calls:
         if self.lost is not None:
             raise another(self.lost)
         started = trio.current_time()
+        # No await from here to the `try`, or a cancellation in between would leave the request open forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
         if opened is not None:
@@ -349,6 +352,7 @@ class Calls:
                 record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
                 self._options.record(record)
         outcome = waiting.outcome
+        # `is`: the parser makes plain dicts, and this is quicker than isinstance on the path that every call takes.
         if type(outcome) is dict:
             return outcome
         if isinstance(outcome, ErrorData):
@@ -376,6 +380,7 @@ class Calls:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
+                # Counted from when the caller takes the progress, not from its arrival.
                 if limits.reset_on_progress:
                     scope.deadline = limits.deadline(started, trio.current_time())
                 if limits.on_progress is None:
@@ -399,6 +404,7 @@ class Calls:
 
 
 def _timeout(method: str, limits: Limits, started: float) -> RequestTimeout:
+    # If both limits have been reached, the total one is named: raising the other would not help.
     total = limits.total_timeout
     if total is not None and trio.current_time() >= started + total:
         return RequestTimeout(method, total, "total_timeout")

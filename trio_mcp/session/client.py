@@ -98,6 +98,7 @@ class ClientSession(BaseSession):
         declared = self._capabilities_in(revision)
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
+        # Before the notification: as soon as the server has that, its first request may arrive.
         self._open(None, server)
         try:
             await self.send_notification("notifications/initialized")
@@ -148,6 +149,7 @@ class ClientSession(BaseSession):
             HttpError: If the HTTP response is an error that proves neither era.
         """
         self._not_open()
+        # A silent legacy server should cost the probe's time only, not the full timeout of a call.
         limit = self.options.calls.timeout
         patience = probe_timeout if limit is None else min(probe_timeout, limit)
         revision = LATEST_MODERN
@@ -160,6 +162,7 @@ class ClientSession(BaseSession):
                 # Some legacy servers never answer a request that they don't know.
                 supported, server = list(LEGACY_REVISIONS), None
             except HttpError as exc:
+                # Any other trouble says nothing about the server's era, so the handshake would only hide it.
                 if exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
@@ -172,6 +175,7 @@ class ClientSession(BaseSession):
             if chosen is None:
                 break
             revision = chosen  # perhaps the one just refused: the server lists it as supported, so try once more
+        # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
             served = ", ".join(each[:100] for each in supported[:20]) or "no revision that it names"
             text = ", but refuses it" if modern_choice(supported) else "; this client speaks none of these"
@@ -197,6 +201,7 @@ class ClientSession(BaseSession):
             raise LocalProtocolError(f"the session is open already, with revision {self._server.revision}")
 
     def _open(self, era: ModernClientEra | None, server: ServerDeclaration) -> ServerDeclaration:
+        # The peer needs the revision: batches and requests from the server exist in some revisions only.
         self._era, self._server = era, server
         self._peer.revision = server.revision
         return server

@@ -32,6 +32,7 @@ class RequestContext:
         incoming: The request in flight; for sessions, not for handlers.
     """
 
+    # There is one for each request, so it is kept small and quick to make.
     __slots__ = ("_reported", "_sink", "client", "incoming", "method", "params")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink) -> None:
@@ -228,6 +229,7 @@ class Handlers:
             answer = ErrorData(exc.code, exc.message, exc.data)
         if answer is None:
             return context
+        # None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
@@ -236,6 +238,7 @@ class Handlers:
     async def serve(self, context: RequestContext) -> None:
         """Run the handler of a request in its cancel scope, and send the response."""
         incoming = context.incoming
+        # The clock is read only if a hook wants the duration: this runs for every request.
         watched = self._options.watched
         started = trio.current_time() if watched else 0.0
         failure: Exception | None = None
@@ -270,6 +273,7 @@ class Handlers:
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
+        # Asked first, since `room` is a coroutine and there nearly always is room.
         if not sink.has_room:
             await sink.room()
         message = self._peer.answer(incoming, answer)
@@ -284,10 +288,12 @@ class Handlers:
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)
+        # Over HTTP a stream ends when nothing is owed on it any more, so the sink must know.
         if not incoming.answered:
             self._sink.release(incoming.request.id)
         if successor is not None:
             self.start(successor)
+        # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too.
         if not self._peer.running_count or incoming.lane is not None:
             self._idle.unpark_all()
 

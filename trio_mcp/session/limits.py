@@ -14,6 +14,7 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
+# A timeout must be positive; a grace may be 0, for none at all.
 _SECONDS = validator(check_seconds, optional=True)
 _GRACE = validator(check_seconds, zero=True)
 _COUNT = validator(check_count)
@@ -30,6 +31,7 @@ class CallOptions:
         reset_on_progress: Whether progress restarts ``timeout``.
     """
 
+    # Chosen: long enough for most tools, and short enough that a call to a hung server ends.
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False

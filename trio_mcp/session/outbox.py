@@ -31,6 +31,7 @@ class Outbox:
         max_control: How many control messages wait here before new ones are dropped.
     """
 
+    # max_control is chosen: more than a well-behaved peer ever leaves unread, so beyond it responses can be dropped.
     def __init__(
         self,
         channel: trio.abc.SendChannel[SessionMessage],
@@ -50,6 +51,7 @@ class Outbox:
         self._control: deque[_Entry] = deque()
         self._senders = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
+        # Whether a message has left its lane, but the link has not accepted it yet.
         self._writing = False
         self._has_writer = False
         self._broken = False
@@ -79,6 +81,7 @@ class Outbox:
         """
         if self.has_room or self._broken:
             return
+        # A loop, because a sender that did not have to wait may take the place first.
         while not (self.has_room or self._broken):
             await self._senders.park()
         # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.
@@ -117,6 +120,7 @@ class Outbox:
 
     def _start_writer(self) -> None:
         if not self._has_writer:
+            # Set here, because the task starts later: another message before that would start a second one.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -154,6 +158,7 @@ class Outbox:
         self._drained.unpark_all()
 
     def _next(self) -> _Entry | None:
+        # Control messages are always worth sending: a cancellation, or a response that the peer is owed.
         if self._control:
             return self._control.popleft()
         while self._bulk:

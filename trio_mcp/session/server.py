@@ -88,6 +88,7 @@ class ServerSession(BaseSession):
         Raises:
             McpError: To refuse the request.
         """
+        # Not in the handler's task: the request behind initialize must already see its effect.
         negotiation, request = self._negotiation, context.incoming.request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -107,6 +108,7 @@ class ServerSession(BaseSession):
         """Do what follows the handshake: a hook, called once `initialize` is answered but not yet confirmed."""
 
     def _note(self, notification: Notification) -> None:
+        # Before initialize it confirms nothing, and is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
@@ -121,11 +123,13 @@ class ServerSession(BaseSession):
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
+            # A method that no revision defines is an application's own, and goes out as it is.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {client.revision} that a server may send"
                 )
             return
+        # 2025-11-25 `basic/lifecycle`, Initialization: until then only pings and log messages should be sent.
         if spec.is_request and method != "ping" and not self.initialized:
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):

@@ -92,12 +92,13 @@ class Notices:
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
         """Queue a notice, without waiting; keep its hold until it has been handled."""
         size = _size_of(notice)
+        # A notice larger than the limit passes if no other is there; otherwise it could never pass.
         if len(self._waiting) < self._most and not (self._bytes and self._bytes + size > self._most_bytes):
             self._overrun = False
             self._waiting.append((notice, hold))
             self._bytes += size
             if hold is not None:
-                hold.keep()
+                hold.keep()  # so that the transport counts the message as under way until it has been handled
             if not self._handling:
                 self._handling = True
                 self._spawn(self._handle)
@@ -107,6 +108,7 @@ class Notices:
 
     def clear(self) -> None:
         """Drop all notices that wait."""
+        # One by one, to release their holds.
         while self._waiting:
             self._settle(*self._waiting.popleft())
 
@@ -208,6 +210,7 @@ class BaseSession(EnteredOnce):
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
+        # Checked here, because the reader would fail later, in a task where the mistake is hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
             raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
         self.options = options = options or SessionOptions()
@@ -219,6 +222,7 @@ class BaseSession(EnteredOnce):
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
+        # `_finished` is set last of all: `aclose` and `wait_closed` return only when nothing runs any more.
         self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(
@@ -242,6 +246,7 @@ class BaseSession(EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
+        # Not a plain nursery, which would wrap an exception of the block in an ExceptionGroup.
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
             self._entered.set()
@@ -257,8 +262,11 @@ class BaseSession(EnteredOnce):
                 await self._entered.wait()  # so that the block can add handlers before anything is read
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
+                # Until a close, or the end of the link, cancels the nursery: calls and handlers need it at any time.
                 await trio.sleep_forever()
         finally:
+            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled,
+            # so whatever a close would have settled is settled here.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
@@ -272,6 +280,7 @@ class BaseSession(EnteredOnce):
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
         assert self._nursery is not None
+        # Named, so that Trio's instruments and tracebacks show which request a task serves.
         self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
@@ -286,12 +295,14 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
+            # `closing`, since a cancellation or Ctrl-C during the flush must neither leave the link open nor be lost.
             async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
         await self._finished.wait()
 
     async def _close_link(self) -> None:
+        # Each step is taken even if the one before fails: close the sink, close the reading half, stop the tasks.
         try:
             async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
                 await self._sink.aclose()
@@ -310,7 +321,10 @@ class BaseSession(EnteredOnce):
         self._nursery = nursery
 
     def end(self, why: str) -> None:
-        """End a session started by `begin`: handlers are cancelled, and calls raise `SessionClosed`."""
+        """End a session started by `begin`: cancel handlers, and fail calls with `SessionClosed`.
+
+        Ending it again does nothing.
+        """
         self._closing = True
         self._settle_everything(SessionClosed(why))
         self._sink.give_up()
@@ -324,6 +338,7 @@ class BaseSession(EnteredOnce):
     @property
     def busy(self) -> bool:
         """Whether a request from the peer is under way."""
+        # The second, because a cancelled request is under way until its handler has ended.
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
 
     def serves(self, request_id: RequestId) -> bool:
@@ -356,7 +371,7 @@ class BaseSession(EnteredOnce):
 
     @property
     def close_cause(self) -> Exception | None:
-        """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
+        """The reason why calls can't be made any more, as a new copy; None while they can."""
         lost = self._calls.lost
         return None if lost is None else another(lost)
 
@@ -378,6 +393,7 @@ class BaseSession(EnteredOnce):
         )
 
     def _settle_everything(self, error: Exception) -> None:
+        # The first reason is kept: that the link was lost says more than that the session was then closed.
         self._calls.lose(error)
         why = str(self._calls.lost)
         _, incoming = self._peer.close()
@@ -390,6 +406,7 @@ class BaseSession(EnteredOnce):
         """Read and act on messages until the link ends."""
         # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
         # their writers would block each other forever.
+        # Memory channels have `receive_nowait`; a channel of another class need not.
         receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
         lost: Exception | None = None
         item: SessionMessage | None = None
@@ -399,6 +416,7 @@ class BaseSession(EnteredOnce):
                 if item is None:
                     item, left = await read.receive(), READ_BURST
                 message = item.message
+                # Without a request id, the transport reports that the whole link is lost.
                 if type(message) is Failure and message.request_id is None:
                     lost = message.error
                     break
@@ -410,7 +428,7 @@ class BaseSession(EnteredOnce):
                     with contextlib.suppress(trio.WouldBlock):
                         item = receive_nowait()
         except trio.EndOfChannel:
-            pass
+            pass  # the orderly end: the peer has closed its sending side
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
@@ -423,6 +441,7 @@ class BaseSession(EnteredOnce):
             metadata: The transport's metadata for it.
             hold: Kept until nothing of the message is under way any more.
         """
+        # A plain function, so one message takes its whole effect before the next one is looked at.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})
@@ -437,6 +456,7 @@ class BaseSession(EnteredOnce):
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
+                    # First what must take effect at once (`notifications/initialized`): its handler may run much later.
                     self._note(event.notification)
                     self._notices.put(event.notification, hold)
                 case ProgressReceived():
@@ -459,12 +479,14 @@ class BaseSession(EnteredOnce):
             # The peer has closed its sending side, but may still be reading: give running handlers time to finish.
             # Our own calls fail at once, because no response can come any more.
             self._calls.lose(SessionClosed("the peer closed the link"))
+            # Lasting requests aside, which would use up the whole grace.
             with trio.move_on_after(self.options.handlers.drain_grace):
                 await self._handlers.wait_idle()
             self._settle_everything(SessionClosed("the peer closed the link"))
             with trio.move_on_after(self.options.close_grace):
                 await self._sink.flush()
         else:
+            # No response can leave any more, so handlers get no grace.
             self._settle_everything(lost)
         await self._close_link()
 
@@ -496,6 +518,7 @@ class BaseSession(EnteredOnce):
         `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
         error response.
         """
+        # Methods of the specification have no handler here: `Server` and `Client` override this.
         handler, params_type = self._added.get(context.method, (None, None))
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
@@ -598,6 +621,7 @@ class BaseSession(EnteredOnce):
         """
         merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
+        # Plain data goes out as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
         result = await self._call(method, plain, merged, related=related_request_id)
         return result if result_type is None else as_result(result, result_type, method)
@@ -612,6 +636,7 @@ class BaseSession(EnteredOnce):
         opened: Callable[[OutgoingRequest], None] | None = None,
     ) -> dict[str, Any]:
         """Send a request, with the trace context and the client's declaration added to its ``_meta``."""
+        # Read in the caller's task: the context variables of the reader or the writer are not the caller's.
         trace, era = CURRENT_TRACE.get(), self._era
         if trace is not None:
             params = trace.added_to(params)
@@ -632,6 +657,7 @@ class BaseSession(EnteredOnce):
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
         await self._sink.room()
+        # After the wait, during which the session may have been closed.
         self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain)))
 

@@ -163,6 +163,7 @@ class WireModel(BaseModel):
         Raises:
             pydantic.ValidationError: If the data does not match this model.
         """
+        # Not by name: `is_error` from a peer is an unknown field, not `isError`.
         return cls.model_validate(data, by_alias=True, by_name=False)
 
 
@@ -171,6 +172,7 @@ _PLAIN, _NESTED = range(2)
 _DROP, _KEEP, _KEEP_IF_SET = range(3)
 
 
+# Values of any other type pass as they are. Encoding fails on those that JSON can't express, and reports it.
 def _plain(value: Any) -> Any:
     if isinstance(value, WireModel):
         return value.to_wire()
@@ -182,6 +184,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
+# Made when a class is first converted: fields are complete only then, and most models never are.
 def _make_plan(cls: type[WireModel]) -> _Plan:
     # Fields whose annotations name classes that were not defined yet get their annotations resolved here.
     if not cls.__pydantic_fields_complete__:

@@ -40,12 +40,14 @@ class ElicitationCapability(WireModel, since="2025-06-18"):
     """The client can ask its user for input. With neither ``form`` nor ``url``, by forms only, as in 2025-06-18."""
 
     form: dict[str, Any] | None = since("2025-11-25")
+    # Only with this may a server send the user to a URL.
     url: dict[str, Any] | None = since("2025-11-25")
 
 
 class ClientCapabilities(WireModel):
     """The capabilities of a client."""
 
+    # Features outside of the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
     roots: RootsCapability | None = None
     sampling: SamplingCapability | None = None
@@ -78,7 +80,9 @@ class ToolsCapability(WireModel):
 class ServerCapabilities(WireModel):
     """The capabilities of a server."""
 
+    # Features outside of the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
+    # An empty object: the server may send log messages.
     logging: dict[str, Any] | None = None
     # 2024-11-05 has completion, but no capability for it.
     completions: dict[str, Any] | None = since("2025-03-26")

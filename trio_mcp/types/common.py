@@ -81,6 +81,7 @@ class Icon(WireModel, since="2025-11-25"):
     theme: IconTheme | None = None
 
 
+# Tries the whole list first: nearly always all icons are well-formed.
 def _readable_icons(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     try:
         return validate(value)
@@ -118,6 +119,7 @@ class Described(WireModel):
 class Implementation(Described):
     """The name and version of the software of a client or server; self-reported, so don't base decisions on it."""
 
+    # Free text, not necessarily comparable.
     version: str
     description: str | None = since("2025-11-25")
     website_url: str | None = since("2025-11-25")
@@ -134,13 +136,14 @@ class Annotations(WireModel):
     last_modified: str | None = since("2025-06-18")
 
 
-# Who may use a cached result: every user, or only the one whose request it answered.
+# As in HTTP's Cache-Control: "public" results may be shared between users, "private" ones may not.
 CacheScope = Literal["public", "private"]
 
 
 class RequestParams(WireModel):
     """The parameters of any request; in the modern era ``_meta`` declares the client and the revision."""
 
+    # Sessions fill it in, so it is optional in Python.
     meta: dict[str, Any] | None = always(required="2026-07-28")
 
 

@@ -56,6 +56,7 @@ class EmbeddedResource(WireModel):
     """A resource with its contents."""
 
     type: Literal["resource"] = "resource"
+    # Told apart by their fields, as contents have no type of their own: `text` or `blob`.
     resource: TextResourceContents | BlobResourceContents
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
@@ -67,6 +68,7 @@ class ResourceLink(Resource, since="2025-06-18"):
     type: Literal["resource_link"] = "resource_link"
 
 
+# Discriminated by `type`: errors then name the one model that was meant, and validation tries only that.
 ContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]

@@ -221,6 +221,7 @@ class ElicitRequestURLParams(WireModel, since="2025-11-25"):
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
+# By hand, because an absent mode means "form": revisions before 2025-11-25 don't have it.
 def _mode(params: Any) -> str:
     mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
     return "form" if mode is None else str(mode)

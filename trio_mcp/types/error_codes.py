@@ -22,7 +22,9 @@ __all__ = [
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+# Also for a method that exists, but not in the revision spoken.
 METHOD_NOT_FOUND: Final = -32601
+# Also for a tool or a prompt that does not exist.
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
@@ -34,7 +36,9 @@ URL_ELICITATION_REQUIRED: Final = -32042
 
 # Since 2026-07-28.
 HEADER_MISMATCH: Final = -32020
+# Also for an extension that the client has not declared.
 MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
+# The error's data lists the revisions that the server serves, so that the client can choose another.
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
 # Our own: the receiver is at its limit of requests, and the sender may try again later. Outside -32768..-32000, which

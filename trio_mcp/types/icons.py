@@ -58,6 +58,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
         TypeError: If ``icons`` is not a list of `Icon`.
         ValueError: If clients could not show an icon: it must not be loaded, or its type or sizes are malformed.
     """
+    # Iterables by accident: a single URI, icon or mapping where a list of icons is meant.
     if isinstance(icons, (str, bytes, Icon, Mapping)) or not isinstance(icons, Iterable):
         raise TypeError(f"{what}: icons must be a list of types.Icon, got {type(icons).__name__}")
     checked = []
@@ -169,6 +170,7 @@ def _plain(mime_type: str) -> str:
 def _type_of(icon: Icon) -> str | None:
     """Return the type that a data: URI states, or else the one that the server states; None if neither does."""
     data = _DATA.fullmatch(icon.src)
+    # The URI goes before the server's word, because it is what gets decoded.
     declared = data[1] if data else icon.mime_type
     return None if declared is None else _plain(declared)
 

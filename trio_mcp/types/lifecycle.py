@@ -64,6 +64,7 @@ class InitializedNotification(NotificationMessage, until="2025-11-25"):
     params: NotificationParams | None = None
 
 
+# In either direction, and at any time, even before the handshake is complete.
 class PingRequest(RequestMessage, until="2025-11-25"):
     """A request that checks whether the peer is still there; its result is empty."""
 

@@ -132,6 +132,7 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
             "is malformed: it must be a name of letters, digits, '-', '_' and '.' that begins and ends with a letter "
             "or digit; before it may stand a prefix of labels separated by dots, and a slash, as in 'com.example/name'"
         )
+    # Before the rules for prefixes: most of these have a prefix under which other keys are allowed.
     if key in _FILLED_IN:
         return f"is set by trio_mcp: {_FILLED_IN[key]}"
     if key in _OF_REQUESTS:

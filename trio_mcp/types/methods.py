@@ -25,6 +25,7 @@ Lane = Literal["priority", "listening"]
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
 _EITHER: Final[frozenset[Sender]] = frozenset({"client", "server"})
+# Of embedded requests, which no side sends as messages.
 _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
@@ -90,6 +91,7 @@ class MethodSpec(NamedTuple):
 
 
 def _resolve(name: str) -> "type[WireModel]":
+    # An attribute of the package, which imports the model's module on first use.
     return cast("type[WireModel]", getattr(trio_mcp.types, name))
 
 
@@ -102,6 +104,7 @@ _PAGE: Final = "PaginatedRequestParams"
 _BARE: Final = "NotificationParams"
 
 # Sets of revisions that rows of this table share.
+# Tuples in the order of publication, so that slices of them work.
 _EVERY: Final = REVISIONS
 _LEGACY: Final = LEGACY_REVISIONS
 _MODERN: Final = MODERN_REVISIONS
@@ -147,6 +150,7 @@ _UNSUBSCRIBE: Final = f"UnsubscribeRequest UnsubscribeRequestParams {_EMPTY}"
 _LISTEN: Final = "SubscriptionsListenRequest SubscriptionsListenRequestParams SubscriptionsListenResult"
 _SAMPLE: Final = "CreateMessageRequest CreateMessageRequestParams CreateMessageResult"
 _ROOTS: Final = "ListRootsRequest ListRootsRequestParams ListRootsResult"
+# Elicitation by URL came with 2025-11-25.
 _FORM: Final = "ElicitRequest ElicitRequestFormParams ElicitResult"
 _FORM_OR_URL: Final = "ElicitRequest ElicitRequestFormParams|ElicitRequestURLParams ElicitResult"
 
@@ -357,6 +361,7 @@ _ORDINARY: Final = MethodFacts()
 _READS: Final = MethodFacts(repeatable=True)
 
 
+# A dict with a default, because its `__getitem__` is the quickest function for the purpose: it runs for every message.
 class _Facts(dict[str, MethodFacts]):
     def __missing__(self, method: str) -> MethodFacts:
         # An application's own method. Not stored, or a peer could fill the dict with names that it makes up.
@@ -366,12 +371,15 @@ class _Facts(dict[str, MethodFacts]):
 _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
+        # Not repeatable: over HTTP a second one would open a second session.
         "initialize": MethodFacts("priority", opening=True, handshake=True),
         "notifications/cancelled": MethodFacts(repeatable=True),
         "notifications/initialized": MethodFacts(repeatable=True, opening=True),
         "ping": MethodFacts("priority", repeatable=True, opening=True),
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
+        # Repeatable, though it lasts: a stream that broke before its first message is simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
+        # These only read. tools/call is not among them: what a tool does twice is known to its author alone.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,
@@ -398,4 +406,5 @@ def methods_of(revision: str) -> Mapping[str, MethodSpec]:
     Raises:
         KeyError: If the revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
     """
+    # Read-only, because it is the table itself.
     return MappingProxyType(_TABLE[revision])

@@ -63,6 +63,7 @@ class ResourceTemplate(Described):
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
+# `contents` of a result may mix both kinds. Programs that don't care for the difference can test for this base.
 class ResourceContents(WireModel):
     """The base of text and binary contents."""
 

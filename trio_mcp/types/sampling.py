@@ -49,7 +49,7 @@ class ModelPreferences(WireModel):
 
     # In order of preference; they count before the priorities.
     hints: list[ModelHint] | None = None
-    # From 0, not important, to 1.
+    # Each from 0, not important, to 1.
     cost_priority: Number | None = None
     speed_priority: Number | None = None
     intelligence_priority: Number | None = None
@@ -61,6 +61,7 @@ class ToolChoice(WireModel, since="2025-11-25"):
     mode: Literal["auto", "required", "none"] | None = None
 
 
+# Not a RequestParams: in the modern era this is part of a result, so `_meta` is not required then, but absent.
 class CreateMessageRequestParams(WireModel):
     """The parameters of a sampling request."""
 
@@ -92,6 +93,7 @@ class CreateMessageRequestParams(WireModel):
         open_uses: list[str] = []
         for number, message in enumerate(self.messages):
             blocks = message.content_as_list
+            # Sorted below, so that the same id twice counts twice, and the order does not matter.
             results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
             if results and len(results) < len(blocks):
                 raise ValueError(f"messages[{number}] mixes tool results with other content")

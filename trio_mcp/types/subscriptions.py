@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 
+# A client gets no notification that it has not asked for, so an absent flag means false.
 class SubscriptionFilter(WireModel, since="2026-07-28"):
     """The notifications that a client wants, or that it will get."""
 

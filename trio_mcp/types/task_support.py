@@ -37,6 +37,7 @@ class ToolExecution(WireModel, only="2025-11-25"):
     task_support: TaskSupport | None = None
 
 
+# In all of these an empty object declares support for the method that its key stands for.
 class TasksSamplingCapability(WireModel, only="2025-11-25"):
     """The sampling requests that the client runs as tasks."""
 

@@ -111,11 +111,13 @@ ClientRequest = typing.Annotated[
     Field(discriminator="method"),
 ]
 
+# As messages, in the legacy era, or as questions within a result, in the modern era.
 ServerRequest = typing.Annotated[
     PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest | _TaskRequest,
     Field(discriminator="method"),
 ]
 
+# Of these a modern client sends only cancellations.
 ClientNotification = typing.Annotated[
     CancelledNotification
     | InitializedNotification
@@ -174,6 +176,7 @@ _KEYS = {
 }
 
 
+# Other keys, such as an application's own, are kept as unknown fields.
 class _MetaModel(WireModel):
     model_config = ConfigDict(alias_generator=_KEYS.__getitem__)
 

@@ -19,6 +19,7 @@ __all__ = [
     "era_of",
 ]
 
+# Oldest first. Everything else in the package that depends on the order of revisions derives it from here.
 LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_REVISIONS: Final = ("2026-07-28",)
 REVISIONS: Final = LEGACY_REVISIONS + MODERN_REVISIONS
@@ -57,6 +58,7 @@ def era_of(revision: str) -> Era:
 
 def at_least(revision: str, minimum: str) -> bool:
     """Return whether ``revision`` is ``minimum`` or a later one; False if either is unknown."""
+    # Not by comparing strings: an unknown name, such as "draft", must not count as later than all.
     here = _POSITION.get(revision)
     there = _POSITION.get(minimum)
     return here is not None and there is not None and here >= there
