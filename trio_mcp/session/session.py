@@ -518,7 +518,6 @@ class BaseSession(EnteredOnce):
         `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
         error response.
         """
-        # Methods of the specification have no handler here: `Server` and `Client` override this.
         handler, params_type = self._added.get(context.method, (None, None))
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
