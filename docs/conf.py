@@ -77,6 +77,7 @@ INTERNAL = (
     "ElicitationMode",
     "Exchange",
     "Feed",
+    "Hold",
     "HttpApp",
     "IncludeContext",
     "IncomingRequest",

@@ -77,20 +77,18 @@ BOUNDS = {
     "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
     "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
-    "seconds for which they are used again if the server does not say how long it keeps them": constant("KEPT_ALIVE"),
-    "seconds before the server closes a connection from which on it is not used": constant("EARLIER"),
-    "notifications and answers on their way at once": http_link.MAX_POSTS,
-    "seconds for the server to take a notification or an answer": http_link.POST_TIMEOUT,
+    "seconds for which they are reused if the server does not say how long it keeps them": constant("KEPT_ALIVE"),
+    "seconds before the server closes a connection at which it is no longer used": constant("EARLIER"),
+    "notifications and responses on their way at once": http_link.MAX_POSTS,
+    "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
-    "bytes of the body of an error that are read": constant("MAX_ERROR_BODY"),
+    "bytes read of the body of an error": constant("MAX_ERROR_BODY"),
     "redirections of one request": constant("MAX_REDIRECTS"),
-    "seconds to connect, and for the server to take what is written, with no `http_client` of your own": constant(
-        "CONNECT_TIMEOUT"
-    ),
+    "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
     "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
-    "seconds for a stream to end after its answer; then its connection is not used again": constant("DRAIN_TIMEOUT"),
-    "seconds for what is on its way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
+    "seconds for a stream to end after its response; then its connection is not used again": constant("DRAIN_TIMEOUT"),
+    "seconds for messages on their way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
     "seconds for the DELETE of a client that is cancelled": constant("CANCELLED_TIMEOUT"),
 }
 
@@ -103,7 +101,7 @@ def test_each_bound_of_the_client_is_that_of_the_code() -> None:
 
 
 def test_what_is_said_of_trying_again_is_so() -> None:
-    """The page says how often a broken stream is gone on with."""
+    """The page says how often a broken stream is resumed."""
     assert "After five attempts it gives up" in (ROOT / "docs" / "http_client.md").read_text()
     assert Backoff().attempts == 5
 

@@ -21,6 +21,7 @@ import os
 import socket as stdlib_socket
 import stat
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -186,6 +187,7 @@ def _sockets(config: Config) -> Iterator[Sockets]:
     try:
         sockets = config.create_sockets()
     except OSError as exc:
+        _close_abandoned(exc)
         raise OSError(exc.errno, f"can't listen on {', '.join(config.bind)}: {exc.strerror or exc}") from exc
     everyone = [*sockets.secure_sockets, *sockets.insecure_sockets, *sockets.quic_sockets]
     paths = [sock.getsockname() for sock in everyone if sock.family == stdlib_socket.AF_UNIX]
@@ -200,6 +202,15 @@ def _sockets(config: Config) -> Iterator[Sockets]:
                     os.unlink(path)
             except OSError:
                 pass
+
+
+def _close_abandoned(exc: OSError) -> None:
+    """Close what hypercorn opened before it failed: it leaves that to the garbage collector."""
+    for frame, _ in traceback.walk_tb(exc.__traceback__):
+        for value in frame.f_locals.values():
+            for each in value if isinstance(value, list) else (value,):
+                if isinstance(each, stdlib_socket.socket):
+                    each.close()
 
 
 def _listeners(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
