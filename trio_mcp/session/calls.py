@@ -318,7 +318,7 @@ class Calls:
             opened: Called with the request when it has its id, before it is sent.
             related: The peer's request in the course of which this one is sent.
         """
-        # Cancelled before anything was sent means that nothing was sent (rule 11 of docs/design.md).
+        # A call that is cancelled from the start must not send anything (rule 11 of docs/design.md).
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.lost is not None:
             raise another(self.lost)

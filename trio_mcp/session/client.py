@@ -174,7 +174,8 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            revision = chosen  # perhaps the one just refused: the server lists it as supported, so try once more
+            # Perhaps the one just refused; but the server lists it as supported, so try it once more.
+            revision = chosen
         # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
             served = ", ".join(each[:100] for each in supported[:20]) or "no revision that it names"

@@ -81,8 +81,7 @@ class HandlerOptions:
         drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
     """
 
-    # All chosen: more than a well-behaved peer has in flight, and little enough that a hostile one can't exhaust the
-    # memory.
+    # All chosen: more than a well-behaved peer has in flight, but not enough for a hostile one to exhaust the memory.
     max_running_requests: int = attrs.field(default=128, validator=_COUNT)
     max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)

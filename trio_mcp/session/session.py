@@ -44,7 +44,7 @@ ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
 # How many messages are read, and notices handled, before other tasks get to run. Chosen: large enough to hide the cost
-# of the checkpoint, small enough to delay other tasks little. Trio's links hold as many (docs/design.md, Backpressure).
+# of the checkpoint, small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
 READ_BURST = 64
 
 

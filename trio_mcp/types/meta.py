@@ -63,8 +63,8 @@ _FILLED_IN: Final = {
 # Chosen: how many characters of a key an error message shows.
 _SHOWN: Final = 100
 
-# 2026-07-28 basic, "_meta": labels start with a letter and end with a letter or digit; a name begins and ends with a
-# letter or digit.
+# 2026-07-28 basic, "_meta": a label begins with a letter and ends with a letter or digit; a name begins and ends with
+# either.
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 
