@@ -132,7 +132,7 @@ UNLIMITED = Limits(None, None, False, None)
 @lru_cache(maxsize=16)
 def _default_limits(defaults: CallOptions) -> Limits:
     """Return the limits of calls that set none themselves."""
-    # Cached, as most calls set none: making and validating the object again would be a good part of a call's cost.
+    # Cached, so that most calls need not make the object again.
     return Limits(defaults.timeout, defaults.total_timeout, defaults.reset_on_progress, None)
 
 
@@ -237,7 +237,7 @@ class Deadlines:
         if not self._watched:
             self._watched = True
             self._spawn(self._watch)
-        # Without an alarm the watching task has yet to start, and will see this deadline by itself.
+        # Without an alarm the watching task has yet to look at the heap, and will see this deadline by itself.
         elif self._alarm is not None and deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
 
@@ -352,7 +352,7 @@ class Calls:
                 record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
                 self._options.record(record)
         outcome = waiting.outcome
-        # `is`: the parser makes plain dicts, and this is quicker than isinstance on the path that every call takes.
+        # `type() is`: the parser makes plain dicts, and this is quicker than isinstance on the path of every call.
         if type(outcome) is dict:
             return outcome
         if isinstance(outcome, ErrorData):
