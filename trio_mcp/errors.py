@@ -270,6 +270,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
+        self.args = (limit,)  # what a copy is made of
         self.limit = limit
 
 

@@ -277,7 +277,8 @@ async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Cal
             except SessionClosed:
                 outcomes.append("closed")
 
-        for turns in range(400):
+        # Turns of the event loop say nothing of the network's time, so the last run is closed only after both calls.
+        for turns in [*range(400), None]:
             outcomes.clear()
             ORIGINS.clear()
             async with make() as client:
@@ -286,14 +287,14 @@ async def test_a_client_that_is_closed_at_any_moment_settles_its_calls(path: Cal
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(call, client)
                     nursery.start_soon(call, client)
-                    for _ in range(turns):
+                    for _ in range(turns or 0):
                         await trio.lowlevel.checkpoint()
-                    await client.aclose()
+                    if turns is not None:
+                        await client.aclose()
             assert set(outcomes) <= {"ok", "closed"}
             assert len(outcomes) == 2
             await consistent(server, http_client, tasks)
             if outcomes == ["ok", "ok"]:
                 break
-        else:
-            raise AssertionError("the calls were never answered")
-        assert turns > 3
+        assert outcomes == ["ok", "ok"]
+        assert turns is None or turns > 3
