@@ -1,4 +1,4 @@
-"""The fan-out of changes: everyone who asked is told, coalesced, bounded, and nobody waits for anybody."""
+"""The fan-out of changes: every subscriber is told, coalesced and bounded, and none waits for another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS: list[Topic] = [(TOOLS_CHANGED, None), *((RESOURCE_UPDATED, f"x://{name}"
 
 @attrs.define(eq=False)
 class SlowLink:
-    """A link with a few places, which are free again when somebody reads; it notes the state that each message saw."""
+    """A link with room for a few messages until they are read; it notes the state that each message saw."""
 
     capacity: int
     versions: Counter[Topic]
@@ -163,7 +163,7 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
             for uri in uris:
                 for _ in range(5):
                     server.notify_resource_updated(uri)
-                server.notify_resource_updated(f"y://{turn}/{uri}")  # nobody listens
+                server.notify_resource_updated(f"y://{turn}/{uri}")  # no subscriber
             news = await news_of(reading)
             assert Counter(uri for _, _, uri in news) == Counter(uris), "once each, at once"
         statistics = server.statistics()
@@ -223,7 +223,7 @@ async def test_announcing_costs_the_same_however_many_listen() -> None:
         changes.add(listener, TOPICS[0])
     for _ in range(1000):
         changes.announce(TOOLS_CHANGED)
-        changes.announce(RESOURCE_UPDATED, "x://nobody")
+        changes.announce(RESOURCE_UPDATED, "x://unwatched")
     assert told == []
     assert list(changes.waiting) == [TOPICS[0]]
     assert not any(listener.waiting for listener in listeners)

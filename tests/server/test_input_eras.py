@@ -514,7 +514,7 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
 async def test_a_handler_that_outlives_its_request_can_ask_nobody(
     revision: str, park: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Rule: nobody is asked about a request that was cancelled, and nobody waits for an answer."""
+    """Rule: the client is not asked about a cancelled request, and no task waits for its answer."""
     entered, left = trio.Event(), trio.Event()
     outcome: list[str] = []
 

@@ -178,7 +178,7 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
     server = full_server(options=SessionOptions(max_outgoing_messages=1))
     async with client_peer(server) as wire:
         for number in range(70):  # more than the link and the session hold
-            await wire.request("tools/call", {"name": "nobody"}, number)
+            await wire.request("tools/call", {"name": "unknown"}, number)
             await settle()
         await wire.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "s")
         await settle()

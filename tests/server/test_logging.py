@@ -426,4 +426,4 @@ async def test_a_thread_that_outlives_its_request_logs_to_nobody(handler: McpLog
         go.set()
         await logged.wait()
         assert await heard.all() == []
-    assert handler.dropped == 0  # that is no want of room
+    assert handler.dropped == 0  # not for lack of room

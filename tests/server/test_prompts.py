@@ -100,7 +100,7 @@ def review(code: str, language: Literal["c", "python"] = "python", ctx: Context 
 
 @every_revision
 async def test_a_definition_comes_from_the_signature_and_the_docstring(revision: str) -> None:
-    """Each revision gets the fields it knows; the Context is no argument."""
+    """Each revision gets the fields it knows; the Context is not an argument."""
     icon = Icon(src="https://example.com/i.png")
     server = server_with(review, name=None, title="Review", icons=[icon], meta={"example.com/a": 1})
     async with client_of(server, revision) as client:
@@ -213,7 +213,7 @@ async def test_a_string_becomes_what_the_hint_asks_for(hint: Any, text: str, val
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 async def test_a_string_arrives_as_it_is(text: str) -> None:
-    """Also where it happens to be JSON: only what is no string is read as JSON."""
+    """Even if it happens to be JSON: only values for other types are read as JSON."""
     assert await received(str, text) == text
     quoted = json.dumps(text)
     assert await received(str, quoted) == quoted
@@ -371,6 +371,6 @@ async def test_older_revisions_get_content_they_know(revision: str) -> None:
 
 
 async def test_the_result_is_not_cacheable() -> None:
-    """2026-07-28 `server/utilities/caching` lists the cacheable results; that of prompts/get is none."""
+    """2026-07-28 `server/utilities/caching` lists the cacheable results; prompts/get is not among them."""
     assert {"ttlMs", "cacheScope"}.isdisjoint(await get(lambda: "", None, MODERN))
     assert set(await get(lambda: "", None, LEGACY)) == {"messages"}

@@ -1,4 +1,4 @@
-"""Sync tools run in threads, under a limit of their own: they delay nobody, and nobody waits for an abandoned one."""
+"""Sync tools run in threads, under a limit of their own: they delay no task, and no task waits for an abandoned one."""
 
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ async def test_what_an_abandoned_thread_does_harms_nobody(caplog: pytest.LogCapt
         gate.block()
         try:
             trio.from_thread.run(ctx.report_progress, 1)
-            outcomes.append("reported to nobody")
+            outcomes.append("reported")
         except trio.Cancelled:
             outcomes.append("cancelled")
         token.run_sync_soon(done.set)
-        raise RuntimeError("to nobody")
+        raise RuntimeError("unheard")
 
     async with client_of(server_with(report)) as client:
         with trio.CancelScope() as scope:

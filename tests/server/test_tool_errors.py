@@ -35,7 +35,7 @@ sync_and_async = pytest.mark.parametrize("sync", [True, False], ids=["sync", "as
 @every_revision
 @sync_and_async
 async def test_a_tool_error_is_for_the_model(revision: str, sync: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """`server/tools`, Error Handling: a result with isError. It is no fault of the server's, so no log entry."""
+    """`server/tools`, Error Handling: a result with isError. It is not the server's fault, so nothing is logged."""
     result = await call(raising(ToolError("no seats left"), sync=sync), {}, revision)
     assert result.is_error
     assert text_of(result) == "no seats left"

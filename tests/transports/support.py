@@ -52,7 +52,7 @@ def shell(code: str, **options: Any) -> StdioServerParameters:
 
 def kept_connections(http_client: httpx.AsyncClient) -> int:
     """How many connections an HTTP client keeps for later; no request may be under way or wait for one."""
-    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx tells nobody of its pool
+    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx does not expose its pool
     assert pool._requests == []  # noqa: SLF001 - as above
     assert all(connection.is_idle() for connection in pool.connections)
     return len(pool.connections)
@@ -68,7 +68,7 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
     before = set(psutil.Process().children())
     yield {MARK: mark}
     zombies = [child for child in psutil.Process().children() if child not in before]
-    assert not zombies, "children that nobody waited for"
+    assert not zombies, "children that were not reaped"
     await vanished(mark)
     survivors = marked(mark)
     described = [process.as_dict(["pid", "ppid", "cmdline", "status"]) for process in survivors]

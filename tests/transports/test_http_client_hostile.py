@@ -81,7 +81,7 @@ async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
 
 @pytest.mark.legacy
 async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
-    """Neither to on_error, nor to the server, which has had its request answered by nobody."""
+    """Neither on_error nor the server is told."""
     told: list[Exception] = []
 
     async def no_json(asked: Asked) -> None:
@@ -121,7 +121,7 @@ async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch:
 @pytest.mark.legacy
 @pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
 async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> None:
-    """And is not mistaken for a fault of ours, with a traceback in the log."""
+    """It is not mistaken for our own fault, with a traceback in the log."""
 
     async def breaks_off(asked: Asked) -> None:
         await asked.begin_events()
@@ -140,7 +140,7 @@ async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> 
 async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody calls: a session that is opened only to hear the server's own messages is not opened again and again."""
+    """With no calls: a session opened only to hear the server's own messages is not opened again and again."""
     monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.UNASKED_INTERVAL", DEADLINE)
     gets = 0
 
@@ -166,7 +166,7 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_en
 async def test_a_request_of_the_servers_that_it_takes_back_leaves_nothing_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """However many: a refusal that nobody wants any more is no failure."""
+    """However many: a refusal of a request that was cancelled is not a failure."""
 
     async def changes_its_mind(asked: Asked) -> None:
         await asked.begin_events()

@@ -81,7 +81,7 @@ class Renewal(Path):
 
 
 class Resumption(Path):
-    """The answer's stream breaks off, is gone on with, ends, and is gone on with again."""
+    """The stream of a response breaks off, is resumed, ends, and is resumed again."""
 
     def handlers(self) -> dict[str, Any]:
         return {**super().handlers(), "GET": self.get}
@@ -103,7 +103,7 @@ class Resumption(Path):
 
 
 class Listening(Path):
-    """The server speaks on its own stream, which breaks off and is gone on with."""
+    """The server speaks on its own stream, which breaks off and is resumed."""
 
     def __init__(self) -> None:
         self.heard = trio.lowlevel.ParkingLot()
@@ -234,11 +234,11 @@ async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Cal
 
 @PATHS
 async def test_a_call_that_is_cancelled_anywhere_costs_its_client_nothing_else(path: Callable[[], Path]) -> None:
-    """Whoever calls meanwhile, and next, gets an answer; there is one handshake for each time the server forgets."""
+    """Other calls, meanwhile and afterwards, are answered; there is one handshake each time the server forgets."""
     way = path()
     async with on(way) as (server, _, make), make() as client, trio.open_nursery() as nursery:
         if isinstance(way, Listening):
-            await way.walk(client, server)  # its stream is nobody's call
+            await way.walk(client, server)  # its stream belongs to no call
         others: list[str] = []
 
         async def other() -> None:

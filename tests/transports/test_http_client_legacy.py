@@ -206,14 +206,14 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
             assert await text(client) == "ok"
         assert not closed.is_set()
         release.set()
-        await closed.wait()  # the stream that nobody wants is closed when the server has been told
+        await closed.wait()  # the abandoned stream is closed when the server has been told
         with pytest.raises(RequestTimeout):
             await client.call_tool("never", timeout=0.01)
         await server.until("notifications/cancelled", 2)
 
 
 async def test_the_link_by_hand() -> None:
-    """A transport knows no session: whoever has the link may speak as they like."""
+    """A transport knows no session: the owner of the link may send what they like."""
     with trio.fail_after(DEADLINE):
         async with (
             peer({"tools/call": ok}) as server,
@@ -254,10 +254,10 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
     ("name", "times"),
     [
         ("notifications/initialized", 2),  # else the server may ask this client nothing, while the session lasts
-        ("notifications/cancelled", 2),  # else the handler works on for nobody
+        ("notifications/cancelled", 2),  # else the handler works on in vain
         ("answer", 2),  # else the handler that has asked waits forever, and our own call for its timeout
         ("DELETE", 2),  # else the session lasts for its timeout
-        ("x/note", 1),  # nobody but its author knows whether it may be heard twice
+        ("x/note", 1),  # only its author knows whether it may be delivered twice
     ],
 )
 async def test_what_may_come_twice_is_sent_again(name: str, times: int) -> None:

@@ -185,7 +185,7 @@ async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> 
 
 
 def ending(script: list[Step]) -> list[Step]:
-    """Whoever hangs is cancelled in the end."""
+    """Cancel every step that would hang in the end."""
     return [
         attrs.evolve(step, patience=30) if step.fault == "hang" and step.patience is None else step for step in script
     ]

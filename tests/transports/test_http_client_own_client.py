@@ -95,7 +95,7 @@ async def test_a_client_of_the_callers_own_is_used_and_left_open(package: Any) -
 
 
 async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    """Authentication is such a hook: its failure is no end of the link."""
+    """Authentication is such a hook: its failure does not end the link."""
 
     async def hook(request: httpx.Request) -> None:
         if b'"bad"' in request.content:

@@ -210,7 +210,7 @@ async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -
 
 
 async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_made_twice() -> None:
-    """The session is renewed for the calls to come; whether this one was carried out nobody knows."""
+    """The session is renewed for later calls; whether this one was carried out is unknown."""
     restarting = Restarting()
 
     async def call(asked: Asked) -> None:

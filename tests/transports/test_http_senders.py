@@ -134,7 +134,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
     ],
 )
 async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
-    """RFC 9112, section 6.3: whoever is on the way may have seen its end elsewhere."""
+    """RFC 9112, section 6.3: a proxy on the way may have seen its end elsewhere."""
 
     async def doubtful(asked: Asked) -> None:
         if server.connections > 1:
@@ -157,7 +157,7 @@ async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_conne
 
 
 async def test_a_connection_that_the_server_has_closed_costs_no_call() -> None:
-    """It is closed while nobody uses it; the next request goes out on another."""
+    """It is closed while idle; the next request goes out on another."""
 
     async def then_close(asked: Asked) -> None:
         await ok(asked)
@@ -260,7 +260,7 @@ class Raw:
 
 
 LARGE = b"x" * 30_000_000
-"""More than the kernel takes of what nobody reads."""
+"""More than the kernel buffers for a peer that does not read."""
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ async def test_closing_write_ends_the_peers_reading_after_what_was_sent(encode: 
 
 @both
 async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
-    """Nobody reads any more: writing says so, it does not fill a buffer."""
+    """The peer no longer reads: writing says so instead of filling a buffer."""
     async with memory_link_pair(encode=encode) as (ours, theirs):
         await theirs.read.aclose()
         with pytest.raises(trio.BrokenResourceError):
@@ -188,7 +188,7 @@ async def test_an_answer_that_can_not_be_encoded_becomes_an_error_answer() -> No
 
 
 async def test_a_notification_that_can_not_be_encoded_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for it, so the log is the only place to say so; what follows arrives."""
+    """No caller waits for it, so only the log can say so; what follows arrives."""
     async with memory_link_pair(encode=True) as (ours, theirs):
         await pass_on(ours, Notification("bad", UNENCODABLE))
         await pass_on(ours, Notification("good"))

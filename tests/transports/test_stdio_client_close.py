@@ -63,7 +63,7 @@ async def test_everything_written_before_the_end_reaches_the_server(tmp_path: Pa
 
 
 async def test_a_server_that_still_has_much_to_say_may_finish(tmp_path: Path) -> None:
-    """Nobody reads its last words, but a full pipe must not keep it from exiting on its own."""
+    """Its last words are not read, but a full pipe must not keep it from exiting on its own."""
     code = """
         import sys
         print('{"jsonrpc":"2.0","method":"ready"}', flush=True)
@@ -128,7 +128,7 @@ async def test_what_is_no_message_is_an_error_of_its_own_kind() -> None:
 
 
 async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leaves_the_block() -> None:
-    """An exit asked for in the callback is no fault to be logged; it comes out as it was raised."""
+    """An exit requested in the callback is not an error to log; it comes out as it was raised."""
 
     def leave(line: str) -> None:
         raise SystemExit(line)

@@ -154,7 +154,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hide_the_death(detach:
                     if not detach:
                         await vanished(mark)  # while the block goes on
                         assert not marked(mark)
-            if detach:  # it has left the group for good: nobody's business but that of who started it
+            if detach:  # it has left the group for good: its starter has to end it
                 for process in marked(mark):
                     process.kill()
     finally:

@@ -1,4 +1,4 @@
-"""The process group of a server: nothing in it survives, whoever it has become."""
+"""The process group of a server: nothing in it survives, under whatever user or parent."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_orphans_that_fall_to_us_are_reaped() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process and then lose the right to signal it")
 def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> None:
-    """A server that runs as somebody else (sudo) can't be killed; the wait for it is bounded all the same."""
+    """A server that runs as another user (sudo) can't be killed; the wait for it is bounded all the same."""
     code = """
         import os, trio
         from trio_mcp import stdio_client, StdioServerParameters

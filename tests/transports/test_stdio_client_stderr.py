@@ -70,7 +70,7 @@ def test_a_closed_standard_error_of_ours_does_no_harm() -> None:
 
 
 def test_a_non_blocking_standard_error_of_ours_loses_nothing() -> None:
-    """Somebody who shares the description may have set O_NONBLOCK; a slow reader then means "again", not the end."""
+    """A process that shares the description may have set O_NONBLOCK; a slow reader then means EAGAIN, not the end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     size = 300_000
@@ -155,7 +155,7 @@ async def test_a_callback_that_raises_is_logged_and_called_again(caplog: pytest.
 
 
 async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
-    """The server goes on while the callback is stuck, and the error tells the last lines though nobody took them."""
+    """The server goes on while the callback is stuck, and the error has the last lines though the callback never got them."""
     code = """
         import json, sys
         for line in sys.stdin.buffer:
@@ -228,7 +228,7 @@ async def test_a_flood_without_newline_does_not_disturb_the_conversation() -> No
 
 
 def test_many_servers_with_a_blocked_standard_error_of_ours_start_all_the_same() -> None:
-    """Nobody reads our standard error: the threads that wait to write to it must not be those that others need."""
+    """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
     code = """
         import os, sys, trio
         from trio_mcp import stdio_client, StdioServerParameters

@@ -105,7 +105,7 @@ def test_null_as_input_ends_it() -> None:
 
 @pytest.mark.parametrize("errors_too", [False, True], ids=["stderr apart", "stderr on the terminal"])
 def test_a_terminal(errors_too: bool) -> None:
-    """A pty is no pipe; a person at it sees what goes to standard error, too."""
+    """A pty is not a pipe; a person at it sees what goes to standard error, too."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     errors = theirs if errors_too else subprocess.DEVNULL

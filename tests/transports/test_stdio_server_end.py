@@ -177,7 +177,7 @@ def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
 
 
 def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
-    """EPIPE: nobody reads any answer any more, so there is nothing left to do, and nothing to complain about."""
+    """EPIPE: no response would be read any more, so there is nothing left to do, and nothing to report."""
     with process_peer(NOISY) as wire:
         wire.close_output()
         wire.send(call(1, "echo", value=1))
@@ -190,7 +190,7 @@ FULL = "No space left on device"
 
 @pytest.mark.parametrize("by", ["run", "trio-mcp run"])
 def test_a_full_disk_under_the_output_is_said_with_a_status(by: str, tmp_path: Path) -> None:
-    """Nobody reads an answer that says so: whoever looks at the process has to know."""
+    """The client can't be told, so the exit status of the process has to say it."""
     source = tmp_path / "server.py"
     source.write_text(
         "from trio_mcp import Server\nserver = Server('s')\nif __name__ == '__main__':\n    server.run()\n"
@@ -285,7 +285,7 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -
         time.sleep(0.2)
         grown = process.memory_info().rss - before
         wire.close_input()
-        # Nobody reads while it ends.
+        # Its output is not read while it ends.
         assert wire.process.wait(PROMPT) == 0
     assert sent > 500
     assert grown < 100_000_000  # all the answers would be more than a pipe takes, and less than a leak makes

@@ -78,7 +78,7 @@ def test_garbage_is_answered_where_that_is_possible_and_costs_only_itself(
     ],
 )
 def test_what_is_owed_no_answer_gets_none(garbage: bytes, server: Any) -> None:
-    """Answers that nobody waits for, and broken notifications, are not answered: that could go on forever."""
+    """Unexpected responses and malformed notifications are not answered: that could go on forever."""
     server.send(garbage + b"\n", call("next", "echo", value=1))
     assert server.receive()["id"] == "next"
 

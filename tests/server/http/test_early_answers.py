@@ -1,4 +1,4 @@
-"""An answer that comes before the whole request: what is left of the request holds nobody."""
+"""A response sent before the whole request has arrived: the rest of the request holds nothing up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.http.in_memory import over_memory, tls_client
 from trio_mcp.http.runner.hypercorn import configured
 
 PIECES = 30
-"""More than hypercorn hands over while nobody takes it (``max_app_queue_size``)."""
+"""More than hypercorn queues for an application that does not read (``max_app_queue_size``)."""
 
 
 class Hasty:

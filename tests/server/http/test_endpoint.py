@@ -110,7 +110,7 @@ async def test_the_application_says_that_it_has_no_lifespan() -> None:
 
 
 async def test_the_application_declines_a_websocket() -> None:
-    """A client asks for it, so it is no fault of whoever serves; closing before it is accepted means 403."""
+    """The client asked for it, so it is not the server's fault; closing before accepting means 403."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -290,7 +290,7 @@ async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken()
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})).status_code == 202
             assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
-        with pytest.raises(httpx.TransportError):  # when the last handler has ended, nobody listens any more
+        with pytest.raises(httpx.TransportError):  # when the last handler has ended, the server no longer listens
             while True:
                 await http.get("/health")
 

@@ -223,7 +223,7 @@ async def test_a_replay_that_fails_is_refused(own: bool, caplog: pytest.LogCaptu
 
 
 async def test_the_end_of_a_session_of_which_it_forgets_nothing_is_one(caplog: pytest.LogCaptureFixture) -> None:
-    """By a DELETE, or because nobody uses it."""
+    """By a DELETE, or because it expires unused."""
     async with served(HttpOptions(event_store=Failing("forget"), session_timeout=0.05)) as (_, http, _):
         with caplog.at_level(logging.CRITICAL, "trio_mcp"):
             raw = Raw(http)

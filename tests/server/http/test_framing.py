@@ -1,6 +1,6 @@
-"""Where a request ends is never in doubt: what two readers could read in two ways is refused, and nothing follows it.
+"""The end of a request is never in doubt: an ambiguous request is refused, and its connection is closed.
 
-RFC 9112, sections 2.2, 5.1, 6 and 7.1; whoever is in front of the server may have read the other way.
+RFC 9112, sections 2.2, 5.1, 6 and 7.1; a proxy in front of the server may have read it the other way.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, str], Any]:
 
 
 class Client:
-    """Whoever makes exchanges with an application; a cancellation of it is the client's leaving, in mid-air."""
+    """A client that makes exchanges with an application; cancelling it is a disconnect in the middle of one."""
 
     def __init__(self, app: HttpApp) -> None:
         self.app = app
@@ -174,7 +174,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
                 while client.sessions:
                     ended = await client.exchange("DELETE", {"mcp-session-id": client.sessions.pop()})
                     assert ended.status in (204, 404)
-                await trio.sleep(2 * options.session_timeout)  # for one whose id nobody has learnt
+                await trio.sleep(2 * options.session_timeout)  # for a session whose id never reached the client
                 left = app.statistics()
                 assert (left.sessions, left.sse_sessions, made.server.statistics().sessions) == (0, 0, 0)
                 assert (left.requests, left.request_bytes, left.body_bytes) == (0, 0, 0)

@@ -82,7 +82,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_work
                 assert b'"result"' in again.body
                 await exchange(app, "DELETE", known)
                 known = ""
-            await trio.sleep(2 * app.options.session_timeout)  # for one whose id nobody has learnt
+            await trio.sleep(2 * app.options.session_timeout)  # for a session whose id never reached the client
             assert (app.statistics().sessions, made.statistics().sessions) == (0, 0)
             if isinstance(options.event_store, MemoryEventStore):
                 assert len(options.event_store) == 0

@@ -84,7 +84,7 @@ async def say(address: tuple[str, int], data: bytes, until: bytes) -> bytes:
 
 
 async def pruned() -> None:
-    """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
+    """Make Trio drop the scopes of stale deadlines, of which it keeps a little over a thousand."""
     with trio.move_on_after(1000) as scope:
         await trio.lowlevel.checkpoint()
     kept = weakref.ref(scope)

@@ -170,7 +170,7 @@ async def test_a_method_that_is_not_served_is_404_with_its_code() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on() -> None:
-    """Hostile input costs nobody else anything."""
+    """Hostile input costs other clients nothing."""
     from trio_mcp.http.server.options import HttpOptions
 
     async with served(options=HttpOptions(max_message_size=1000)) as (_, client, _):
@@ -215,7 +215,7 @@ async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
 
 
 async def test_the_health_endpoint_tells_whether_work_is_taken() -> None:
-    """For whoever decides where requests go."""
+    """A load balancer asks it before it sends requests."""
     async with served() as (_, client, _):
         r = await client.get("/health")
         assert (r.status_code, r.json()) == (200, {"status": "ok"})

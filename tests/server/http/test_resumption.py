@@ -354,7 +354,7 @@ async def test_who_sends_waits_for_the_store_when_much_waits_for_it_in_bytes() -
 
 
 async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_any_more() -> None:
-    """Nobody could ever ask for it."""
+    """No client could ever ask for it."""
     store, made = Slow(), Made()
     async with served(HttpOptions(event_store=store), made) as (_, http, _), trio.open_nursery() as nursery:
         raw = Raw(http)

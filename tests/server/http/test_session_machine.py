@@ -64,7 +64,7 @@ class Yard:
 
     def made(self, step: Step) -> Connection:
         self.number += 1
-        name = self.sessions[step.who % len(self.sessions)] if self.sessions else "nobody"
+        name = self.sessions[step.who % len(self.sessions)] if self.sessions else "unknown"
         session = {"mcp-session-id": name}
         call: dict[str, Any] = {"_meta": {"progressToken": self.number}, "name": step.act, "arguments": {}}
         match step.act:
@@ -144,7 +144,7 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
                 answered = await yard.said("POST", session, request("ping", None, 1000))
                 assert from_json(answered.events()[-1].data if answered.events() else answered.body)["result"] == {}
                 assert (await yard.said("DELETE", session, None)).status == 204
-        await trio.sleep(2 * app.options.session_timeout)  # for those whose id nobody has learnt
+        await trio.sleep(2 * app.options.session_timeout)  # for sessions whose id never reached a client
         assert (app.statistics().sessions, made.server.statistics().sessions) == (0, 0)
         assert trio.lowlevel.current_statistics().tasks_living == tasks
         if isinstance(store, MemoryEventStore):

@@ -232,7 +232,7 @@ async def test_sessions_are_bounded() -> None:
 
 
 async def test_one_stream_that_is_not_read_holds_up_no_other() -> None:
-    """The router never waits for a stream: the handler whose stream is full waits, and nobody else."""
+    """The router never waits for a stream: only the handler whose stream is full waits."""
     async with session() as (_, raw), raw.call("count", {"to": 1_000_000}) as stalled:
         assert stalled.status_code == 200
         for number in range(20):
@@ -241,7 +241,7 @@ async def test_one_stream_that_is_not_read_holds_up_no_other() -> None:
 
 
 async def test_a_broken_answer_fails_the_call_that_it_was_for() -> None:
-    """An answer without a result settles nothing, so nobody would ever know."""
+    """A malformed result settles nothing, so the call would otherwise wait forever."""
     async with session(elicitation={}) as (_, raw), raw.call("greet") as r:
         events = Events(r)
         asked = await events.message()

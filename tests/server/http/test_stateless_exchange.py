@@ -194,7 +194,7 @@ def read(body: bytes) -> Any:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["one connection", "a connection each"])
 async def test_the_exchange_of_a_stateless_server(kept: bool) -> None:
-    """Every status, header, body and event, whoever of several such servers gets the request."""
+    """Every status, header, body and event is the same, whichever of several such servers gets the request."""
     serve = partial(small_server().serve_http, port=0, options=HttpOptions(stateless=True))
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
