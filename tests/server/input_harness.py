@@ -24,7 +24,7 @@ def hand_client(
     capabilities: dict[str, Any] = EVERYTHING,
     **options: Any,
 ) -> contextlib.AbstractAsyncContextManager[Peer]:
-    """A client that can do everything; what it has no reply to waits."""
+    """Open a client that declares every capability; a request without a scripted reply waits."""
     return client_peer(server, revision, capabilities, replies, **options)
 
 

@@ -14,7 +14,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 async def news_of(peer: Peer) -> list[tuple[str, Any, str | None]]:
-    """The notifications that have come: kind, subscription, URI."""
+    """Return the notifications that have arrived, each as its kind, subscription and URI."""
     await settle()
     return [_told(message) for message in peer.arrived()]
 

@@ -34,7 +34,7 @@ def languages(value: str) -> list[str]:
 
 
 def server_with(completer: Callable[..., Any], **options: Any) -> Server:
-    """A server whose prompt `review` has a completion for `language`."""
+    """Return a server whose prompt `review` completes `language`."""
     server = Server("test", **options)
     server.add_prompt(review)
     server.add_completion(completer, prompt="review", argument="language")
@@ -63,7 +63,7 @@ async def refused(client: Client, params: dict[str, Any]) -> McpError:
 
 
 async def completed(completer: Callable[..., Any], value: str = "", **options: Any) -> dict[str, Any]:
-    """What a function's suggestions look like on the wire."""
+    """Return a function's suggestions as they look on the wire."""
     async with client_of(server_with(completer, **options)) as client:
         return await complete(client, prompt_params("language", value))
 

@@ -325,7 +325,7 @@ KINDS = ["sync", "async", "manager", "async manager"]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[tuple[str, list[int]]]:
-    """Providers, each of a kind and with earlier ones that it depends on."""
+    """Draw providers, each with its kind and the earlier ones that it depends on."""
     count = draw(st.integers(1, 7))
     return [
         (draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(0, number - 1), max_size=3)) if number else [])

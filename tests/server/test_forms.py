@@ -249,7 +249,7 @@ choices = st.lists(words, min_size=1, max_size=4, unique=True)
 
 @st.composite
 def kinds(draw: st.DrawFn, several: bool) -> tuple[Any, st.SearchStrategy[Any]]:
-    """An annotation, and the values that JSON has for it."""
+    """Draw an annotation, and a strategy for its values in JSON."""
     kind = draw(st.sampled_from(["text", "date", "datetime", "int", "float", "bool", "literal", "enum", "titled"]))
     if kind == "text":
         low, high = sorted((draw(st.integers(0, 5)), draw(st.integers(0, 5))))
@@ -285,7 +285,7 @@ def kinds(draw: st.DrawFn, several: bool) -> tuple[Any, st.SearchStrategy[Any]]:
 
 @st.composite
 def flat_models(draw: st.DrawFn, several: bool) -> tuple[type[BaseModel], dict[str, Any]]:
-    """A flat model, and an answer that fits it."""
+    """Draw a flat model, and an answer that fits it."""
     fields: dict[str, Any] = {}
     answer = {}
     for name in draw(st.lists(st.sampled_from("abcdef").map("f_{}".format), unique=True)):

@@ -20,7 +20,7 @@ def message(role: Any, *content: Any) -> types.SamplingMessage:
 
 
 def published(question: Any, revision: str) -> dict[str, Any]:
-    """A question as the published schema has it: a request of its own in the legacy era."""
+    """Return a question in the form of the published schema: in the legacy era that is a request of its own."""
     envelope = {"jsonrpc": "2.0", "id": 1} if revision == LEGACY else {}
     return {**envelope, "method": question.method, "params": question.params}
 

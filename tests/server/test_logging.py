@@ -37,7 +37,7 @@ class Heard:
 
 
 def speaker() -> Server:
-    """A server with a tool that logs once at each level."""
+    """Return a server with a tool that logs once at each level."""
     server = Server("speaker")
 
     @server.tool

@@ -39,7 +39,7 @@ def lifespan_of(state: str, events: list[str]) -> Callable[[Any], contextlib.Abs
 
 
 def files(**options: Any) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server("files", **options)
 
     @server.tool

@@ -33,7 +33,7 @@ class Subclass(Point):
 
 
 def giving(value: Any, *annotation: Any) -> Any:
-    """A tool that returns a value, with a return annotation or without."""
+    """Return a tool that returns a value, with a return annotation or without."""
 
     def give() -> Any:
         return value

@@ -60,7 +60,7 @@ async def get(function: Callable[..., Any], arguments: Any = None, revision: str
 
 
 async def refusal(function: Callable[..., Any], arguments: Any, revision: str = MODERN) -> str:
-    """The message with which arguments are refused."""
+    """Return the message with which arguments are refused."""
     with pytest.raises(McpError) as caught:
         await get(function, arguments, revision)
     assert caught.value.code == INVALID_PARAMS
@@ -68,7 +68,7 @@ async def refusal(function: Callable[..., Any], arguments: Any, revision: str = 
 
 
 async def received(hint: Any, text: str) -> Any:
-    """What a parameter with a type hint is given for a string."""
+    """Return what a parameter with a type hint receives for a string."""
     values: list[Any] = []
 
     def prompt(value: Any) -> str:

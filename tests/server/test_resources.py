@@ -35,7 +35,7 @@ async def read(client: Client, uri: str) -> list[dict[str, Any]]:
 
 
 async def contents_of(value: Any, revision: str = MODERN, **details: Any) -> list[dict[str, Any]]:
-    """What a client reads if a function returns a value."""
+    """Return what a client reads if a resource's function returns a value."""
     async with client_of(serving("x://y", lambda: value, name="y", **details), revision) as client:
         return await read(client, "x://y")
 

@@ -28,7 +28,7 @@ def inner_server(seen: list[TraceContext | None]) -> Server:
 
 
 def outer_server(inner: Server, revision: str) -> Server:
-    """A server whose tools call another one, in every way a handler may."""
+    """Return a server whose tools call another server, in every way a handler may."""
 
     @contextlib.asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[Client]:

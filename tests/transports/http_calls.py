@@ -76,7 +76,7 @@ async def cut_events(asked: Asked) -> None:
 
 @contextlib.asynccontextmanager
 async def modern(**tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """A client of a modern server with these tools; any other answers "ok"."""
+    """Connect a client to a modern server with these tools; any other tool answers "ok"."""
     with trio.fail_after(DEADLINE):
         async with (
             peer({"server/discover": discovered, "tools/call": Calls(**tools)}) as server,

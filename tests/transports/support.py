@@ -42,7 +42,7 @@ SHELL_ANSWERS_FIRST = """read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}
 
 
 def python(code: str, *args: str, **options: Any) -> StdioServerParameters:
-    """A child that runs a few lines of Python, without site packages so that it starts fast."""
+    """Return parameters for a child that runs a few lines of Python, without site packages so that it starts fast."""
     return StdioServerParameters(sys.executable, ["-I", "-S", "-c", textwrap.dedent(code), *args], **options)
 
 
@@ -60,7 +60,7 @@ def kept_connections(http_client: httpx.AsyncClient) -> int:
 
 @asynccontextmanager
 async def no_survivors() -> AsyncIterator[dict[str, str]]:
-    """Yields environment variables for children; fails if a process that has them outlives the block, zombies included.
+    """Yield environment variables for children; fail if a process that has them outlives the block, zombies included.
 
     A killed process that is not our child vanishes when its new parent reaps it, so it gets a moment.
     """
@@ -85,7 +85,7 @@ async def vanished(mark: str) -> None:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """The living processes that carry a mark in their environment."""
+    """Return the living processes that carry a mark in their environment."""
     return [process for process in psutil.process_iter() if _carries(process, mark)]
 
 
@@ -97,7 +97,7 @@ def _carries(process: psutil.Process, mark: str) -> bool:
 
 
 def open_descriptors() -> set[str]:
-    """What this process has open, by number and kind."""
+    """Return this process's open descriptors, by number and kind."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         try:

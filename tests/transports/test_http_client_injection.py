@@ -198,7 +198,7 @@ async def text(client: Client, **options: Any) -> str:
 
 @contextlib.asynccontextmanager
 async def on(path: Path) -> AsyncIterator[tuple[HttpPeer, httpx.AsyncClient, Callable[[], Client]]]:
-    """A server of this path, an HTTP client, and how to make clients of it that share it."""
+    """Yield a server for this path, an HTTP client, and a function that makes MCP clients that share it."""
     with trio.fail_after(NET):
         async with peer(path.handlers()) as server, httpx.AsyncClient() as http_client:
             connect = partial(streamable_http_client, server.url, http_client=http_client, reconnect=QUICK)

@@ -43,7 +43,7 @@ async def ok(asked: Asked) -> None:
 
 @contextlib.asynccontextmanager
 async def modern(call: Any = ok) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """A client of a modern server that answers calls like this."""
+    """Connect a client to a modern server that answers calls with `call`."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:
             yield server, client
@@ -55,7 +55,7 @@ async def works(client: Client) -> None:
 
 
 def whole(asked: Asked) -> bytes:
-    """An answer without a length, which ends with its connection."""
+    """Return the body of a response without a length, which ends with its connection."""
     return event(result(asked.id, TEXT))
 
 

@@ -27,7 +27,7 @@ async def endless(asked: Asked) -> None:
 
 
 def left_behind() -> list[Any]:
-    """The generators of an HTTP package that have begun and not ended; a warning about one is easily missed."""
+    """Return the HTTP packages' generators that began and never ended; a warning about one is easily missed."""
     gc.collect()
     generators = [each for each in gc.get_objects() if isinstance(each, types.AsyncGeneratorType)]
     left = [each for each in generators if each.ag_frame is not None]

@@ -72,7 +72,7 @@ class Writing:
 
 
 async def read_everything(*chunks: bytes, limit: int = 1000) -> list[Incoming]:
-    """What `read_lines` makes of a stream that gives these chunks, then ends."""
+    """Return what `read_lines` makes of a stream that delivers these chunks, then ends."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     inbound, read = trio.open_memory_channel[SessionMessage](CHANNEL)
 

@@ -32,7 +32,7 @@ TELL = """
 
 
 async def told(params: StdioServerParameters) -> dict[str, Any]:
-    """What a child that runs `TELL` says of itself."""
+    """Return what a child that runs `TELL` reports of itself."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             message = (await read.receive()).message

@@ -155,7 +155,7 @@ async def test_a_callback_that_raises_is_logged_and_called_again(caplog: pytest.
 
 
 async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
-    """The server goes on while the callback is stuck, and the error has the last lines though the callback never got them."""
+    """The server goes on while the callback is stuck, and the error has the last lines that the callback missed."""
     code = """
         import json, sys
         for line in sys.stdin.buffer:

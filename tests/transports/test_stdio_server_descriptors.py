@@ -24,7 +24,7 @@ CONVERSATION = ndjson(*HANDSHAKE, call(1, "make_noise", how="descriptor"), call(
 
 @contextmanager
 def started(command: list[str], send_fd: int, receive_fd: int, **streams: Any) -> Iterator[ProcessPeer]:
-    """A server with the given streams, and our own ends of them."""
+    """Start a server with the given streams; yield a peer that holds our ends of them."""
     with subprocess.Popen(command, env=ENVIRONMENT, **streams) as process:
         try:
             yield ProcessPeer(process, send_fd, receive_fd, -1)

@@ -25,7 +25,7 @@ IDLE = configured("127.0.0.1", 0).keep_alive_timeout
 
 
 async def answer(stream: Any) -> bytes:
-    """What comes back, up to the end of one answer or of the connection."""
+    """Return what comes back, up to the end of one response or of the connection."""
     got = b""
     while b"ok" not in got and (chunk := await stream.receive_some()):
         got += chunk
@@ -41,14 +41,14 @@ async def ended(stream: Any) -> float:
 
 
 def asked(client: h2.connection.H2Connection) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     fields = {":method": "GET", ":scheme": "https", ":authority": "localhost", ":path": "/"}
     client.send_headers(client.get_next_available_stream_id(), list(fields.items()), end_stream=True)
     return client.data_to_send()
 
 
 def beginning(trusted: ssl.SSLContext) -> bytes:
-    """The first bytes that a client of TLS sends."""
+    """Return the first bytes that a TLS client sends."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()

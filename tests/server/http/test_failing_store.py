@@ -56,7 +56,7 @@ ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
 
 def told(r: Any) -> Any:
-    """What an answer says, as JSON or on a stream."""
+    """Return the message in a response, be it JSON or a stream."""
     if "event-stream" not in r.headers["content-type"]:
         return r.json()
     (data,) = [line for line in r.text.splitlines() if line.startswith("data: {")]

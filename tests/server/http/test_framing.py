@@ -30,7 +30,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 async def said(app: Any, data: bytes) -> bytes:
-    """What comes back up to the end of the connection, to a client that says all of it and waits."""
+    """Send all the data, wait, and return what comes back up to the end of the connection."""
     got = b""
     async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
         await stream.send_all(data)
@@ -134,7 +134,7 @@ async def test_what_is_clear_is_answered_and_so_is_what_follows(
 
 
 def chunked(size: int, count: int, extension: bytes = b"") -> bytes:
-    """A request of so many chunks of a size."""
+    """Return a request whose body is `count` chunks of `size` bytes."""
     chunk = b"%x%s\r\n%s\r\n" % (size, extension, b"x" * size)
     return LINE + CHUNKED + b"\r\n" + chunk * count + b"0\r\n\r\n"
 

@@ -78,7 +78,7 @@ async def test_what_follows_the_last_request_is_dropped_and_the_request_answered
 
 
 async def answered(folder: Path, settings: dict[Any, int], **changed: str) -> tuple[list[Any], int]:
-    """What comes back for one request over HTTP/2, and how large the table is that its fields were packed with."""
+    """Return what comes back for one request over HTTP/2, and the size of the table that compressed its fields."""
     config, trusted = over_tls(folder)
     trusted.set_alpn_protocols(["h2"])
     async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):

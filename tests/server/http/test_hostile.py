@@ -34,7 +34,7 @@ HEAD = (
 async def witness(
     caplog: pytest.LogCaptureFixture, options: HttpOptions | None = None
 ) -> AsyncIterator[tuple[Made, Raw, tuple[str, int]]]:
-    """A server, and a session whose stream is open throughout and works in the end."""
+    """Serve, with a session whose stream is open throughout; check at the end that the session still works."""
     caplog.set_level(logging.INFO)
     async with served(options) as (made, http, _):
         raw = Raw(http)

@@ -81,19 +81,19 @@ class Http2Client:
         await self.flush()
 
     async def status(self, stream_id: int) -> str:
-        """The status of an answer that has come as a whole."""
+        """Wait for the whole response on a stream and return its status."""
         while stream_id not in self.ended:
             await self.read()
         return self.statuses[stream_id]
 
     async def reset(self, stream_id: int) -> int:
-        """The code with which the server has reset a stream."""
+        """Wait until the server resets a stream and return the error code."""
         while stream_id not in self.resets:
             await self.read()
         return self.resets[stream_id]
 
     async def works(self) -> None:
-        """The connection is as it should be."""
+        """Check that the connection still serves a call."""
         assert await self.status(await self.call("add", {"a": 1, "b": 2})) == "200"
 
 
@@ -231,7 +231,7 @@ async def test_who_is_cancelled_while_the_connection_is_full_takes_nothing_of_th
     trusted.set_alpn_protocols(["h2"])
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        """It is given up with its client, wherever it is then."""
+        """Serve until the client disconnects, then cancel at whatever await that is."""
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:

@@ -24,7 +24,7 @@ SSE = pytest.param("/sse", marks=pytest.mark.legacy)
 
 @contextlib.asynccontextmanager
 async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> AsyncIterator[trio.SocketStream]:
-    """A raw connection to a server that waits so many seconds for a head."""
+    """Open a raw connection to a server that waits `idle` seconds for a head."""
     config = configured("127.0.0.1", 0)
     config.keep_alive_timeout = idle
     async with served(options, config=config) as (_, http, _):

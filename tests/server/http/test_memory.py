@@ -117,7 +117,7 @@ class Yard:
             self.number += 1
 
     async def settled(self) -> tuple[int, Counter[str]]:
-        """The tasks that live, and the objects of what serves, by type."""
+        """Return the number of living tasks, and of the server's objects by type, once all is quiet."""
         while (now := self.made.server.statistics()).sessions > 1 or now.running:  # noqa: ASYNC110
             await trio.sleep(0.01)
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -132,7 +132,7 @@ class Yard:
 
 @contextlib.asynccontextmanager
 async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
-    """A server that has served so many exchanges, so that what is made once is there."""
+    """Serve `first` exchanges up front, so that whatever is made only once exists already."""
     async with served(options) as (made, client, _):
         url = client.base_url
         made_one = Yard(made, (url.host, url.port or 0))
@@ -142,7 +142,7 @@ async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
 
 
 def kept() -> int:
-    """The bytes that our own code has asked for and not given back."""
+    """Return the number of bytes that our own code has allocated and not freed."""
     filters = [
         tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
         # pydantic's parser has a cache of short strings, of a fixed size.

@@ -23,7 +23,7 @@ META: dict[str, Any] = {
 
 
 def post(client: httpx.AsyncClient, method: str, params: dict[str, Any] | None = None, **meta: Any) -> Any:
-    """A request of the modern era, as a stream."""
+    """Send a request of the modern era; the response is a stream."""
     params = {**(params or {}), "_meta": {**META, **meta}}
     headers = {
         "accept": "application/json, text/event-stream",

@@ -169,7 +169,7 @@ EXCHANGE = (
 
 
 def expected(step: Step, body: bytes) -> dict[str, str]:
-    """The headers of an answer."""
+    """Return the headers that the response must have."""
     headers = {"keep-alive": "timeout=5", **step.headers}
     if isinstance(step.answer, list):
         return {"content-type": "text/event-stream", **headers}
@@ -178,7 +178,7 @@ def expected(step: Step, body: bytes) -> dict[str, str]:
 
 
 def read(body: bytes) -> Any:
-    """What a body says: events are named, and each has a message in one line, no id, and nothing after it."""
+    """Parse a body; check that each event is named, has no id, and holds one message in one line."""
     if not body.startswith(b"event: "):
         return json.loads(body) if body else None
     *events, end = body.split(b"\n\n")
