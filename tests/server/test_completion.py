@@ -182,7 +182,7 @@ async def test_an_exception_is_an_internal_error(revision: str, caplog: pytest.L
 
 
 @pytest.mark.parametrize("value", ["python", None, [1], {"a": "b"}, ["a", None]], ids=repr)
-async def test_what_is_no_list_of_strings_is_the_servers_fault(value: Any) -> None:
+async def test_a_completion_that_is_not_a_list_of_strings_is_an_internal_error(value: Any) -> None:
     async with client_of(server_with(lambda typed: value)) as client:
         assert (await refused(client, prompt_params("language"))).code == INTERNAL_ERROR
 
@@ -238,7 +238,7 @@ def paint(
         ("layers", "", []),
     ],
 )
-async def test_types_that_tell_their_values_complete_by_themselves(
+async def test_types_with_known_values_complete_by_themselves(
     argument: str, typed: str, values: list[str], revision: str
 ) -> None:
     """First what begins with the text, then what contains it. Arguments of other types have no suggestions."""
@@ -259,7 +259,7 @@ async def test_types_that_tell_their_values_complete_by_themselves(
         unique_by=str,
     )
 )
-async def test_what_is_suggested_is_taken(values: list[Any]) -> None:
+async def test_every_suggestion_is_accepted(values: list[Any]) -> None:
     """Each suggestion is a valid value of the argument, and every value is suggested."""
 
     def prompt(value: Any) -> str:
@@ -291,7 +291,7 @@ async def test_a_function_goes_before_the_type() -> None:
 
 
 @both_eras
-async def test_what_is_unknown_is_refused(revision: str) -> None:
+async def test_an_unknown_prompt_template_or_argument_is_refused(revision: str) -> None:
     """-32602: an unknown prompt, template, argument or variable. A known one without suggestions has an empty list."""
     server = server_with(languages)
     server.add_resource("repo://{owner}/{name}{?page,size}", lambda owner, name, page="1", size="2": "", name="repo")
@@ -349,7 +349,7 @@ def only_text(word: str) -> str:
 
 @every_revision
 @pytest.mark.parametrize("by", ["function", "type"])
-async def test_the_capability_is_declared_where_there_is_something_to_complete(by: str, revision: str) -> None:
+async def test_the_capability_is_declared_if_there_is_something_to_complete(by: str, revision: str) -> None:
     """It came with 2025-03-26. Before, the method is there without one; with nothing to complete, it is not."""
     server = Server("test")
     server.add_prompt(only_text)

@@ -113,7 +113,7 @@ async def test_a_sync_provider_runs_where_the_function_that_needs_it_runs() -> N
         assert set(places.values()) == {loop}
 
 
-async def test_a_sync_function_that_must_be_awaited_would_outlive_what_it_got() -> None:
+async def test_a_sync_function_with_dependencies_must_not_return_an_awaitable() -> None:
     """A sync decorator around an async function: what the thread entered is closed when the coroutine starts."""
 
     async def tool(given: str) -> None: ...
@@ -155,7 +155,7 @@ class Recorder:
 
 
 @both_eras
-async def test_it_ends_with_the_outcome_of_the_function_and_before_the_answer(revision: str) -> None:
+async def test_a_provider_ends_with_the_outcome_of_the_function_and_before_the_response(revision: str) -> None:
     recorder = Recorder()
 
     async def tool(fails: str, a: Annotated[str, Depends(recorder.manager("a"))]) -> None:
@@ -233,7 +233,7 @@ async def test_a_provider_must_not_swallow_the_exception(sync: bool) -> None:
 
 
 @both_eras
-async def test_a_cancelled_request_ends_them_inside_its_scope(revision: str) -> None:
+async def test_a_cancelled_request_ends_its_providers_inside_its_scope(revision: str) -> None:
     """They see `trio.Cancelled`, and what waits while it cleans up must shield itself, as anywhere."""
     recorder = Recorder()
     started, ended = trio.Event(), trio.Event()
@@ -258,7 +258,7 @@ async def test_a_cancelled_request_ends_them_inside_its_scope(revision: str) -> 
     assert recorder.events == ["+b", "-b Cancelled", "cancelled: True"]
 
 
-async def test_a_thread_that_nobody_waits_for_leaves_what_it_has_entered() -> None:
+async def test_an_abandoned_thread_exits_the_context_managers_it_entered() -> None:
     started, go_on = trio.Event(), threading.Event()
     left = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -281,7 +281,7 @@ async def test_a_thread_that_nobody_waits_for_leaves_what_it_has_entered() -> No
         await left.wait()
 
 
-async def test_whatever_was_entered_is_left_wherever_a_request_is_cancelled() -> None:
+async def test_wherever_a_request_is_cancelled_its_context_managers_exit() -> None:
     """A cancellation after every step: of providers, function and exits."""
     opened: list[str] = []
 
@@ -413,7 +413,7 @@ def reachable(shape: list[tuple[str, list[int]]], roots: list[int]) -> set[int]:
     st.booleans(),
     st.booleans(),
 )
-async def test_any_graph_runs_each_provider_once_and_leaves_all_that_it_entered(
+async def test_any_graph_runs_each_provider_once_and_exits_every_context_manager(
     shape: list[tuple[str, list[int]]], picked: list[int], fails: dict[int, str], sync: bool, function_fails: bool
 ) -> None:
     """Each at most once, after what it needs; exits in reverse; also when a provider, an exit or the function fails."""

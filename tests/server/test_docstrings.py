@@ -79,7 +79,7 @@ def test_sphinx_style() -> None:
     assert parameters == {"place": "Where. The text goes on in a second line.", "days": "How many days."}
 
 
-def test_a_field_has_the_last_word() -> None:
+def test_the_description_of_a_field_wins() -> None:
     def function(
         a: Annotated[int, Field(description="from the annotation")],
         b: int = Field(default=1, description="from the default"),

@@ -63,7 +63,7 @@ steps = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(capacity=st.integers(1, 3), played=st.lists(steps, max_size=60))
-async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing_else(  # noqa: C901 - one story with many actors
+async def test_whatever_happens_every_subscriber_learns_of_the_last_state_and_nothing_else(  # noqa: C901 - one story with many actors
     capacity: int, played: list[Any]
 ) -> None:
     """Any interleaving of changes, listeners that come and go, slow readers and turns of the event loop."""
@@ -149,7 +149,7 @@ async def test_changes_from_many_threads_reach_everyone() -> None:
             assert {uri for _, _, uri in news} == set(uris)
 
 
-async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
+async def test_a_subscriber_that_does_not_read_costs_bounded_memory_and_delays_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = Server("test", options=SessionOptions(max_outgoing_messages=8))

@@ -51,7 +51,7 @@ class Everything(BaseModel):
     fruits: list[Fruit] = []
 
 
-def test_the_form_in_the_newest_words() -> None:
+def test_the_form_in_the_newest_revision() -> None:
     assert form_of(Everything).schema_for("2026-07-28") == {
         "type": "object",
         "required": ["text", "link", "moment", "real", "size"],
@@ -114,7 +114,7 @@ def test_the_first_revision_with_forms_has_enum_names_and_defaults_of_booleans_o
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_enum_names_of_the_users_own_are_kept_as_they_are(revision: str) -> None:
+def test_custom_enum_names_are_kept(revision: str) -> None:
     """2025-11-25 and 2026-07-28 `client/elicitation` still have LegacyTitledEnumSchema, for clients that want it."""
 
     class Old(BaseModel):
@@ -133,7 +133,7 @@ def test_enum_names_that_do_not_match_the_choices_are_refused() -> None:
         form_of(Odd)
 
 
-def test_a_choice_of_several_is_refused_where_the_revision_has_none() -> None:
+def test_a_multiple_choice_is_refused_in_a_revision_without_it() -> None:
     with pytest.raises(NoSuchField, match=r"'several' is a choice of several.*2025-06-18"):
         form_of(Everything).schema_for("2025-06-18")
 
@@ -170,18 +170,18 @@ class Numbers(enum.Enum):
         (None, "'field' is null"),
     ],
 )
-def test_what_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
+def test_a_field_that_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         form_of(create_model("Model", field=(annotation, ...)))
 
 
-def test_a_model_of_itself_is_refused() -> None:
+def test_a_recursive_model_is_refused() -> None:
     with pytest.raises(TypeError, match="'again' is object"):
         form_of(Self)
 
 
 @pytest.mark.parametrize("model", [int, dict, "Model", None, Everything.model_construct()])
-def test_what_is_no_model_is_refused(model: Any) -> None:
+def test_only_a_model_can_become_a_form(model: Any) -> None:
     with pytest.raises(TypeError, match="pydantic model"):
         form_of(model)
 

@@ -156,7 +156,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.Moc
         assert "its time was up" in error.message
 
 
-async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_resumed_handler_no_longer_has_a_deadline(autojump_clock: trio.testing.MockClock) -> None:
     desk = Desk(request_state_ttl=60)
 
     async def slow(ctx: Context) -> str:
@@ -185,7 +185,7 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "disconnected"])
-async def test_a_live_request_takes_its_handler_along(how: str) -> None:
+async def test_the_end_of_a_live_request_cancels_its_handler(how: str) -> None:
     """As with any handler; and before the request's place is free, the handler has ended."""
     desk = Desk()
     async with desk.server.open_run() as run:
@@ -273,7 +273,7 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
         assert server.statistics().parked == 0
 
 
-async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(
+async def test_a_handler_that_fails_while_it_is_cancelled_does_no_harm(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = Server("test", request_state_ttl=60)

@@ -37,7 +37,7 @@ def server_that(ask: Any) -> Server:
 
 @needs_schemas
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_question_is_as_the_schema_of_each_revision_says(revision: str) -> None:
+async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> None:
     def ask(ctx: Context) -> Any:
         return ctx.sample(
             [

@@ -62,7 +62,7 @@ app = logging.getLogger("app")
 
 @pytest.mark.parametrize("mode", BOTH)
 @pytest.mark.parametrize("level", LEVELS)
-async def test_what_is_at_or_above_the_level_arrives(mode: str, level: Any) -> None:
+async def test_messages_at_or_above_the_level_arrive(mode: str, level: Any) -> None:
     heard = Heard()
     async with Client(speaker(), mode=mode, log_level=level, on_log=heard) as client:
         await client.call_tool("speak")
@@ -94,7 +94,7 @@ async def test_the_level_of_a_legacy_session_can_change_and_is_its_own() -> None
         assert [level for level, _, _ in await one.all()] == ["emergency", "alert", "emergency"]
 
 
-async def test_a_modern_request_that_does_not_ask_gets_nothing() -> None:
+async def test_a_modern_request_without_a_level_gets_no_log_messages() -> None:
     """2026-07-28, Per-request log level: MUST NOT. Another request's asking does not count."""
     heard = Heard()
     async with Client(speaker(), mode="2026-07-28", on_log=heard) as client:
@@ -160,7 +160,7 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
     assert mistakes[4] == "TypeError: logger must be a string, got 7"
 
 
-async def test_a_bad_level_is_an_error_even_when_nobody_listens() -> None:
+async def test_a_bad_level_is_an_error_even_without_a_listener() -> None:
     server = Server("x", expose_errors=True)
 
     @server.tool
@@ -308,7 +308,7 @@ async def test_a_record_is_its_message_unless_a_formatter_says_more(handler: Mcp
         assert "a secret" in text
 
 
-async def test_what_is_logged_outside_a_request_or_by_the_library_goes_nowhere(handler: McpLogHandler) -> None:
+async def test_records_from_outside_a_request_or_from_the_library_are_not_sent(handler: McpLogHandler) -> None:
     server, heard = Server("x"), Heard()
     library = logging.getLogger("trio_mcp")
     library.addHandler(handler)
@@ -326,7 +326,7 @@ async def test_what_is_logged_outside_a_request_or_by_the_library_goes_nowhere(h
         library.removeHandler(handler)
 
 
-async def test_logging_never_waits_and_what_finds_no_room_is_dropped(handler: McpLogHandler) -> None:
+async def test_logging_never_waits_and_drops_what_does_not_fit(handler: McpLogHandler) -> None:
     """A tool that logs without a checkpoint fills the way out; the rest is counted, and the answer still comes."""
     server, heard = Server("x", options=SessionOptions(max_outgoing_messages=8)), Heard()
 
@@ -385,7 +385,7 @@ async def test_threads_leave_a_bounded_number_of_records_to_the_event_loop(
         other.removeHandler(small)
 
 
-async def test_a_record_that_cant_be_sent_costs_nobody_anything(
+async def test_a_record_that_cannot_be_sent_does_no_harm(
     handler: McpLogHandler, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bad format string is told as `logging` does it, on standard error; odd text arrives escaped."""
@@ -405,7 +405,7 @@ async def test_a_record_that_cant_be_sent_costs_nobody_anything(
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-async def test_a_thread_that_outlives_its_request_logs_to_nobody(handler: McpLogHandler) -> None:
+async def test_records_of_a_thread_that_outlives_its_request_are_dropped(handler: McpLogHandler) -> None:
     server, heard = Server("x"), Heard()
     running, go, logged = trio.Event(), threading.Event(), trio.Event()
 

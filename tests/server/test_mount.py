@@ -210,7 +210,7 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
 
 
 @both_eras
-async def test_methods_of_ones_own_keep_their_names_and_have_the_state_of_their_server(revision: str) -> None:
+async def test_custom_methods_keep_their_names_and_have_the_state_of_their_server(revision: str) -> None:
     heard: list[Any] = []
     arrived = trio.Event()
     other = Server("other", lifespan=lifespan_of("own", []))
@@ -272,7 +272,7 @@ def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callabl
     offer(first)  # there is room for it
 
 
-def test_what_can_not_be_mounted_is_refused_with_a_reason() -> None:
+def test_an_invalid_mount_is_refused_with_a_reason() -> None:
     server, other = Server("main"), Server("other", extensions={"com.example/x": {}})
     with pytest.raises(TypeError, match="only a Server can be mounted, got str"):
         server.mount("other")  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_ser
 
 
 @both_eras
-async def test_updates_that_the_mounted_server_tells_reach_those_who_listen(revision: str, autojump_clock: Any) -> None:
+async def test_updates_of_the_mounted_server_reach_subscribers(revision: str, autojump_clock: Any) -> None:
     other, server = Server("other"), Server("main")
     other.add_resource("x://one", lambda: "1", name="one")
     server.mount(other, prefix="o")

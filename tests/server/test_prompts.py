@@ -206,7 +206,7 @@ def test_what_is_refused_at_registration() -> None:
     ],
     ids=str,
 )
-async def test_a_string_becomes_what_the_hint_asks_for(hint: Any, text: str, value: Any) -> None:
+async def test_a_string_becomes_the_type_of_the_hint(hint: Any, text: str, value: Any) -> None:
     found = await received(hint, text)
     assert (type(found), found) == (type(value), value)
 
@@ -248,7 +248,7 @@ async def test_lists_are_read_from_json(value: list[Any]) -> None:
     ],
     ids=str,
 )
-async def test_a_string_that_does_not_fit_is_refused(hint: Any, text: str) -> None:
+async def test_a_string_that_does_not_fit_the_hint_is_refused(hint: Any, text: str) -> None:
     """-32602, which names the argument and never tells its value."""
 
     def prompt(value: Any) -> str:
@@ -273,7 +273,7 @@ async def test_missing_arguments_are_named(revision: str) -> None:
 
 
 @both_eras
-async def test_arguments_that_are_unknown_or_no_strings_are_refused(revision: str) -> None:
+async def test_unknown_arguments_and_those_that_are_not_strings_are_refused(revision: str) -> None:
     assert "other: there is no such argument" in await refusal(review, {"code": "x", "other": "y"}, revision)
     others: list[Any] = [1, True, None, ["x"], {}]
     for value in others:

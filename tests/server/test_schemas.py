@@ -106,7 +106,7 @@ SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("annotation", "schema"), SCHEMAS.values(), ids=SCHEMAS)
-def test_a_hint_becomes_the_schema_one_would_write(annotation: Any, schema: dict[str, Any]) -> None:
+def test_a_hint_becomes_the_schema_that_an_author_would_write(annotation: Any, schema: dict[str, Any]) -> None:
     """No titles that repeat the names: a model pays for each."""
 
     def function(x: annotation) -> list[annotation]:

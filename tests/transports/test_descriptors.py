@@ -44,7 +44,7 @@ def makers(wrap: Callable[[int, int], Ends]) -> tuple[Callable[[], Awaitable[End
 
 
 @pytest.mark.parametrize("wrap", [pipe_reader, shared])
-async def test_trios_checker_for_streams_is_content(wrap: Callable[[int, int], Ends]) -> None:
+async def test_trios_stream_checker_passes(wrap: Callable[[int, int], Ends]) -> None:
     """Checkpoints, closing while a task waits, conflicts, wrong arguments: `trio.testing.check_one_way_stream`."""
     make, make_clogged = makers(wrap)
     with trio.fail_after(30):
@@ -88,7 +88,7 @@ async def test_a_cancelled_wait_takes_nothing_from_a_terminal() -> None:
         os.close(theirs)
 
 
-async def test_a_write_that_is_stuck_can_be_left() -> None:
+async def test_a_stuck_write_can_be_cancelled() -> None:
     """An unread terminal does not hold up a cancellation, and its descriptor is closed once it is free."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)

@@ -233,7 +233,7 @@ async def test_a_client_that_is_cancelled_anywhere_leaves_nothing_open(path: Cal
 
 
 @PATHS
-async def test_a_call_that_is_cancelled_anywhere_costs_its_client_nothing_else(path: Callable[[], Path]) -> None:
+async def test_a_call_cancelled_anywhere_costs_its_client_nothing_else(path: Callable[[], Path]) -> None:
     """Other calls, meanwhile and afterwards, are answered; there is one handshake each time the server forgets."""
     way = path()
     async with on(way) as (server, _, make), make() as client, trio.open_nursery() as nursery:

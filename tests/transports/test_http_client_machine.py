@@ -200,7 +200,7 @@ def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.legacy
 @settings(max_examples=20)
 @given(script=steps(restarts=True).map(ending))
-def test_in_the_handshake_era(script: list[Step]) -> None:
+def test_in_the_legacy_era(script: list[Step]) -> None:
     trio.run(play, "legacy", script)
 
 

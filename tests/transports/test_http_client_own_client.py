@@ -78,7 +78,7 @@ async def test_redirections_that_go_in_circles_end() -> None:
 
 
 @pytest.mark.parametrize("package", [httpx, httpx2])
-async def test_a_client_of_the_callers_own_is_used_and_left_open(package: Any) -> None:
+async def test_the_callers_own_http_client_is_used_and_left_open(package: Any) -> None:
     tools = {"server/discover": discovered, "tools/call": Calls(t=streamed, cut=cut_json)}
     with trio.fail_after(DEADLINE):
         async with peer(tools) as server, package.AsyncClient(headers={"X-Own": "1"}) as http_client:
@@ -121,7 +121,7 @@ async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(caplog: p
         ({"url": "http://x", "max_message_size": 0}, ValueError, "max_message_size"),
     ],
 )
-async def test_arguments_that_make_no_sense(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
+async def test_invalid_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         async with streamable_http_client(**arguments):
             raise AssertionError("it opened")

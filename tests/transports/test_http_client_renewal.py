@@ -100,7 +100,7 @@ async def test_a_handshake_that_fails_then_fails_each_call_with_its_own_error() 
         assert await text(client) == "ok"
 
 
-async def test_a_server_that_comes_back_with_another_revision_is_another_server() -> None:
+async def test_a_server_that_returns_with_a_different_revision_is_refused() -> None:
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         restarting.number = 2

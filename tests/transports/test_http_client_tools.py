@@ -141,7 +141,7 @@ async def test_a_server_that_lists_no_tools_gives_its_refusal() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"n": 2**53}, {"n": "\ud800"}])
-async def test_what_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
+async def test_a_value_that_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
     """It fails its own call, with a word on why."""
     async with connected(Tools(tool("count", n={"type": "integer", "x-mcp-header": "N"}))) as (server, client):
         await client.list_tools()
@@ -166,7 +166,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("result", [{}, {"tools": 7}, {"tools": [7, {}, {"name": 1}, {"name": "x", "inputSchema": 3}]}])
-def test_a_list_that_is_none_is_left_for_the_caller_to_complain_about(result: dict[str, Any]) -> None:
+def test_a_malformed_list_of_tools_is_passed_on_to_the_caller(result: dict[str, Any]) -> None:
     assert http_heads.RequestHeaders().learn(result) == result
 
 

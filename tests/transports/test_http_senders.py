@@ -62,7 +62,7 @@ def whole(asked: Asked) -> bytes:
 # --- what servers may do ------------------------------------------------------------------------------------------
 
 
-async def test_news_of_the_way_there_are_no_answer() -> None:
+async def test_informational_responses_are_skipped() -> None:
     """RFC 9110, section 15.2: a client must be able to parse 1xx responses, even unasked."""
 
     async def hinted(asked: Asked) -> None:
@@ -90,7 +90,7 @@ async def test_a_body_may_end_with_its_connection(version: str) -> None:
         assert server.connections == 2  # the first one was the handshake's, too
 
 
-async def test_a_server_that_wants_no_further_request_gets_none() -> None:
+async def test_connection_close_is_respected() -> None:
     async def last(asked: Asked) -> None:
         await asked.status(200, result(asked.id, TEXT), Connection="close")
         await asked.gone()
@@ -133,7 +133,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
         b"Transfer-Encoding : chunked\r\n",
     ],
 )
-async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
+async def test_a_response_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
     """RFC 9112, section 6.3: a proxy on the way may have seen its end elsewhere."""
 
     async def doubtful(asked: Asked) -> None:
@@ -274,7 +274,7 @@ LARGE = b"x" * 30_000_000
         pytest.param("DELETE", b"", ["answer", "whole", "answer"], True, 2, id="idempotent, too"),
     ],
 )
-async def test_what_was_surely_not_carried_out_is_sent_once_more(
+async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
     method: str, content: bytes, steps: list[str], works: bool, connections: int
 ) -> None:
     """RFC 9112, section 9.3.1, and RFC 9110, section 9.2.2: when a kept connection turns out to be closed."""

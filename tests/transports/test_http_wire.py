@@ -84,7 +84,7 @@ class Buffered:
 
 
 @pytest.mark.parametrize("how", ["read", "left unread"])
-async def test_many_small_parts_that_are_there_let_other_tasks_run(how: str) -> None:
+async def test_many_small_parts_already_received_let_other_tasks_run(how: str) -> None:
     """The peer chooses into how many chunks it cuts what it sends: one system call brings ten thousand."""
     body = Buffered(10_000)
     response = HttpResponse((body, trio.lowlevel.checkpoint), "GET x", ())

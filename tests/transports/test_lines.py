@@ -159,7 +159,7 @@ async def test_everything_before_the_close_is_written() -> None:
     assert [line["params"]["n"] for line in stream.lines()] == list(range(500))
 
 
-async def test_what_can_not_be_encoded_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     """A request fails its own call, an answer becomes an error answer, a notification is logged; the rest is sent."""
     bad = {"half": "\ud800"}
     writing = Writing(stream := Recorder())
@@ -234,7 +234,7 @@ async def test_garbage_is_a_value_between_good_messages() -> None:
     assert codes == [(-32700, None), (-32700, 1), (-32600, None), (-32600, 2)]
 
 
-async def test_blank_lines_and_carriage_returns_are_no_messages() -> None:
+async def test_blank_lines_and_carriage_returns_are_skipped() -> None:
     """Only newlines frame; a line of white space is nothing, and CRLF is white space after the message."""
     assert await read_everything(b'\n\r\n  \n{"jsonrpc":"2.0","method":"m"}\r\n\n') == [Notification("m")]
 

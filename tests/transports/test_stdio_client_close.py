@@ -29,14 +29,14 @@ from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_c
 from trio_mcp.jsonrpc.messages import Notification
 
 
-async def test_a_server_is_asked_to_go_by_the_end_of_its_input(tmp_path: Path) -> None:
+async def test_a_server_is_first_asked_to_exit_by_closing_its_input(tmp_path: Path) -> None:
     """`basic/transports/stdio`, Shutdown: first its input is closed; one that goes gets no signal."""
     diary = tmp_path / "diary"
     await use(python(DIARY, str(diary)))
     assert diary.read_text().split() == ["EOF", "exit"]
 
 
-async def test_then_by_a_signal(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm(tmp_path: Path) -> None:
     """One SIGTERM, after the grace."""
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
@@ -44,7 +44,7 @@ async def test_then_by_a_signal(tmp_path: Path) -> None:
     assert diary.read_text().split() == ["EOF", "SIGTERM"]
 
 
-async def test_then_it_is_killed(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """One that ignores both is gone all the same."""
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
@@ -119,7 +119,7 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> Non
         assert caught.value is error
 
 
-async def test_what_is_no_message_is_an_error_of_its_own_kind() -> None:
+async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
     """A mistake of the caller's leaves the block as itself, in no group."""
     with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line")) as (_, write):
@@ -226,7 +226,7 @@ async def test_nothing_runs_in_an_idle_connection() -> None:
             assert counter.steps <= 1  # our own waking
 
 
-async def test_a_channel_kept_beyond_the_block_wakes_whoever_waits_on_it() -> None:
+async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> None:
     """Clones of the link's ends don't wait forever for something that is gone."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line; sleep 1000", shutdown_grace=0.05)) as (read, write):

@@ -38,7 +38,7 @@ async def test_a_stopped_server_is_killed(tmp_path: Path) -> None:
         await use(shell(code, env=mark, shutdown_grace=0.1))
 
 
-async def test_a_server_that_moved_to_another_group_is_ended_all_the_same(tmp_path: Path) -> None:
+async def test_a_server_that_moved_to_another_group_is_still_ended(tmp_path: Path) -> None:
     """Then there is no group of its own any more, but there is still the process."""
     code = "import os; os.setpgid(0, os.getpgid(os.getppid()))\n" + textwrap.dedent(DIARY)
     diary = tmp_path / "diary"
@@ -88,7 +88,7 @@ async def test_what_a_server_leaves_behind_gets_a_signal_before_it_is_killed(tmp
     assert (tmp_path / "helper").read_text() == "tidy\n"
 
 
-def test_orphans_that_fall_to_us_are_reaped() -> None:
+def test_adopted_orphans_are_reaped() -> None:
     """The first process of a container inherits what a server leaves behind, and must not collect zombies."""
     code = """
         import ctypes, psutil, trio

@@ -62,14 +62,14 @@ def test_discarded_standard_error_appears_nowhere_but_in_the_error() -> None:
     assert harness.stdout == b"hidden"
 
 
-def test_a_closed_standard_error_of_ours_does_no_harm() -> None:
+def test_closing_our_own_standard_error_does_no_harm() -> None:
     """A service may run without one."""
     code = """StdioServerParameters("sh", ["-c", "echo lost >&2; echo two >&2"])"""
     harness = run_harness(code, preexec_fn=lambda: os.close(2))
     assert (harness.returncode, harness.stdout) == (0, b"lost\ntwo")
 
 
-def test_a_non_blocking_standard_error_of_ours_loses_nothing() -> None:
+def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
     """A process that shares the description may have set O_NONBLOCK; a slow reader then means EAGAIN, not the end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -227,7 +227,7 @@ async def test_a_flood_without_newline_does_not_disturb_the_conversation() -> No
     assert len(caught.value.stderr_tail) < 400_000
 
 
-def test_many_servers_with_a_blocked_standard_error_of_ours_start_all_the_same() -> None:
+def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
     """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
     code = """
         import os, sys, trio

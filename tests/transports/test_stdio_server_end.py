@@ -70,7 +70,7 @@ UNCANCELLABLE = """
 
 
 @pytest.mark.parametrize("how", ["shield", "closed output"])
-def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
+def test_a_tool_that_cannot_be_cancelled_ends_with_the_process(how: str) -> None:
     """``exit_grace``: with the client gone, a shielded handler does not keep the process for as long as it likes."""
     with process_peer(script(UNCANCELLABLE), handshake=False) as wire:
         wire.send({"jsonrpc": "2.0", "id": 1, "method": "shield"})
@@ -84,7 +84,7 @@ def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
     assert b"the client has gone" in wire.errors
 
 
-def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
+def test_a_block_left_in_time_is_spared_the_last_resort() -> None:
     """The process may go on to do something else."""
     code = """
         import time, trio
@@ -104,7 +104,7 @@ def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
 
 
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
-def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
+def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
     """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
     with process_peer(NOISY) as wire:
         if tool is not None:
@@ -115,7 +115,7 @@ def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
     assert wire.errors.strip() in (b"", b"SLEEPING")
 
 
-def test_sigterm_ends_it() -> None:
+def test_sigterm_ends_the_server() -> None:
     with process_peer(NOISY) as wire:
         wire.process.send_signal(signal.SIGTERM)
         assert ended(wire) in (-signal.SIGTERM, 128 + signal.SIGTERM)
@@ -189,7 +189,7 @@ FULL = "No space left on device"
 
 
 @pytest.mark.parametrize("by", ["run", "trio-mcp run"])
-def test_a_full_disk_under_the_output_is_said_with_a_status(by: str, tmp_path: Path) -> None:
+def test_a_full_disk_under_the_output_gives_an_exit_status(by: str, tmp_path: Path) -> None:
     """The client can't be told, so the exit status of the process has to say it."""
     source = tmp_path / "server.py"
     source.write_text(

@@ -54,7 +54,7 @@ def test_tools_and_their_children_read_nothing_from_the_wire() -> None:
         (b'{"jsonrpc":"2.0","id":7,"method":"no/such/method"}', -32601, 7),
     ],
 )
-def test_garbage_is_answered_where_that_is_possible_and_costs_only_itself(
+def test_garbage_is_answered_if_possible_and_affects_nothing_else(
     garbage: bytes, code: int, request_id: int | None, server: Any
 ) -> None:
     """JSON-RPC 2.0, section 5.1: an error answer, with the id where it could be read; then all goes on."""
@@ -77,7 +77,7 @@ def test_garbage_is_answered_where_that_is_possible_and_costs_only_itself(
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}',
     ],
 )
-def test_what_is_owed_no_answer_gets_none(garbage: bytes, server: Any) -> None:
+def test_messages_that_need_no_response_get_none(garbage: bytes, server: Any) -> None:
     """Unexpected responses and malformed notifications are not answered: that could go on forever."""
     server.send(garbage + b"\n", call("next", "echo", value=1))
     assert server.receive()["id"] == "next"

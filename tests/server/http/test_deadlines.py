@@ -110,7 +110,7 @@ async def test_over_tls_too(protocol: str, tmp_path: Path, mock_clock: trio.test
         assert b"ok" in await answer(client)
 
 
-async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_waited_for(
+async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_awaited(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     app = App()
@@ -126,7 +126,7 @@ async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_waited_for(
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0], ids=["nothing", "half a hello", "a hello"])
-async def test_a_handshake_that_does_not_come_is_not_waited_for(
+async def test_a_tls_handshake_that_does_not_come_is_not_awaited(
     part: float, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     config, trusted = over_tls(tmp_path)
@@ -137,7 +137,9 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
         assert await ended(stream) == pytest.approx(IDLE)
 
 
-async def test_nor_is_one_that_comes_byte_by_byte(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_tls_handshake_that_comes_byte_by_byte_is_not_awaited(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     config, trusted = over_tls(tmp_path)
     tls = config.create_ssl_context()
     async with over_memory(App(), config, tls=tls) as (stream, _, _), trio.open_nursery() as nursery:
@@ -152,7 +154,7 @@ async def test_nor_is_one_that_comes_byte_by_byte(tmp_path: Path, autojump_clock
         assert await ended(stream) == pytest.approx(IDLE)
 
 
-async def test_a_handshake_has_less_time_if_the_configuration_says_so(
+async def test_a_tls_handshake_has_less_time_if_the_configuration_says_so(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     config, _ = over_tls(tmp_path)

@@ -79,7 +79,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_a_head_that_can_be_read_in_two_ways_is_400_and_the_end(
+async def test_an_ambiguous_head_is_400_and_closes_the_connection(
     name: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     app = App(read=True)
@@ -106,7 +106,9 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_so_is_a_chunk(name: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_ambiguous_chunk_is_400_and_closes_the_connection(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
     got = await said(App(read=True), LINE + CHUNKED + b"\r\n" + BODIES[name] + SMUGGLED)
     assert got.startswith(b"HTTP/1.1 400")
     assert got.count(b"HTTP/1.1") == 1
@@ -122,7 +124,7 @@ CLEAR = {
 
 
 @pytest.mark.parametrize("name", CLEAR)
-async def test_what_is_clear_is_answered_and_so_is_what_follows(
+async def test_an_unambiguous_request_is_answered_and_so_is_the_next(
     name: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     app = App(read=True)
@@ -191,7 +193,7 @@ async def test_chunks_that_are_mostly_framing_are_400(
 
 
 @pytest.mark.parametrize(("size", "reset"), [(0, True), (1, True), (40, False)])
-async def test_frames_that_are_mostly_framing_cost_their_stream(
+async def test_frames_that_are_mostly_framing_reset_their_stream(
     size: int, reset: bool, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 10.5. Another stream of the connection is served."""

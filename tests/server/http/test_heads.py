@@ -22,7 +22,7 @@ END = b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 @pytest.mark.parametrize("method", [b"get", b"Get", b"head", b"post"])
-async def test_a_method_in_other_letters_is_another_method(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_methods_are_case_sensitive(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """RFC 9110, 9.1. A ``head`` that was taken for HEAD left its answer without a body."""
     async with Server("s").asgi_app() as app:
         for path in (b" /health", b" /mcp"):
@@ -50,7 +50,9 @@ async def test_another_major_version_is_505(version: bytes, autojump_clock: trio
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, b"431"),
     ],
 )
-async def test_what_is_too_long_is_named(data: bytes, status: bytes, autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_part_that_is_too_long_is_named(
+    data: bytes, status: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
     """RFC 9112, 3: of a target it is 414; RFC 6585, 5: of the fields 431."""
     app = App()
     assert (await said(app, data)).startswith(b"HTTP/1.1 " + status)
@@ -59,7 +61,7 @@ async def test_what_is_too_long_is_named(data: bytes, status: bytes, autojump_cl
 
 @pytest.mark.parametrize("after", [b"GET /" + END, b"garbage", b"\r\n\r\n", b"x" * 100_000])
 @pytest.mark.parametrize("together", [True, False])
-async def test_what_follows_the_last_request_is_dropped_and_the_request_answered(
+async def test_data_after_the_last_request_is_dropped_and_the_request_answered(
     after: bytes, together: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9112, 9.6."""
@@ -100,7 +102,7 @@ async def answered(folder: Path, settings: dict[Any, int], **changed: str) -> tu
 
 
 @pytest.mark.parametrize("method", ["", "G T", "(", "GET\x7f"])
-async def test_a_method_that_is_no_token_is_malformed(
+async def test_a_method_that_is_not_a_token_is_malformed(
     method: str, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 8.3.1; RFC 9110, 9.1."""

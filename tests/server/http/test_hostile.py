@@ -77,13 +77,13 @@ async def said(address: tuple[str, int], data: bytes) -> bytes:
     ],
     ids=["h2c", "h2", "h2 garbage", "length", "chunks", "no host", "path", "tls", "no line", "many headers"],
 )
-async def test_bytes_that_are_no_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with witness(caplog) as (_, _, address):
         with contextlib.suppress(trio.BrokenResourceError):
             await said(address, data)
 
 
-async def test_a_closed_connection_takes_nothing_from_the_next_one(
+async def test_a_closed_connection_does_not_affect_the_next_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system gives its descriptor to the next connection at once."""
@@ -166,7 +166,9 @@ async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("more", [b"\r\n", b"x" * 200_000])
-async def test_a_client_that_has_sent_more_and_leaves_is_noticed(more: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_disconnect_of_a_client_that_has_sent_more_is_noticed(
+    more: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also one that sends without an end behind a request under way: the handler is cancelled."""
     async with witness(caplog, HttpOptions(write_timeout=0.2)) as (made, _, address):
         params = {

@@ -152,7 +152,7 @@ def stored() -> HttpOptions:
         pytest.param(http_and_sse, lambda: SSE, marks=pytest.mark.legacy),
     ],
 )
-async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
+async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
     act: Callable[[Client], Awaitable[None]],
     make_options: Callable[[], HttpOptions],
     autojump_clock: trio.testing.MockClock,
@@ -191,7 +191,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
 
 @pytest.mark.legacy
 @pytest.mark.parametrize("graceful", [True, False], ids=["told to end", "cancelled"])
-async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing(graceful: bool) -> None:
+async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing_behind(graceful: bool) -> None:
     """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""
     made = Made()
     options = attrs.evolve(stored(), grace=0.02)
@@ -235,7 +235,7 @@ async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end
         assert await cancel_everywhere(scenario, check) > 20
 
 
-async def test_no_answer_is_cut_off_by_the_end_of_its_own_exchange() -> None:
+async def test_no_response_is_cut_off_by_the_end_of_its_own_exchange() -> None:
     """However slowly its client takes what comes before it."""
 
     class Slow(Connection):

@@ -48,7 +48,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
-async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_works_or_none(
+async def test_a_cancelled_exchange_leaves_either_a_working_session_or_none(
     stored: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     options = HttpOptions(event_store=MemoryEventStore() if stored else None)

@@ -172,7 +172,7 @@ async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_
 
 
 @pytest.mark.legacy
-async def test_and_memory_is_back() -> None:
+async def test_memory_returns_to_where_it_was() -> None:
     """What no count of objects shows: bytes, strings, entries of dictionaries."""
     async with yard(HttpOptions(), 200) as busy:
         tracemalloc.start()
@@ -187,7 +187,7 @@ async def test_and_memory_is_back() -> None:
             tracemalloc.stop()
 
 
-async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
+async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
     """A server that makes a tool for each client, or for each table of a database."""
     server = Server("test")
     tools: list[weakref.ref[Any]] = []
@@ -253,7 +253,7 @@ async def test_an_answer_that_waits_for_its_client_is_not_copied(protocol: str, 
 
 @pytest.mark.parametrize("progress", [False, True], ids=["json", "events"])
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
-async def test_of_a_result_that_waits_its_text_alone_is_kept(protocol: str, progress: bool, tmp_path: Path) -> None:
+async def test_only_the_text_of_a_waiting_result_is_kept(protocol: str, progress: bool, tmp_path: Path) -> None:
     server, size = Server("test"), 1_000_000
 
     @server.tool

@@ -189,7 +189,9 @@ class Hesitant(MemoryEventStore):
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.1, 1.0]), min_size=1, max_size=7))
-def test_so_it_does_from_a_store_that_takes_its_time(steps: list[tuple[str, int, int]], delays: list[float]) -> None:
+def test_with_a_slow_store_everything_arrives_once_and_in_order(
+    steps: list[tuple[str, int, int]], delays: list[float]
+) -> None:
     """As one does on a machine that is busy; the time is that of a clock that jumps."""
     trio.run(play, Hesitant(delays), steps, clock=MockClock(autojump_threshold=0))
 
@@ -197,7 +199,7 @@ def test_so_it_does_from_a_store_that_takes_its_time(steps: list[tuple[str, int,
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_so_it_does_from_a_file(steps: list[tuple[str, int, int]]) -> None:
+def test_with_a_file_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = SqliteEventStore(Path(folder) / "events.db")

@@ -22,7 +22,7 @@ def client(http: httpx.AsyncClient) -> Raw:
     return raw
 
 
-async def test_a_server_without_sessions_promises_nothing_that_it_could_not_tell() -> None:
+async def test_a_server_without_sessions_declares_no_notifications() -> None:
     """`server/tools`, Capabilities: who declares ``listChanged`` will emit notifications; here is nowhere to."""
     made = Made()
 
@@ -55,7 +55,7 @@ async def test_a_server_without_sessions_asks_nothing() -> None:
         assert r.json()["error"]["code"] == types.MISSING_REQUIRED_CLIENT_CAPABILITY
 
 
-async def test_a_disconnect_cancels_what_nobody_can_ever_ask_for() -> None:
+async def test_a_disconnect_cancels_a_request_that_cannot_be_resumed() -> None:
     """There is no session to come back to, and none that a cancellation could be sent in."""
     async with served(STATELESS) as (made, http, _):
         async with client(http).call("wait", {"progress": 1}) as r:
