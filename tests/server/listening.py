@@ -1,4 +1,4 @@
-"""What the tests of subscriptions share: what a server of the modern era tells a client."""
+"""Helpers for the tests of subscriptions: what a modern server tells a client."""
 
 from __future__ import annotations
 

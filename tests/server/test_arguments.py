@@ -126,7 +126,7 @@ async def test_no_value_is_repeated() -> None:
 
 @pytest.mark.parametrize("pattern", ["^a+$", "^(?=a)a+$"])
 async def test_patterns_of_an_input_schema_hold(pattern: str) -> None:
-    """Also such as only a backtracking engine knows."""
+    """Even those that only a backtracking engine supports."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
 
     def function(x: str) -> str:
@@ -139,7 +139,7 @@ async def test_patterns_of_an_input_schema_hold(pattern: str) -> None:
 
 
 async def test_a_problem_is_brief() -> None:
-    """Whatever a caller sends does not come back at length."""
+    """A caller's long input is not repeated in full."""
     assert len(await problem_with({"count": 1, "x" * 10_000: 1})) < 1000
     schema = {"type": "object", "additionalProperties": False}
     assert len(await problem_with({"x" * 10_000: 1}, lambda: 1, input_schema=schema)) < 1000

@@ -72,7 +72,7 @@ async def test_without_hints_nothing_may_be_cached() -> None:
 
 
 async def test_the_most_specific_hint_counts_for_a_read() -> None:
-    """What the function says, else the resource, else the server."""
+    """The function's hint, else the resource's, else the server's."""
     server = server_with_everything(cache_hints=HINTS)
 
     @server.resource("test://own/{x}", cache=CacheHint(ttl=0.5))

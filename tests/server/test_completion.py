@@ -104,7 +104,7 @@ async def test_a_function_completes_a_variable_of_a_template(revision: str) -> N
 
 @every_revision
 async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> None:
-    """Where `context` came with that revision; to older ones it is an unknown field, which is let be."""
+    """`context` came with that revision; in older ones it is an unknown field, which is ignored."""
     seen: list[Any] = []
 
     def frameworks(value: str, arguments: Mapping[str, str], ctx: Context) -> list[str]:
@@ -160,7 +160,7 @@ async def test_at_most_100_values(count: int) -> None:
     ],
 )
 async def test_a_completion_says_more_than_a_list(given_: Completion, wire: dict[str, Any]) -> None:
-    """What it says is kept; where it is cut, that can't be the end of the values."""
+    """Its `total` and `hasMore` are kept, unless a list that was cut contradicts them."""
     assert await completed(lambda value: given_) == wire
 
 
@@ -414,7 +414,7 @@ def test_what_is_refused_at_registration() -> None:
 
 
 async def test_the_completions_of_a_prompt_go_with_it() -> None:
-    """It may be added again, with others; and a completion may be there before its prompt."""
+    """The prompt may be added again with other completions, and a completion may be added before its prompt."""
     server = server_with(languages)
     server.remove_prompt("review")
     server.add_completion(lambda value: ["new"], prompt="review", argument="language")

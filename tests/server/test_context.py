@@ -1,4 +1,4 @@
-"""What a handler learns of its request and client, and what it can tell the client meanwhile."""
+"""What a handler knows of its request and client, and what it can tell the client while it runs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Own(Context[State]):
 
 
 def test_a_subclass_of_context_is_refused() -> None:
-    """The server would fill in a plain one, and the first use of what the subclass adds would fail."""
+    """The server would fill in a plain Context, and the first use of what the subclass adds would fail."""
 
     def function(ctx: Own) -> None: ...
 
@@ -93,7 +93,7 @@ def test_a_subclass_of_context_is_refused() -> None:
 
 
 async def test_context_may_be_imported_for_type_checkers_only() -> None:
-    """As linters ask for; the name is enough."""
+    """Linters ask for that; the name is enough."""
 
     namespace: dict[str, Any] = {}
     exec("def function(ctx: 'Context', x: int = 1) -> str:\n    return ctx.method\n", namespace)
@@ -171,7 +171,7 @@ def who(ctx: Context) -> str:
 
 @pytest.mark.parametrize("info", [{}, {"name": 3, "version": "1"}, {"version": "1"}])
 async def test_a_malformed_client_info_reads_as_none(info: dict[str, Any]) -> None:
-    """It is display data: nothing that a call may fail for."""
+    """It is display data, which must not fail a call."""
     server = server_with(who)
     (modern,) = await answers(server, modern_call("who", info=info))
     *_, legacy = await answers(server, *legacy_opening({}, info), Request(1, "tools/call", {"name": "who"}))

@@ -69,7 +69,7 @@ async def test_a_result_that_does_not_fit_the_callers_model(revision: str) -> No
 
 @both_eras
 async def test_plain_data_and_sync_functions(revision: str) -> None:
-    """Without models a function gets and gives plain data; None is an empty result. The context is the request's."""
+    """Without models a function takes and returns plain data; None is an empty result. The context is the request's."""
     server = Server("test")
     seen: list[Any] = []
 
@@ -99,7 +99,7 @@ async def test_a_wire_model_sees_the_meta(revision: str) -> None:
 
 @both_eras
 async def test_middleware_dependencies_and_progress(revision: str) -> None:
-    """All that surrounds the protocol's own methods surrounds these."""
+    """Whatever surrounds the protocol's own methods surrounds these."""
     events: list[str] = []
 
     async def middleware(context: Context, call_next: Any) -> dict[str, Any]:
@@ -269,7 +269,7 @@ async def test_a_client_notifies_the_server(revision: str) -> None:
 
 @both_eras
 async def test_a_handler_notifies_the_client(revision: str) -> None:
-    """With the request that it belongs to: after the answer nothing is sent."""
+    """It goes with its request: after the response nothing is sent."""
     server = Server("test")
     contexts: list[Context] = []
     noted: list[Notification] = []

@@ -74,7 +74,7 @@ async def test_every_kind_of_handler_can_have_dependencies(revision: str) -> Non
 
 @both_eras
 async def test_a_client_cannot_fill_a_dependency(revision: str) -> None:
-    """Neither by an argument that the schema does not have, nor where a tool takes any argument."""
+    """Neither with an argument that is not in the schema, nor for a tool that takes any argument."""
 
     def closed(given: Number) -> int:
         return given

@@ -80,7 +80,7 @@ async def test_a_method_is_one_provider_however_often_it_is_asked_for() -> None:
 
 
 async def test_a_sync_provider_runs_where_the_function_that_needs_it_runs() -> None:
-    """What belongs to a thread (a connection of sqlite3, say) is made, used and closed in that thread."""
+    """A thread's own object (an sqlite3 connection, say) is made, used and closed in that thread."""
     places: dict[str, int] = {}
 
     def here(name: str) -> None:
@@ -135,7 +135,7 @@ async def test_a_sync_function_with_dependencies_must_not_return_an_awaitable() 
 
 
 class Recorder:
-    """Makes context managers that say what they see."""
+    """A factory of context managers that record what they see."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -234,7 +234,7 @@ async def test_a_provider_must_not_swallow_the_exception(sync: bool) -> None:
 
 @both_eras
 async def test_a_cancelled_request_ends_its_providers_inside_its_scope(revision: str) -> None:
-    """They see `trio.Cancelled`, and what waits while it cleans up must shield itself, as anywhere."""
+    """They see `trio.Cancelled`, and an await during clean-up must shield itself, as anywhere."""
     recorder = Recorder()
     started, ended = trio.Event(), trio.Event()
 

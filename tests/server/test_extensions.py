@@ -34,7 +34,7 @@ def serving() -> Server:
 
 @every_revision
 async def test_both_sides_declare_extensions(revision: str) -> None:
-    """Before 2026-07-28, too: capabilities are no closed set there, and SEP-2133 shows them in the handshake."""
+    """Before 2026-07-28, too: capabilities are an open set there, and SEP-2133 shows them in the handshake."""
     async with client_of(serving(), revision, extensions={FEATURE: {"mode": "fast"}}) as client:
         assert client.extensions == {FEATURE: {"depth": 3}, OTHER: {}}
         assert client.capabilities.extensions == client.extensions
@@ -127,7 +127,7 @@ def test_result_types_belong_to_extensions() -> None:
 
 @given(st.one_of(json_values(), st.dictionaries(st.just("extensions"), json_values())))
 def test_malformed_declarations_are_left_out(value: Any) -> None:
-    """Whatever a peer declares: it is read, and what comes out is settings by identifiers."""
+    """Whatever a peer declares, reading it gives a mapping of identifiers to settings."""
     found = declared_extensions(value if isinstance(value, dict) else {"extensions": value})
     assert all(isinstance(settings, dict) for settings in found.values())
 

@@ -210,7 +210,7 @@ async def test_a_change_for_many_is_told_in_slices_that_others_run_between(
 
 
 async def test_announcing_costs_the_same_however_many_listen() -> None:
-    """It marks the topic; no listener is touched before the announcer has gone on."""
+    """It marks the topic; no listener is touched before the announcer has continued."""
     changes = Changes()
     told: list[Topic] = []
 

@@ -256,7 +256,7 @@ ASKS: list[tuple[Any, dict[str, Any], str]] = [
 @every_way
 @pytest.mark.parametrize("number", range(len(ASKS)))
 async def test_a_question_needs_the_clients_capability(revision: str, park: bool, number: int) -> None:
-    """-32021 names it, and nothing is sent, not even the questions beside it that could be."""
+    """-32021 names it, and nothing is sent, not even the other questions of the round."""
     ask, declared, missing = ASKS[number]
 
     async def tool(ctx: Context) -> str:
@@ -310,7 +310,7 @@ async def test_a_question_that_the_revision_lacks_is_not_asked(revision: str) ->
 
 @every_way
 async def test_the_end_of_a_round_exits_the_handlers_context_managers(revision: str, park: bool) -> None:
-    """As a cancellation does: child tasks, context managers, no groups; and `except Exception` does not see it."""
+    """As in a cancellation, child tasks and context managers end, without a group; `except Exception` misses it."""
     events: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -476,7 +476,7 @@ async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served(
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
-    """Also what its thread has asked, which is unwound."""
+    """This includes questions of its thread, which is unwound."""
     from trio_mcp.jsonrpc.messages import Request
 
     server = Server("test")

@@ -54,7 +54,7 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def link_to(run: Run) -> AsyncIterator[Peer]:
-    """One more client of a run: what a later connection to the same process is."""
+    """Open one more client of a run, as a later connection to the same process would be."""
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(run.serve_link, theirs)
         yield Peer(ours, MODERN, EVERYTHING)
@@ -186,7 +186,7 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "disconnected"])
 async def test_the_end_of_a_live_request_cancels_its_handler(how: str) -> None:
-    """As with any handler; and before the request's place is free, the handler has ended."""
+    """As with any handler; and the handler has ended before the request's place is free."""
     desk = Desk()
     async with desk.server.open_run() as run:
         async with link_to(run) as client:
@@ -319,7 +319,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
 
 
 async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> None:
-    """Of the whole exchange, at each step of any task: the run ends clean, with every handler ended."""
+    """The whole exchange is cancelled at each step of any task: the run ends cleanly, with every handler ended."""
     desk = Desk()
 
     async def scenario() -> None:

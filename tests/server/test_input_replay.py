@@ -178,7 +178,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
 
 async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer belongs to the very question: a handler may not take it for another's."""
+    """The answer belongs to this very question: a handler may not take it for the answer to a different one."""
     run: list[int] = []
 
     async def tool(ctx: Context) -> str:
@@ -216,7 +216,7 @@ async def test_a_state_that_would_be_too_large_is_an_error() -> None:
 
 
 async def test_an_exception_that_a_handler_raises_on_its_way_out_counts() -> None:
-    """A clean-up that fails is told, and not lost in a question."""
+    """A failing clean-up is reported, and not lost in a question."""
 
     async def tool(ctx: Context) -> None:
         try:
@@ -319,7 +319,7 @@ async def test_returned_questions_are_bounded_and_checked(revision: str) -> None
 
 @both_eras
 async def test_both_forms_go_together(revision: str) -> None:
-    """What was awaited is not asked again when the function runs again for what it returned."""
+    """An awaited question is not asked again when the function runs again for the questions it returned."""
 
     async def tool(ctx: Context) -> str | InputRequired:
         first = await ctx.elicit("First?", Name)

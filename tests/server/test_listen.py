@@ -227,7 +227,7 @@ async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: py
 
 
 async def serve_and_listen(server: Server, count: int, stalled: bool = False) -> list[Any]:
-    """Open subscriptions, end the server's side, and give what comes then until the link is closed."""
+    """Open subscriptions, close the server's side, and return what arrives until the link is closed."""
     seen: list[Any] = []
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         scope = trio.CancelScope()
@@ -288,7 +288,7 @@ async def test_without_subscriptions_the_close_does_not_wait(autojump_clock: tri
 
 
 async def test_a_disconnect_ends_the_clients_subscriptions_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    """They are no calls, whose handlers are given time to finish."""
+    """Unlike calls, they are given no time to finish."""
     server = full_server()
     started = trio.current_time()
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:

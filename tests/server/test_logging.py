@@ -31,7 +31,7 @@ class Heard:
         self.messages.append((message.level, message.logger, message.data))
 
     async def all(self) -> list[tuple[str, str | None, Any]]:
-        """Everything, after whatever is on its way has arrived."""
+        """Return everything heard, after whatever is on its way has arrived."""
         await wait_all_tasks_blocked()
         return self.messages
 
@@ -95,7 +95,7 @@ async def test_the_level_of_a_legacy_session_can_change_and_is_its_own() -> None
 
 
 async def test_a_modern_request_without_a_level_gets_no_log_messages() -> None:
-    """2026-07-28, Per-request log level: MUST NOT. Another request's asking does not count."""
+    """2026-07-28, Per-request log level: MUST NOT. The level of a different request does not count."""
     heard = Heard()
     async with Client(speaker(), mode="2026-07-28", on_log=heard) as client:
         await client.call_tool("speak")
@@ -107,7 +107,7 @@ async def test_a_modern_request_without_a_level_gets_no_log_messages() -> None:
 
 @pytest.mark.parametrize("level", ["verbose", "INFO", "", 7, ["info"], {}])
 async def test_a_level_that_does_not_exist_is_refused_on_the_wire(level: Any) -> None:
-    """Error Handling: -32602, of logging/setLevel as of a modern request that carries it."""
+    """Error Handling: -32602, for logging/setLevel and for a modern request that carries a level."""
     async with Client(speaker(), mode="legacy") as client:
         with pytest.raises(McpError, match="must be one of debug, info") as caught:
             await client.request("logging/setLevel", {"level": level})
@@ -230,7 +230,7 @@ async def test_after_the_answer_or_a_cancellation_nothing_is_sent(mode: str, han
 @pytest.mark.parametrize("mode", BOTH)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_records_go_to_the_client_of_the_request(mode: str, is_async: bool, handler: McpLogHandler) -> None:
-    """Of a tool's task, of its child tasks and threads, in order, and before the answer: no other client gets them."""
+    """Records of a tool's task, child tasks and threads arrive in order and before the response, at no other client."""
     server = Server("x")
 
     def say(who: str) -> None:
@@ -327,7 +327,7 @@ async def test_records_from_outside_a_request_or_from_the_library_are_not_sent(h
 
 
 async def test_logging_never_waits_and_drops_what_does_not_fit(handler: McpLogHandler) -> None:
-    """A tool that logs without a checkpoint fills the way out; the rest is counted, and the answer still comes."""
+    """Logging without a checkpoint fills the outgoing queue; the rest is counted, and the response still comes."""
     server, heard = Server("x", options=SessionOptions(max_outgoing_messages=8)), Heard()
 
     @server.tool
@@ -388,7 +388,7 @@ async def test_threads_leave_a_bounded_number_of_records_to_the_event_loop(
 async def test_a_record_that_cannot_be_sent_does_no_harm(
     handler: McpLogHandler, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bad format string is told as `logging` does it, on standard error; odd text arrives escaped."""
+    """A bad format string is reported on standard error, as `logging` does; odd text arrives escaped."""
     monkeypatch.setattr(app, "handlers", [handler])  # those of pytest do raise
     monkeypatch.setattr(app, "propagate", False)
     server, heard = Server("x"), Heard()

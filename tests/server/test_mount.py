@@ -262,7 +262,7 @@ def test_a_conflict_is_refused_at_the_mount_and_nothing_is_left_of_it(offer: Cal
 
 @pytest.mark.parametrize("offer", OFFER.values(), ids=OFFER)
 def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callable[[Server], object]) -> None:
-    """And the other servers in which it is mounted don't keep it either."""
+    """The other servers in which it is mounted don't keep it either."""
     other, first, second = Server("other"), Server("first"), Server("second")
     first.mount(other)
     second.mount(other)
@@ -306,7 +306,7 @@ def test_names_of_any_form_stay_apart_and_short(names: list[str]) -> None:
 
 
 async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_server_that_is_served() -> None:
-    """So several processes that share the key serve one request, whatever is mounted in them."""
+    """That way several processes that share the key can serve one request, whatever is mounted in them."""
 
     def process() -> Server:
         other = Server("other")

@@ -36,7 +36,7 @@ async def pages(client: Client) -> list[list[str]]:
 @both_eras
 @pytest.mark.parametrize("page_size", [1, 2, 3, 4, 5, 6, 250])
 async def test_every_size_of_page(page_size: int, revision: str) -> None:
-    """Full pages but the last, in the order in which the tools were added, and no empty page at the end."""
+    """All pages but the last are full, in the order in which the tools were added; there is no empty last page."""
     for count in range(7):
         names = [f"tool{number}" for number in reversed(range(count))]
         async with client_of(server_of(names, page_size), revision) as client:

@@ -29,7 +29,7 @@ async def names(client: Client) -> list[str]:
 
 @every_revision
 async def test_the_capability_is_declared_if_there_are_prompts(revision: str) -> None:
-    """And stays when the last prompt goes. Changes are announced to clients of the handshake eras only."""
+    """It stays when the last prompt goes. Changes are announced to legacy clients only."""
     server = Server("test")
     async with client_of(server, revision) as client:
         assert client.capabilities.prompts is None
@@ -56,7 +56,7 @@ async def test_without_the_capability_there_are_no_such_methods(revision: str) -
 @both_eras
 @pytest.mark.parametrize("page_size", [1, 2, 3, 4])
 async def test_pages(page_size: int, revision: str) -> None:
-    """Full pages but the last, in the order in which the prompts were added; modern pages carry caching hints."""
+    """All pages but the last are full, in the order of registration; modern pages carry caching hints."""
     server = Server("test", page_size=page_size)
     for number in range(3):
         server.add_prompt(hello, name=f"prompt{number}")

@@ -1,4 +1,4 @@
-"""What can be offered as a tool, under which name, and what is refused when it is registered (`server/tools`)."""
+"""Registration of tools: what can be a tool, under which name, and what is refused (`server/tools`)."""
 
 from __future__ import annotations
 

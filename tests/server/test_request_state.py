@@ -107,7 +107,7 @@ def test_an_expired_state_is_refused() -> None:
 
 
 def test_keys_can_be_rotated() -> None:
-    """The first seals, any opens."""
+    """The first key seals, any key opens."""
     new = b"n" * 32
     for keys in ([KEY, new], [new, KEY]):
         assert sealer(keys=keys).open(sealed(), "tools/call", PARAMS, "ann") == STATE

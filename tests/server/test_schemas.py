@@ -1,4 +1,4 @@
-"""The schemas made from type hints: valid, as expected, and of one mind with the call (`server/tools`, Tool)."""
+"""The schemas made from type hints: valid, as expected, and consistent with the call (`server/tools`, Tool)."""
 
 # ruff: noqa: UP007, UP045, PYI061  # the older spellings are among what is tested
 import dataclasses

@@ -137,7 +137,7 @@ async def test_a_parameter_that_defaults_to_none_accepts_null() -> None:
 
 @pytest.mark.parametrize("default", [object(), float("inf"), float("nan"), len])
 async def test_a_default_without_a_json_form_works_but_is_not_shown(default: object) -> None:
-    """Also no warning: they are errors here."""
+    """There is no warning either: warnings are errors here."""
 
     def function(x: Any = default) -> bool:
         return type(x) is type(default)

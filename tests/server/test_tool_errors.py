@@ -1,4 +1,4 @@
-"""What becomes of an exception that a tool raises: for the model, for the log, for the session."""
+"""Exceptions that a tool raises: what the model, the log and the session get of them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Stop(BaseException):
 @sync_and_async
 @pytest.mark.parametrize("kind", [Stop, SystemExit, KeyboardInterrupt])
 async def test_exceptions_that_end_the_program_are_not_swallowed(kind: type[BaseException], sync: bool) -> None:
-    """It leaves `serve` as the very object that it was."""
+    """The very object that was raised leaves `serve`."""
     exc = kind("stop")
     caught: list[BaseException] = []
     with trio.fail_after(10):

@@ -34,7 +34,7 @@ async def discovered(asked: Asked) -> None:
 
 
 class Calls:
-    """What a tool's call is answered with, by the tool's name."""
+    """Responses to calls of tools, by the tool's name."""
 
     def __init__(self, **tools: Any) -> None:
         self.tools = tools

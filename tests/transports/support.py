@@ -1,4 +1,4 @@
-"""What the tests of the transports share: small real children, and a cancellation at every step."""
+"""Helpers for the tests of the transports: small real children, and a cancellation at every step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shell(code: str, **options: Any) -> StdioServerParameters:
 
 
 def kept_connections(http_client: httpx.AsyncClient) -> int:
-    """How many connections an HTTP client keeps for later; no request may be under way or wait for one."""
+    """Return the number of idle connections that an HTTP client keeps; no request may be under way or wait for one."""
     pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx does not expose its pool
     assert pool._requests == []  # noqa: SLF001 - as above
     assert all(connection.is_idle() for connection in pool.connections)
@@ -170,12 +170,12 @@ DIARY = """
 
 
 async def ready(read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
-    """Wait for the sign that a child gives when it is up."""
+    """Wait for the message that a child sends when it is ready."""
     assert (await read.receive()).message == Notification("ready")
 
 
 async def use(params: StdioServerParameters) -> None:
-    """Connect to a child that gives the sign, and leave."""
+    """Connect to a child, wait until it is ready, and leave."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             await ready(read)

@@ -120,7 +120,7 @@ async def test_a_legacy_server_that_has_become_modern_is_noticed() -> None:
 
 @pytest.mark.legacy
 async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server() -> None:
-    """Another client of a server of both eras still speaks the modern one."""
+    """A later client of a server of both eras still speaks the modern one."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered}) as server:
             async with Client(server.url, mode="legacy") as client:

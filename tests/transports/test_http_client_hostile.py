@@ -71,7 +71,7 @@ ANSWERS: list[tuple[Any, type[Exception], str]] = [
 async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
     answer: Any, kind: type[Exception], says: str
 ) -> None:
-    """With a short text that says what came from where."""
+    """The error has a short text that says what came from where."""
     async with modern(t=answer) as (_, client):
         with pytest.raises(kind, match=says) as caught:
             await client.call_tool("t")
@@ -195,7 +195,7 @@ async def test_an_invalid_host_fails_with_a_clear_error(host: str, caplog: pytes
 
 @pytest.mark.legacy
 async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(autojump_clock: trio.abc.Clock) -> None:
-    """The question for the era is not waited for longer than anything else."""
+    """The request that finds out the era has no longer timeout than any other."""
 
     async def never(asked: Asked) -> None:
         await asked.gone()

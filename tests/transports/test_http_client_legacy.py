@@ -297,7 +297,7 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
 
 
 async def test_an_endpoint_that_arrives_at_its_deadline_is_too_late(mock_clock: MockClock) -> None:
-    """It is told and used, or late: a link that has been opened is not ended because it took so long."""
+    """It is either used or late: a link that has been opened is not closed for having taken too long."""
 
     async def late(asked: Asked) -> None:
         await asked.begin_events()

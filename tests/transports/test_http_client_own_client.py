@@ -45,7 +45,7 @@ async def test_a_redirection_within_the_origin_is_followed(status: int) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 async def test_no_credentials_leave_the_origin(follow: bool) -> None:
-    """Not even where the caller's own client follows redirections."""
+    """Not even if the caller's own client follows redirections."""
     async with peer() as elsewhere:
 
         async def moved(asked: Asked) -> None:

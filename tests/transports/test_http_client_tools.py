@@ -106,7 +106,7 @@ async def test_a_tool_that_was_never_listed_is_listed_when_the_server_wants_head
 
 
 async def test_a_tool_that_changed_is_listed_again() -> None:
-    """What is known is what was listed last: the old header is not sent any more."""
+    """The latest list counts: the old header is no longer sent."""
     tools = Tools(REGION)
     async with connected(tools) as (server, client):
         await client.list_tools()

@@ -1,4 +1,4 @@
-"""What a server with a URL is reached by."""
+"""Parameters for a server that is reached by a URL."""
 
 from __future__ import annotations
 

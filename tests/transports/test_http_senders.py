@@ -1,4 +1,4 @@
-"""What a link sends on by default: HTTP/1.1 as servers speak it, connections kept and given up, what goes along."""
+"""The default HTTP sender of a link: HTTP/1.1, connections kept and closed, cookies, credentials and proxies."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Together:
 
 
 async def test_connections_that_have_been_idle_for_long_are_closed(autojump_clock: MockClock) -> None:
-    """What was needed in a busy moment goes with the next request."""
+    """Extra connections from a busy moment are closed with the next request."""
     async with modern(Together(10)) as (server, client):
         async with trio.open_nursery() as nursery:
             for _ in range(10):

@@ -282,7 +282,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
 
 
 async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
-    """What was delivered is a beginning of what was sent."""
+    """The messages delivered are a prefix of those sent."""
     delivered: list[int] = []
 
     async def scenario() -> None:

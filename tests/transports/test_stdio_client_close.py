@@ -120,7 +120,7 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> Non
 
 
 async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
-    """A mistake of the caller's leaves the block as itself, in no group."""
+    """A caller's mistake leaves the block as the exception it is, not in a group."""
     with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line")) as (_, write):
             await write.send("no message")  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leave
 
 
 async def test_an_exception_raised_in_a_cancelled_block_is_not_lost() -> None:
-    """The way out is cancelled, too, and must not replace what is on its way."""
+    """The way out is cancelled, too, and must not replace the exception on its way."""
     error = RuntimeError("mine")
     with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE), trio.CancelScope() as scope:
         async with stdio_client(shell("read -r line")):
@@ -159,7 +159,7 @@ async def test_what_is_raised_after_the_server_died_leaves_it_as_the_very_object
 
 
 async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process() -> None:
-    """Nor a descriptor."""
+    """No descriptor stays open either."""
     async with no_survivors() as mark:
         before = open_descriptors()
 

@@ -28,7 +28,7 @@ DIE = """
 
 
 async def settle(session: BaseSession, outcomes: list[Any], method: str, params: dict[str, Any] | None = None) -> None:
-    """Make a call and keep what became of it."""
+    """Make a call and keep its outcome."""
     try:
         outcomes.append(await session.send_request(method, params))
     except TransportError as exc:
@@ -36,7 +36,7 @@ async def settle(session: BaseSession, outcomes: list[Any], method: str, params:
 
 
 async def everything(params: StdioServerParameters) -> list[Incoming]:
-    """Everything that a server's link gives until it ends."""
+    """Return everything that arrives on a server's link until it ends."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             return [item.message async for item in read]

@@ -39,7 +39,7 @@ async def test_a_stopped_server_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_moved_to_another_group_is_still_ended(tmp_path: Path) -> None:
-    """Then there is no group of its own any more, but there is still the process."""
+    """It then has no group of its own any more, but the process is still there."""
     code = "import os; os.setpgid(0, os.getpgid(os.getppid()))\n" + textwrap.dedent(DIARY)
     diary = tmp_path / "diary"
     async with no_survivors() as mark:

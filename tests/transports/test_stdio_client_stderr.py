@@ -1,4 +1,4 @@
-"""What becomes of a server's standard error."""
+"""Where a server's standard error goes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
 
 
 async def exit_of(params: StdioServerParameters) -> ProcessExited:
-    """Run a child to its end, and give the failure that the link tells of."""
+    """Run a child to its end, and return the failure that the link reports."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             async for item in read:
@@ -32,7 +32,7 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
 
 
 def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Use a client in a process of its own, whose standard error is looked at."""
+    """Run a client in a process of its own, and capture its standard error."""
     code = f"""
         import sys, trio
         from trio_mcp import stdio_client, StdioServerParameters

@@ -355,7 +355,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
 
 
 def test_the_handshake_alone_then_the_end() -> None:
-    """A client that comes to look and goes again leaves status 0 and silence."""
+    """A client that connects and goes again leaves status 0 and no output."""
     with process_peer(NOISY, handshake=False) as wire:
         wire.send(*HANDSHAKE)
         wire.close_input()

@@ -1,4 +1,4 @@
-"""What is under way counts until it is settled: in requests and in bytes, for a session and for the endpoint."""
+"""Accounting: work under way counts, in requests and bytes, for its session and the endpoint, until it is settled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Caller:
         self.stream: Connection | None = None
 
     async def post(self, message: Any, *, leaves: bool = False) -> Connection:
-        """Post a message, and either hang up as soon as its handler runs, or wait for what there is to wait for."""
+        """Post a message, and either hang up as soon as its handler runs, or wait for the response."""
         made = Connection("POST", self.fields, to_json(message))
         path, _, query = self.path.partition("?")
         made.scope |= {"path": path, "query_string": query.encode()}
@@ -83,7 +83,7 @@ SESSIONS = pytest.mark.parametrize("way", LEGACY)
 
 
 class Slow(Made):
-    """A server whose `hold` takes something, and waits; it can't be cancelled."""
+    """A server whose tool `hold` takes data and waits; it can't be cancelled."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.legacy
 
 
 class Failing(MemoryEventStore):
-    """Does what a store does, but for one method."""
+    """A store of which one method fails."""
 
     def __init__(self, failing: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def told(r: Any) -> Any:
 async def test_the_exchange_fails_with_an_explanation_and_the_session_goes_on(
     failing: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stream that has begun, as in the latest revision, ends with the error."""
+    """A stream that has begun, as it has in the latest revision, ends with the error."""
     store = Failing("")
     async with served(HttpOptions(event_store=store)) as (_, http, _):
         raw = Raw(http)
@@ -89,7 +89,7 @@ async def test_the_exchange_fails_with_an_explanation_and_the_session_goes_on(
 
 
 async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog: pytest.LogCaptureFixture) -> None:
-    """Though a store is handed the events of all streams of a session in one go."""
+    """A store is handed the events of all streams of a session in one batch."""
 
     class Picky(Failing):
         async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -126,7 +126,7 @@ async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog
 
 
 async def test_a_notification_is_dropped_and_a_request_to_the_client_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """The exchange goes on: the next word is stored and sent as if nothing had been."""
+    """The exchange goes on: the next message is stored and sent as usual."""
     store, made = Failing(""), Made()
 
     @made.server.tool
@@ -171,7 +171,7 @@ async def test_the_stream_of_the_session_goes_on(caplog: pytest.LogCaptureFixtur
 async def test_a_full_sqlite_store_fails_only_what_does_not_fit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SQLITE_FULL, which is also what it makes of ENOSPC: the file can't get any longer."""
+    """SQLITE_FULL, which SQLite also reports for ENOSPC: the file can't grow."""
     made = Made()
 
     @made.server.tool

@@ -186,7 +186,7 @@ async def test_a_body_in_small_pieces_costs_its_size() -> None:
 async def test_chunks_that_are_mostly_framing_are_400(
     size: int, extension: bytes, status: bytes, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """RFC 9112, 7.1.1: a server must limit it. Twenty bytes are enough of a chunk."""
+    """RFC 9112, 7.1.1: a server must limit chunk extensions. Chunks of twenty bytes are large enough."""
     data = chunked(size, 2_000_000 // (len(extension) + size + 6), extension)
     got = await said(App(read=True), data + SMUGGLED.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
     assert got.startswith(b"HTTP/1.1 " + status)

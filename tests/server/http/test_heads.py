@@ -113,7 +113,7 @@ async def test_a_method_that_is_not_a_token_is_malformed(
 async def test_the_table_of_a_connection_grows_no_further_than_it_does_by_default(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """RFC 7541, 4.2. Each field is looked for in the whole of it, so that a client could make answers slow."""
+    """RFC 7541, 4.2. Each field is searched for in the whole table, so a client could make responses slow."""
     events, size = await answered(tmp_path, {h2.settings.SettingCodes.HEADER_TABLE_SIZE: 2**30})
     assert any(isinstance(event, h2.events.ResponseReceived) for event in events)
     assert size == 4096

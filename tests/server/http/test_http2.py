@@ -137,7 +137,7 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
 async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The time is that of a piece: a quarter of one in 0.4 seconds is enough."""
+    """The deadline is for one piece, and any progress renews it: a quarter of a piece in 0.4 seconds is enough."""
     config, trusted = over_tls(tmp_path)
     trusted.set_alpn_protocols(["h2"])
     app = App(b"x" * 8 * PIECE)

@@ -1,4 +1,4 @@
-"""A cancellation at every step of what an HTTP server does: nothing is left, and the next exchange works.
+"""A cancellation at every step of an HTTP server: nothing is left behind, and the next exchange works.
 
 `test_lifecycle.py` has the same for the exchanges of a session.
 """
@@ -68,7 +68,7 @@ class Client:
         return session
 
     async def left(self, connection: Connection) -> None:
-        """Begin an exchange, and leave it when nothing happens any more."""
+        """Begin an exchange, and disconnect when all tasks are blocked."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run, self.app)
             await trio.testing.wait_all_tasks_blocked()
@@ -236,7 +236,7 @@ async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_
 
 
 async def test_no_response_is_cut_off_by_the_end_of_its_own_exchange() -> None:
-    """However slowly its client takes what comes before it."""
+    """However slowly its client reads what comes before it."""
 
     class Slow(Connection):
         slowness = 0

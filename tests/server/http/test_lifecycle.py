@@ -1,4 +1,4 @@
-"""The life of a session: cancelled at any step it leaves nothing behind, and idle it costs little."""
+"""The life of a session: a cancellation at any step leaves nothing behind, and an idle session costs little."""
 
 from __future__ import annotations
 

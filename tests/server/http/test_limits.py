@@ -34,7 +34,7 @@ async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> A
 
 
 def beside(path: str) -> HttpOptions:
-    """Serve HTTP+SSE, too, if the path is one of its."""
+    """Serve HTTP+SSE too if the path is one of its own."""
     return HttpOptions(sse_path="/sse" if path in ("/sse", "/messages") else None)
 
 
@@ -43,7 +43,7 @@ def post(length: int, **fields: str) -> bytes:
 
 
 async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes:
-    """Send something, then a piece again and again; give what comes back up to the end of the connection."""
+    """Send something, then a piece again and again; return what comes back up to the end of the connection."""
     got = b""
     async with trio.open_nursery() as nursery:
 
@@ -99,7 +99,7 @@ async def test_an_unwanted_body_is_not_awaited(path: str) -> None:
 
 @pytest.mark.legacy
 async def test_a_connection_with_a_request_under_way_is_not_idle() -> None:
-    """However long it takes: the time for a head is over when the head is there."""
+    """However long it takes: the deadline for the head ends when the head has arrived."""
     config = configured("127.0.0.1", 0)
     config.keep_alive_timeout = 0.1
     async with served(config=config) as (made, http, _):
@@ -196,7 +196,7 @@ async def test_the_requests_of_all_sessions_together_are_bounded() -> None:
 
 @pytest.mark.legacy
 async def test_a_full_server_takes_cancellations_and_the_responses_that_it_waits_for() -> None:
-    """Else it could never get any emptier."""
+    """Otherwise it could never get any emptier."""
     async with served(HttpOptions(max_requests=1)) as (made, http, _):
         raw = Raw(http)
         await raw.initialize(elicitation={})
@@ -261,7 +261,7 @@ async def test_clients_that_only_send_initialize_leave_room_for_others() -> None
 
 @pytest.mark.legacy
 async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
-    """The time to take it is that of a piece: a slow connection gets a large answer, too."""
+    """The deadline is for one piece, so a slow connection gets a large response, too."""
     made = Made()
 
     @made.server.tool
@@ -390,7 +390,7 @@ async def test_a_response_says_how_long_the_connection_is_kept_if_it_is(
 
 
 async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
-    """It depends on what the client sends yet."""
+    """That depends on what the client still has to send."""
     async with connected() as stream:
         await stream.send_all(post(10_000_000))
         got = b""

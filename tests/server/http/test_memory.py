@@ -95,7 +95,7 @@ async def pruned() -> None:
 
 
 class Yard:
-    """A server that is asked everything over and over, each time on a connection of its own."""
+    """A server that serves every kind of exchange over and over, each on a connection of its own."""
 
     def __init__(self, made: Made, address: tuple[str, int]) -> None:
         self.made, self.address = made, address
@@ -161,7 +161,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.legacy
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
-    """Both eras, each exchange on a connection of its own; counted are Trio's objects, hypercorn's, h11's and ours."""
+    """Both eras, a connection for each exchange; objects of Trio, hypercorn, h11 and our own are counted."""
     from trio_mcp import MemoryEventStore
 
     options = HttpOptions(event_store=MemoryEventStore(max_events=50) if stored else None)
@@ -173,7 +173,7 @@ async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_
 
 @pytest.mark.legacy
 async def test_memory_returns_to_where_it_was() -> None:
-    """What no count of objects shows: bytes, strings, entries of dictionaries."""
+    """A count of objects does not show bytes, strings and entries of dictionaries."""
     async with yard(HttpOptions(), 200) as busy:
         tracemalloc.start()
         try:
@@ -216,7 +216,7 @@ async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
 
 @contextlib.asynccontextmanager
 async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> AsyncIterator[Callable[[], int]]:
-    """So many clients that read nothing of their answers; gives what counts the bytes that were asked for since."""
+    """Open `count` exchanges whose clients do not read; yield a function that counts the bytes allocated since."""
     async with contextlib.AsyncExitStack() as stack:
         config, trusted = over_tls(folder)
         trusted.set_alpn_protocols(["h2"])
@@ -244,7 +244,7 @@ async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> 
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
 async def test_an_answer_that_waits_for_its_client_is_not_copied(protocol: str, tmp_path: Path) -> None:
-    """What the application has given is kept; of it a piece is copied at a time."""
+    """The text that the application gave is kept, and only one piece of it is copied at a time."""
     app = App(b"x" * 2_000_000)
     async with waiting_answers(app, protocol, 8, tmp_path) as asked:
         assert app.begun == 8

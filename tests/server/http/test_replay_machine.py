@@ -37,7 +37,7 @@ class Call:
         self.sent = 0
 
     def leave(self) -> None:
-        """Take what has come, and close the connection."""
+        """Read what has arrived, and close the connection."""
         assert self.connection is not None
         self.connection.left.set()
         for event in self.connection.events():
@@ -169,7 +169,7 @@ def test_whatever_breaks_everything_arrives_once_and_in_order(steps: list[tuple[
 
 
 class Hesitant(MemoryEventStore):
-    """Takes its time, another each time, so that what was begun first need not end first."""
+    """A store with varying delays, so that calls need not end in the order in which they began."""
 
     def __init__(self, delays: list[float]) -> None:
         super().__init__(clock=lambda: 0.0)
@@ -192,7 +192,7 @@ class Hesitant(MemoryEventStore):
 def test_with_a_slow_store_everything_arrives_once_and_in_order(
     steps: list[tuple[str, int, int]], delays: list[float]
 ) -> None:
-    """As one does on a machine that is busy; the time is that of a clock that jumps."""
+    """As on a busy machine; time is that of an autojump clock."""
     trio.run(play, Hesitant(delays), steps, clock=MockClock(autojump_threshold=0))
 
 

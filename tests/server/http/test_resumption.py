@@ -133,7 +133,7 @@ async def test_closing_a_stream_makes_the_client_poll() -> None:
 
 @pytest.mark.parametrize("retry", [None, 2.5])
 async def test_a_stream_is_closed_where_it_was_asked_for(retry: float | None) -> None:
-    """What was sent before goes out on it; the answer of a handler that returns at once does not."""
+    """Messages sent before the close go out on the stream; the response of a handler that returns at once does not."""
     options = HttpOptions(event_store=MemoryEventStore(), retry=retry)
     async with session(options) as (made, raw):
 
@@ -236,7 +236,7 @@ async def test_an_old_connection_gives_way_to_the_new_one() -> None:
 
 
 class Hesitant(MemoryEventStore):
-    """Lets those who ask wait for as long as it is told to."""
+    """A store whose reads wait until the test lets them go on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,7 +393,7 @@ async def test_an_event_id_that_no_store_can_hold_is_refused(tmp_path: Path, las
 
 
 class Unconfirmed(MemoryEventStore):
-    """Has what it is given before it says so: the second event is read while its `append` has not returned."""
+    """A store that has an event before `append` returns: the second event can be read meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -413,7 +413,7 @@ class Unconfirmed(MemoryEventStore):
 
 
 async def test_a_client_comes_back_with_an_event_that_the_store_has_not_yet_confirmed() -> None:
-    """Resumability, 2: what was sent is never called an event that was not."""
+    """Resumability, 2: an event that was sent is never reported as unknown."""
     store = Unconfirmed()
     async with session(HttpOptions(event_store=store)) as (made, raw):
 

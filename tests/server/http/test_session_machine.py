@@ -1,4 +1,4 @@
-"""Sessions under random exchanges, left or cancelled at random moments: what is left works, and can be ended."""
+"""Random exchanges, abandoned or cancelled at random moments: the sessions that are left work and can be ended."""
 
 from __future__ import annotations
 
