@@ -70,7 +70,7 @@ async def test_responses_to_unasked_questions_are_ignored(server: Server) -> Non
 
 @pytest.mark.parametrize(
     ("response", "text"),
-    [(12345, "no valid answer"), ({}, "no valid answer"), (accept(name=7), "does not fit the form")],
+    [(12345, "not a valid answer"), ({}, "not a valid answer"), (accept(name=7), "does not fit the form")],
 )
 async def test_an_invalid_response_is_refused(server: Server, response: Any, text: str) -> None:
     async with hand_client(server) as client:

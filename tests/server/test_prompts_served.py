@@ -151,7 +151,7 @@ async def test_a_result_that_is_not_a_message_is_an_internal_error(
 ) -> None:
     error = await failure_of(lambda: value, expose_errors=True)
     assert error.code == INTERNAL_ERROR
-    assert "a prompt returns strings, content blocks" in error.message
+    assert "a prompt must return strings, content blocks" in error.message
     assert len(caplog.records) == 1
 
 
