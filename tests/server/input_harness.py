@@ -1,4 +1,4 @@
-"""A client of either era that answers what a server asks, and what it says."""
+"""A client of either era that answers a server's questions, and its replies."""
 
 from __future__ import annotations
 

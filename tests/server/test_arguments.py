@@ -32,7 +32,7 @@ async def problem_with(arguments: Any, function: Any = tool, **details: Any) -> 
 
 @every_revision
 async def test_the_model_sees_the_problem_since_2025_11_25_and_before_it_is_a_protocol_error(revision: str) -> None:
-    """SEP-1303: what a model can mend is a result with isError; before, -32602."""
+    """SEP-1303: an error that the model can correct is a result with isError; before that revision it was -32602."""
     async with client_of(server_with(tool), revision) as client:
         if at_least(revision, "2025-11-25"):
             result = await client.call_tool("tool", {"count": "many"})

@@ -1,4 +1,4 @@
-"""Tools come and go while clients are there (`server/tools`, List Changed Notification)."""
+"""Tools come and go while clients are connected (`server/tools`, List Changed Notification)."""
 
 from __future__ import annotations
 

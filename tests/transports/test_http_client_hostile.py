@@ -97,7 +97,7 @@ async def test_a_response_that_is_not_json_fails_only_its_call() -> None:
 
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A balancer may know by a cookie which server holds the session."""
+    """A load balancer may tell by a cookie which server holds the session."""
     monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
     calls = 0
 

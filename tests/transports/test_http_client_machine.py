@@ -59,7 +59,7 @@ def steps(restarts: bool) -> Any:
 
 
 class Faulty:
-    """A server that does with each call what the call's tool is called."""
+    """A server that does to each call what the name of its tool says."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -177,7 +177,7 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
 
 
 async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
-    """Wait until nothing is left of any exchange; what never ends runs into the net."""
+    """Wait until no exchange is left; one that never ends runs into the safety net."""
     kept = kept_connections(http_client)
     statistics = trio.lowlevel.current_statistics
     while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110

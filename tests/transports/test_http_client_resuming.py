@@ -1,4 +1,4 @@
-"""The legacy era over HTTP: the server's own stream, answers as streams, and going on with one that broke.
+"""The legacy era over HTTP: the server's own stream, responses as streams, and resuming a broken one.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """

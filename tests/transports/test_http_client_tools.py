@@ -35,7 +35,7 @@ REGION = tool("where", region={"type": "string", "x-mcp-header": "Region"})
 
 
 class Tools:
-    """A server whose tools the test decides, and which refuses a call without the headers that they want."""
+    """A server with the tools that the test chooses, which refuses a call without the headers that they declare."""
 
     def __init__(self, *tools: dict[str, Any], page: int = 100) -> None:
         self.tools = list(tools)
@@ -142,7 +142,7 @@ async def test_a_server_that_lists_no_tools_gives_its_refusal() -> None:
 
 @pytest.mark.parametrize("arguments", [{"n": 2**53}, {"n": "\ud800"}])
 async def test_a_value_that_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
-    """It fails its own call, with a word on why."""
+    """It fails its own call, with an explanation."""
     async with connected(Tools(tool("count", n={"type": "integer", "x-mcp-header": "N"}))) as (server, client):
         await client.list_tools()
         with pytest.raises((TransportError, TypeError)):

@@ -171,7 +171,7 @@ async def test_a_connection_that_the_server_has_closed_costs_no_call() -> None:
 
 
 class Together:
-    """Answers calls when so many of them have come."""
+    """A handler that answers its calls when a given number of them has arrived."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -210,7 +210,7 @@ async def test_connections_that_have_been_idle_for_long_are_closed(autojump_cloc
 async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
     autojump_clock: MockClock, said: dict[str, str], kept: float
 ) -> None:
-    """1.5 s before the server says that it does, which leaves time for the way there; or after 3 s, if it says none."""
+    """It is given up 1.5 s before the server's timeout, to leave time for the way there, or after 3 s without one."""
 
     async def says(asked: Asked) -> None:
         await asked.result(TEXT, **said)
@@ -228,7 +228,7 @@ async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
 
 
 class Raw:
-    """A server that reads as much of each request as it is told to, and then answers it or aborts the connection.
+    """A server that reads a given part of each request, and then answers it or aborts the connection.
 
     Args:
         steps: What it does with one request after the other: ``answer``, or abort after the ``head`` or the ``whole``.
@@ -368,7 +368,7 @@ async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autoju
 
 
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate has to be one that is trusted, and the error says so if it is not."""
+    """The certificate has to be trusted, and the error says so if it is not."""
     server = Server("secure", version="1")
 
     @server.tool
@@ -393,7 +393,7 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
-    """A balancer may set one to find the server again that holds the session."""
+    """A load balancer may set one to find the server that holds the session."""
     given = iter(["node=a; Path=/mcp; HttpOnly", "other=b; Path=/elsewhere", "node=; Max-Age=0; Path=/mcp", "", ""])
 
     async def set_cookie(asked: Asked) -> None:

@@ -1,4 +1,4 @@
-"""A server's configuration for TLS with a certificate of its own, made for the occasion."""
+"""A server's configuration for TLS, with a certificate made on the fly."""
 
 from __future__ import annotations
 

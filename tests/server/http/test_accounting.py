@@ -27,7 +27,7 @@ HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "
 
 
 class Caller:
-    """A client of the application, in one of the ways there are."""
+    """A client of the application in the given `Way`."""
 
     def __init__(self, app: HttpApp, nursery: trio.Nursery) -> None:
         self.app, self.nursery = app, nursery

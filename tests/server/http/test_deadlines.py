@@ -1,4 +1,4 @@
-"""A deadline ends a wait, never what came of it; and every wait of a connection has one.
+"""A deadline ends a wait, never its outcome; and every wait of a connection has one.
 
 Time is Trio's `MockClock`: a deadline fires in the very turn of the event loop that a test wants.
 """

@@ -48,7 +48,7 @@ class Call:
 
 
 class Client:
-    """A client of one session, and the handlers that it has running."""
+    """A client of one session, and its running handlers."""
 
     def __init__(self, app: HttpApp, nursery: trio.Nursery, orders: dict[str, Any]) -> None:
         self.app = app

@@ -196,7 +196,7 @@ async def test_a_batch_is_answered_as_one_in_2025_03_26() -> None:
 
 @pytest.mark.parametrize("rest", [[], [{"jsonrpc": "2.0", "method": "notifications/x"}]])
 async def test_a_batch_of_nothing_but_faults_is_answered(rest: list[Any]) -> None:
-    """JSON-RPC 2.0, 6: each with an error. No request is there that the answer could be found by."""
+    """JSON-RPC 2.0, 6: each with an error response. The batch has no request to tie the response to."""
     async with session(revision="2025-03-26") as (_, raw):
         r = await raw.send([1, {"jsonrpc": "2.0", "id": 7, "method": 7}, *rest])
         assert r.status_code == 400

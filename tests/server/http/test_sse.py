@@ -78,7 +78,7 @@ async def test_a_malformed_message_is_400_and_the_session_lives_on() -> None:
 
 
 async def test_other_methods_and_foreign_hosts_are_refused() -> None:
-    """2024-11-05 `basic/transports`, Security Warning; a client of later revisions takes 405 for a no."""
+    """2024-11-05 `basic/transports`, Security Warning; to a client of later revisions 405 means "not supported"."""
     async with served(BOTH) as (_, http, _):
         assert (await http.post("/sse", json={})).status_code == 405
         assert (await http.get("/messages")).status_code == 405

@@ -23,7 +23,7 @@ def client(http: httpx.AsyncClient) -> Raw:
 
 
 async def test_a_server_without_sessions_declares_no_notifications() -> None:
-    """`server/tools`, Capabilities: who declares ``listChanged`` will emit notifications; here is nowhere to."""
+    """`server/tools`, Capabilities: a server that declares ``listChanged`` will notify; without sessions it can't."""
     made = Made()
 
     @made.server.resource("config://app")
@@ -56,7 +56,7 @@ async def test_a_server_without_sessions_asks_nothing() -> None:
 
 
 async def test_a_disconnect_cancels_a_request_that_cannot_be_resumed() -> None:
-    """There is no session to come back to, and none that a cancellation could be sent in."""
+    """There is no session to return to, nor one to send a cancellation in."""
     async with served(STATELESS) as (made, http, _):
         async with client(http).call("wait", {"progress": 1}) as r:
             await Events(r).message()

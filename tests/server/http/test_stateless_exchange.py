@@ -45,7 +45,7 @@ def small_server() -> Server:
 
 @attrs.frozen
 class Step:
-    """A request, and all of what must come back: its headers are these and no others, but for the date.
+    """A request, and the whole expected response: exactly these headers, apart from the date.
 
     A JSON body is its message; a stream of events its messages, in order.
     """
