@@ -86,7 +86,7 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
         server.remove_tool("one")
         await trio.testing.wait_all_tasks_blocked()
         assert peer.arrived() == []
-        # What has changed since the handshake was answered is told then: the client can't know it.
+        # Changes since the result of initialize are announced then: the client can't know them.
         await peer.notify("notifications/initialized")
         assert await peer.receive() == Notification(CHANGED, None)
         await trio.testing.wait_all_tasks_blocked()

@@ -310,10 +310,10 @@ async def test_a_provider_can_be_overridden() -> None:
         assert await seen() == ["uses real"] * 2
         with server.override(real, fake):
             assert await seen() == ["uses fake"] * 2
-            with server.override(real, around):  # a stand-in may depend on what it stands in for
+            with server.override(real, around):  # an override may depend on the provider that it overrides
                 assert await seen() == ["uses around real"] * 2
             assert await seen() == ["uses fake"] * 2
-            with server.override(uses_real, real):  # what stands in is taken as it is
+            with server.override(uses_real, real):  # the override is taken as it is
                 assert await seen() == ["real"] * 2
         assert await seen() == ["uses real"] * 2
 

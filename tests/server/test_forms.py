@@ -321,7 +321,7 @@ def test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back(
         request |= {"jsonrpc": "2.0", "id": 1}
     validator(revision, "ElicitRequest").validate(request)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-    # What fits the form fits the model, and stays what it is.
+    # An answer that fits the form fits the model, and is not changed.
     jsonschema_rs.validator_for(schema).validate(answer)
     read = form.read(answer).model_dump(mode="json")
     for name, value in answer.items():

@@ -135,7 +135,7 @@ async def test_prompts_and_resources_may_ask_too(revision: str, park: bool) -> N
         resource = await client.drive("resources/read", {"uri": "config://x"})
     assert prompt["messages"][0]["content"]["text"] == "Greet Ann"
     assert resource["contents"][0]["text"] == "x of Ann"
-    # `server/utilities/caching`: what asks is nothing to keep.
+    # `server/utilities/caching`: a result that asks is not cacheable.
     assert not any("ttlMs" in each or "cacheScope" in each for each in client.rounds)
 
 

@@ -122,7 +122,7 @@ async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not()
     async with desk.server.open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
-        assert desk.events == ["start"]  # the client has gone, and the handler waits
+        assert desk.events == ["start"]  # the client has disconnected, and the handler waits
         async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
             error = await stranger.ask("tools/call", retry(asked))
             assert isinstance(error, ErrorData)
@@ -350,7 +350,7 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
 
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            # What was asked and not answered is parked until its deadline; what a request waited for would have none.
+            # A handler with an open question is parked until its deadline; one that a request waits for would have none.
             assert desk.events.count("start") - desk.events.count("end") == desk.parked
             await trio.sleep(61)
             assert desk.parked == 0

@@ -209,7 +209,7 @@ async def on(path: Path) -> AsyncIterator[tuple[HttpPeer, httpx.AsyncClient, Cal
 async def consistent(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
     """No exchange is open on either side, and no task lives but those that serve the connections kept for later."""
     kept = kept_connections(http_client)
-    # A connection may still wait to be accepted, only to be found closed; what never ends runs into the net.
+    # A connection may still wait to be accepted, only to be found closed; one that never ends runs into the safety net.
     statistics = trio.lowlevel.current_statistics
     while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
         await trio.sleep(0.001)

@@ -142,7 +142,7 @@ async def play(mode: str, script: list[Step]) -> None:
                         nursery.start_soon(caller, client, step, mode, restarts)
                         for _ in range(step.pause):
                             await trio.lowlevel.checkpoint()
-                # What was cancelled is given up while the client lives on.
+                # Cancelled calls are given up while the client lives on.
                 while faulty.hanging:  # noqa: ASYNC110
                     await trio.sleep(0.001)
             await over(server, http_client, tasks)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.legacy
 
 
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
-    """L, Session Management, 4; each call is sent once more: a server that does not know the session has done nothing."""
+    """L, Session Management, 4; each call is sent again: a server that does not know the session has done nothing."""
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         assert await text(client) == "ok"

@@ -74,7 +74,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
         if why == "idle":
             mock_clock.jump(IDLE + 1)
         else:
-            # In the turn in which the reader is told that there is something, before it runs.
+            # In the turn in which the reader is woken, before it runs.
             with connection.stream.socket.dup() as same:
                 await trio.lowlevel.wait_readable(same)
             await context.terminated.set()

@@ -46,7 +46,7 @@ def legacy(session: str, number: int, tool: str, arguments: dict[str, Any]) -> b
 
 
 EXCHANGES: list[Callable[[str, int], tuple[bytes, bytes]]] = [
-    # what is sent, and the end of what is waited for; nothing: the client leaves at once
+    # what is sent, and the end of the awaited response; empty: the client disconnects at once
     lambda session, number: (http("POST", b"{}", content_type="text/plain"), b"HTTP/1.1 415"),
     lambda session, number: (http("GET", path=f"/nothing/{number}"), b"HTTP/1.1 404"),
     lambda session, number: (http("POST", {}, host=f"evil{number}.example"), b"HTTP/1.1 403"),

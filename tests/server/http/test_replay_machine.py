@@ -107,7 +107,7 @@ class Client:
                 await call.connection.over.wait()
                 call.leave()
                 if call.seen and "id" in call.seen[-1]:
-                    break  # else an older connection was late, and this one had to give way to it
+                    break  # otherwise an older connection was late, and this one had to give way to it
             *progress, answer = call.seen
             assert [each["params"]["progress"] for each in progress] == [*range(1, call.sent)]
             assert {each["params"]["progressToken"] for each in progress} <= {call.token}

@@ -59,7 +59,7 @@ class Yard:
         self.nursery = nursery
         self.sessions: list[str] = []
         self.deleted: set[str] = set()
-        self.endless: list[Connection] = []  # what carries a stream that is open forever
+        self.endless: list[Connection] = []  # exchanges whose stream stays open forever
         self.number = 0
 
     def made(self, step: Step) -> Connection:
@@ -128,7 +128,7 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
             yard = Yard(app, nursery)
             for step in steps:
                 await yard.take(step)
-            made.go.set()  # handlers end, and with them what waits for an answer
+            made.go.set()  # handlers end, and with them the exchanges that wait for a response
             await trio.testing.wait_all_tasks_blocked()
             for connection in yard.endless:
                 connection.left.set()
