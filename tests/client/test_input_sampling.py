@@ -137,11 +137,11 @@ async def test_tool_uses_and_results_must_balance(era: str, messages: Any, what:
 @pytest.mark.parametrize(
     ("more", "answer", "match"),
     [
-        ({}, USES, "offered the model no tools"),
-        ({"tools": []}, USES, "offered the model no tools"),
+        ({}, USES, "offers the model no tools"),
+        ({"tools": []}, USES, "offers the model no tools"),
         ({"tools": [TOOL], "toolChoice": {"mode": "none"}}, USES, "toolChoice is 'none'"),
         ({"tools": [TOOL]}, result(used("1")), "tool_result, which only a server's message may have"),
-        ({}, {"role": "assistant"}, "no valid CreateMessageResult: content: Field required; model: Field required"),
+        ({}, {"role": "assistant"}, "an invalid CreateMessageResult: content: Field required; model: Field required"),
         ({}, None, "TypeError: the sampling callback must return a CreateMessageResult or a text, got NoneType"),
     ],
 )

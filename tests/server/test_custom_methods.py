@@ -63,7 +63,7 @@ async def test_invalid_parameters(revision: str) -> None:
 @both_eras
 async def test_a_result_that_does_not_fit_the_callers_model(revision: str) -> None:
     async with client_of(measuring(), revision) as client:
-        with pytest.raises(RemoteProtocolError, match=f"the answer to '{MEASURE}' is no valid Area"):
+        with pytest.raises(RemoteProtocolError, match=f"the result of '{MEASURE}' is not a valid Area"):
             await client.request(MEASURE, Area(width=2, height=3), Area)
 
 

@@ -582,7 +582,7 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
 
     async with hand_client(server, LEGACY, deadline=math.inf) as client:
         text = text_of(await client.tool("tool"))
-    assert text.startswith("100005 no answer to 'elicitation/create' within timeout=5")
+    assert text.startswith("100005 no response to 'elicitation/create' within timeout=5")
 
 
 @pytest.mark.parametrize(

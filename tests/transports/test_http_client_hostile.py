@@ -130,7 +130,7 @@ async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> N
 
     with trio.fail_after(DEADLINE):
         async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
-            with pytest.raises(TransportError, match=r"can't be gone on with: the event id '.*' can't be sent back"):
+            with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
                 await client.call_tool("t")
             await works(client)
     assert server.methods().count("GET") == 1

@@ -173,7 +173,7 @@ async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> No
         await client.notify("x/note")
         await told.wait()
         assert await text(client) == "ok"
-    assert "'x/note' was not taken by the server: POST http" in str(faults[0])
+    assert "'x/note' was not accepted by the server: POST http" in str(faults[0])
 
 
 # --- cancellation -----------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
         if name != "DELETE":
             await heard.wait()
     assert len(came) == times
-    assert ["was not taken by the server" in str(fault) for fault in faults] == [True] * (2 - times)
+    assert ["was not accepted by the server" in str(fault) for fault in faults] == [True] * (2 - times)
 
 
 async def test_an_endpoint_that_arrives_at_its_deadline_is_too_late(mock_clock: MockClock) -> None:

@@ -116,7 +116,7 @@ async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> N
                 await told.wait()
                 assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts
-    assert "not heard any more" in faults[0]
+    assert "are no longer received" in faults[0]
     assert "given up after 3 further attempts" in faults[0]
 
 

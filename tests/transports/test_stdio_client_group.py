@@ -140,7 +140,7 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
                     if process.cmdline() == ["sleep", "40.25"]:
                         process.kill()
     assert output == b"out\n", errors.decode()
-    assert b"could not be ended" in errors
+    assert b"could not be killed" in errors
 
 
 def test_the_interrupt_of_the_program_ends_its_servers() -> None:

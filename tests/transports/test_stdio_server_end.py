@@ -81,7 +81,7 @@ def test_a_tool_that_cannot_be_cancelled_ends_with_the_process(how: str) -> None
         else:
             wire.close_input()
         assert ended(wire) == 1
-    assert b"the client has gone" in wire.errors
+    assert b"the client has left" in wire.errors
 
 
 def test_a_block_left_in_time_is_spared_the_last_resort() -> None:
