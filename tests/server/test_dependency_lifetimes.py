@@ -107,7 +107,7 @@ async def test_a_sync_provider_runs_where_the_function_that_needs_it_runs() -> N
     async with client_of(server_with(in_thread, in_loop)) as client:
         await client.call_tool("in_thread")
         assert places["enter"] == places["exit"] == places["function"] != loop
-        assert places["async"] == places["plain"] == loop  # a dependency of an async provider runs next to it
+        assert places["async"] == places["plain"] == loop  # a dependency of an async provider runs in the loop, too
         places.clear()
         await client.call_tool("in_loop")
         assert set(places.values()) == {loop}

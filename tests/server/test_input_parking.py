@@ -350,7 +350,7 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
 
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            # A handler with an open question is parked until its deadline; one that a request waits for would have none.
+            # A handler with an open question is parked until its deadline; one under a request would have none.
             assert desk.events.count("start") - desk.events.count("end") == desk.parked
             await trio.sleep(61)
             assert desk.parked == 0
