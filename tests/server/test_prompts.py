@@ -352,7 +352,7 @@ async def test_the_description_goes_along(revision: str) -> None:
     assert (await get(review, {"code": "x"}, revision))["description"] == "Review some code."
 
     def prompt() -> GetPromptResult:
-        """It comes from the docstring."""
+        """Of the docstring."""
         return GetPromptResult(description="of the result", messages=[])
 
     assert (await get(prompt, None, revision))["description"] == "of the result"

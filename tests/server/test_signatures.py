@@ -277,7 +277,7 @@ def test_an_unresolvable_annotation_says_so() -> None:
 
 
 @pytest.mark.parametrize("annotation", ["int[", "attrs.no_such_name", "1 / 0"])
-def test_an_annotation_that_can_not_be_evaluated_says_so(annotation: str) -> None:
+def test_an_annotation_that_cannot_be_evaluated_says_so(annotation: str) -> None:
     def function(x: int) -> int:
         return x
 
