@@ -1,4 +1,4 @@
-"""What a server with a URL is reached by."""
+"""Parameters for a server that is reached by a URL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trio_mcp import Client, HttpServerParameters
         ({"url": "https://x", "headers": {"a": "secret é"}}, ValueError, "'a'.*visible ASCII"),
     ],
 )
-def test_what_could_not_be_sent_is_refused_and_no_secret_is_shown(
+def test_invalid_parameters_are_refused_and_no_secret_is_shown(
     arguments: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match) as caught:
@@ -43,6 +43,6 @@ def test_headers_are_not_in_the_representation() -> None:
     assert "secret" not in repr(parameters)
 
 
-def test_a_client_says_that_there_is_no_transport_for_it() -> None:
+def test_a_client_says_that_it_has_no_transport_for_the_parameters() -> None:
     with pytest.raises(ValueError, match="no transport for wss:// URLs"):
         Client(HttpServerParameters("wss://x", kind="ws"))
