@@ -30,7 +30,7 @@ def _seconds(text: str) -> float:
 
 def _scenario(text: str) -> str:
     if text not in SCENARIOS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no scenario: choose from {', '.join(SCENARIOS)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a scenario: choose from {', '.join(SCENARIOS)}")
     return text
 
 

@@ -145,7 +145,7 @@ def prepare(stage: Path, checkout: Path) -> Path:
 def _checkout(text: str) -> Path:
     path = Path(text).absolute()
     if not (path / "trio_mcp" / "__init__.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is no checkout: it has no package trio_mcp")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a checkout: it has no package trio_mcp")
     return path
 
 

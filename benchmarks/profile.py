@@ -150,7 +150,7 @@ def main() -> None:
     known = list(dict.fromkeys(":".join(each) for each in CONTENDERS[arguments.scenario]))
     arguments.contender = arguments.contender or known[0]
     if arguments.contender not in known:
-        parser.error(f"{arguments.contender!r} is no contender of {arguments.scenario}: choose from {', '.join(known)}")
+        parser.error(f"{arguments.contender!r} does not run in {arguments.scenario}: choose from {', '.join(known)}")
     trio.run(_profile, arguments)
 
 

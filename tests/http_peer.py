@@ -233,7 +233,7 @@ async def _serve(made: HttpPeer, listener: trio.SocketListener, task_status: tri
 def http_request(
     method: str, body: Any = b"", path: str = "/mcp", *, length: int | None = None, **fields: str
 ) -> bytes:
-    """The bytes of a request: a body that is no bytes becomes JSON, and the length need not be the true one."""
+    """Return the bytes of a request: any body but bytes becomes JSON, and the length may be wrong."""
     data = body if isinstance(body, bytes) else to_json(body)
     given = {"host": "localhost", "accept": ACCEPT, "content-type": "application/json"}
     given |= {name.replace("_", "-"): value for name, value in fields.items()}

@@ -61,7 +61,7 @@ Replies = Callable[[Request], Any]
 
 
 def _unexpected(request: Request) -> None:
-    raise AssertionError(f"nobody expected to be asked {request!r}")
+    raise AssertionError(f"unexpected request: {request!r}")
 
 
 async def settle() -> None:
@@ -84,10 +84,10 @@ class Peer:
         replies: Answers what the other end asks.
         opening: The request that opened the connection, if this is the server.
         questions: What the other end has asked, in order.
-        heard: The notifications that nobody has waited for, in order.
+        heard: The notifications not yet waited for, in order.
         asked: The ids of its own requests.
         answered: The ids of the answers that have come, those that could not be read among them as None.
-        answers: The answers that nobody has waited for.
+        answers: The answers not yet waited for.
         rounds: The results of the modern era that asked for input.
     """
 
@@ -185,7 +185,7 @@ class Peer:
         await self.send(Notification(method, params))
 
     async def cancel(self, request_id: RequestId, **more: Any) -> None:
-        """Say that nobody wants the answer any more."""
+        """Cancel a request."""
         await self.notify("notifications/cancelled", {"requestId": request_id, **more})
 
     async def answer(self, request_id: RequestId | None) -> Response | ErrorResponse:
@@ -366,7 +366,7 @@ def script(code: str) -> list[str]:
 
 
 class ProcessPeer:
-    """The client's ends of a server's standard streams, as descriptors; -1 where there is none."""
+    """The client's ends of a server's standard streams, as descriptors; -1 for a missing one."""
 
     def __init__(self, process: subprocess.Popen[bytes], send_fd: int, receive_fd: int, error_fd: int) -> None:
         self.process = process

@@ -94,7 +94,7 @@ def request_ids() -> st.SearchStrategy[int | str]:
 
 
 def uris() -> st.SearchStrategy[str]:
-    """URIs, also of schemes that nobody registered, and such as a normalising parser would change."""
+    """Generate URIs, including unregistered schemes and ones that a normalising parser would change."""
     part = st.text("abcXYZ019-_", min_size=1, max_size=6)
     common = st.builds("{}://{}/{}".format, st.sampled_from(["https", "file", "config"]), part, part)
     return common | st.sampled_from(["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "urn:isbn:0451450523"])

@@ -1,4 +1,4 @@
-"""What keeps the house simple: no ladders of classes, no public name that nobody has looked at, no crumbs of files."""
+"""What keeps the house simple: no ladders of classes, no unreviewed public names, no tiny files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault of Trio's, without anything of ours: Ctrl-C during `trio.Nursery.start`, and a cancellation after it.
+"""A bug in Trio, reproduced without our code: Ctrl-C during `trio.Nursery.start`, and a cancellation after it.
 
 ``python -m tests.trio_start`` ends with a `TrioInternalError`. Seen with Trio 0.35.0, the newest at the time. A search
 of Trio's issues found no report of it; nearest are python-trio/trio#2938, which brought the error in, and #1599.

@@ -281,8 +281,8 @@ for revision in (LEGACY, MODERN):
         async with Client(server, mode=revision) as client, check.block(client.listen(tools_list_changed=True)):
             pass
 
-    @effect(Client.listen, f"{revision}: nobody listens")
-    async def nobody_listens(revision: str = revision) -> None:
+    @effect(Client.listen, f"{revision}: without a listener")
+    async def without_listener(revision: str = revision) -> None:
         server = Server("x")
         server.add_tool(server_tool)
         async with Client(server, mode=revision) as client:
@@ -393,7 +393,7 @@ async def roots_in_the_modern_era() -> None:
         await all_or_nothing(set_roots_to(client), held, lambda done: f"file:///{done}")
 
 
-@effect(Client.set_log_level, "modern era: the level is another, or the old one")
+@effect(Client.set_log_level, "modern era: the level is either the new one or the old one")
 async def log_level() -> None:
     levels: Any = ("error", "warning")
     async with client_in(MODERN, log_level=levels[0]) as (client, asked, _):

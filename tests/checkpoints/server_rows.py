@@ -201,13 +201,13 @@ over_http(BaseServer.serve_http)
 over_http(BaseServer.serve_sse)
 
 
-@call(BaseServer.asgi_app, "nobody calls")
+@call(BaseServer.asgi_app, "without a request")
 async def asgi_app(check: Check) -> None:
     async with check.block(Server("x").asgi_app()):
         pass
 
 
-NO_LINK: Any = None  # nobody gets as far as to look at it
+NO_LINK: Any = None  # never looked at: the call is cancelled before
 
 
 def starts_nothing(function: Any, cancel: Callable[[Server], Awaitable[object]]) -> None:

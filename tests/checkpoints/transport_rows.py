@@ -137,7 +137,7 @@ def of_a_store(make: Callable[[], Any]) -> None:
         assert len(await check(store.after("session", 1, 1))) == 1
         assert not await check(store.after("session", 1, 2))
 
-    @call(kind.forget, "a session, and one that is none")
+    @call(kind.forget, "a known session and an unknown one")
     async def forget(check: Check) -> None:
         store = make()
         await store.append("session", EVENTS)

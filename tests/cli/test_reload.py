@@ -107,7 +107,7 @@ async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Sour
     with trio.fail_after(60):
         async with source.client(mode="2025-11-25") as client:
             assert await version_of(client) == "1"
-            source.write("this is no Python")
+            source.write("this is not Python")
             while True:
                 try:
                     await version_of(client)

@@ -137,7 +137,7 @@ async def test_an_answer_that_does_not_fit_is_not_sent(
     assert caplog.text == ""
     refused = await ask("2025-11-25", NAME, lambda _: answer)
     assert refused == ErrorData(-32603, "internal error in 'elicitation/create'")
-    assert raised.reason.partition(": ")[2] in caplog.text  # for whoever wrote the callback
+    assert raised.reason.partition(": ")[2] in caplog.text  # for the author of the callback
 
 
 async def test_a_url_takes_no_content() -> None:

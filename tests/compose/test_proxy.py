@@ -220,7 +220,7 @@ async def test_changes_pass(above: str, below: str) -> None:
                 server.add_tool(lambda: 0, name="new")
                 assert await anext(events) == ToolsListChanged()
             await trio.testing.wait_all_tasks_blocked(0.01)
-            assert server.statistics().watched_resources == 0  # nobody listens any more
+            assert server.statistics().watched_resources == 0  # the last listener has closed
 
 
 @every_era

@@ -110,7 +110,7 @@ class Stage:
         return called
 
     async def ask(self) -> Any:
-        """Let the upstream ask, and give its answer, or `ErrorData`; None if there is none yet."""
+        """Let the upstream ask, and return the result it gets, or `ErrorData`; None if there is no response yet."""
         asked = await self.upstream.peer.request("elicitation/create", QUESTION)
         await settle()
         answer = self.upstream.peer.answers.pop(asked, None)
@@ -149,7 +149,7 @@ def told(client: Peer) -> list[str]:
 @every_client
 @pytest.mark.parametrize("how", ["cancelled", "gone"])
 async def test_a_call_that_was_given_up_stays_its_clients(below: str, how: str) -> None:
-    """Rule: the upstream may go on with it, ask about it and speak of it; nobody else is asked and told that."""
+    """Rule: the upstream may still ask and send messages about it; no other client gets these."""
     async with staged(below) as stage:
         one, two = await stage.client(), await stage.client()
         called = await stage.call(one, "first")
@@ -190,8 +190,8 @@ async def test_a_client_that_gave_up_a_call_is_asked_about_its_others() -> None:
         assert (asked(two), told(two)) == ([], [])
 
 
-async def test_while_nobody_calls_a_call_given_up_is_told_to_nobody_else() -> None:
-    """Rule: a log message without a call goes to the only client, unless it may be about somebody else's."""
+async def test_messages_about_a_cancelled_call_do_not_reach_an_idle_client() -> None:
+    """Rule: a log message without a call goes to the only client, unless it may be about a call of another one."""
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
         await one.cancel(await stage.call(one, "first"))
@@ -341,7 +341,7 @@ async def test_over_http_a_question_is_about_the_call_on_whose_stream_it_comes()
 
 @pytest.mark.parametrize(("status", "told_of"), [(429, True), (504, False)])
 async def test_a_call_that_the_upstream_refused_by_a_status_is_over(status: int, told_of: bool) -> None:
-    """Rule: where something on the way has failed, nobody knows how far the call came."""
+    """Rule: if a gateway in between failed (504), the call may have reached the upstream; on 429 it has not."""
     async with peer() as http:
         upstream = PlayedOverHttp(http)
 

@@ -120,7 +120,7 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 @server.tool
 async def test_logging_tool(ctx: Context) -> str:
-    """Log a message, which nobody gets who has not asked for it."""
+    """Log a message, which only clients that asked for it get."""
     await ctx.log("info", "a message")
     return "logged"
 

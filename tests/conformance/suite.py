@@ -36,7 +36,7 @@ _NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/init
 """What http-standard-headers skips, because there is no such request in 2026-07-28, the only revision it is for."""
 
 Side = Literal["client", "server"]
-"""Which side of ours is tested."""
+"""Which of our two sides is tested."""
 
 TOTALS: dict[tuple[Side, str], tuple[int, int]] = {
     ("server", "2025-03-26"): (1, 3),
@@ -101,7 +101,7 @@ class Suite:
         """Run some scenarios.
 
         Args:
-            side: Which side of ours is tested.
+            side: Which of our two sides is tested.
             arguments: What to test, and with which scenarios, as the suite's command line takes it.
             revision: The revision to speak, or `BARE`.
             folder: An empty one, for the suite's results.
@@ -199,6 +199,6 @@ def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
 
 
 def _malformed(scenario: str, checks: list[Check]) -> list[str]:
-    """What no missing feature excuses: a message of ours that the schema of the specification does not allow."""
+    """Return the failures that no missing feature excuses: messages we sent that violate the specification's schema."""
     wrong = [check for check in checks if check.id.startswith("wire-schema") and check.status != "SUCCESS"]
     return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]

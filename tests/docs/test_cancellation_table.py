@@ -92,7 +92,7 @@ async def cancel_while_blocked(operation: Callable[[], Awaitable[object]]) -> No
 
 @contextlib.asynccontextmanager
 async def session_without_room(**options: Any) -> AsyncIterator[tuple[BaseSession, Link]]:
-    """A session whose way out is full, and the other end of its link, which nobody reads yet."""
+    """Yield a session whose outbox is full, and the other end of its link, which has not been read yet."""
     limits = SessionOptions(max_outgoing_messages=1, **options)
     async with memory_link_pair() as (ours, theirs), BaseSession(*ours, options=limits) as session:
         await fill(session)

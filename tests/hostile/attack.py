@@ -482,11 +482,11 @@ def check(answer: Answer, got: Response | None) -> None:
     try:
         content = json.loads(got.body)
     except ValueError:
-        raise Fault(f"the answer is no JSON: {got.body[:500]!r}") from None
+        raise Fault(f"the body of the response is not JSON: {got.body[:500]!r}") from None
     if not isinstance(content, Mapping) or "status" in content:
         return
     if content.get("jsonrpc") != "2.0" or ("error" in content) == ("result" in content):
-        raise Fault(f"the answer is no JSON-RPC: {got.body[:500]!r}")
+        raise Fault(f"the body of the response is not JSON-RPC: {got.body[:500]!r}")
     error = content.get("error")
     if got.status >= 400 and error is None:
         raise Fault(f"a result with the status {got.status}")

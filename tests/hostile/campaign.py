@@ -207,7 +207,7 @@ async def good_client(target: Target, mode: Any, latencies: list[float], over: t
 
 
 async def good_http2_client(target: Target, latencies: list[float], over: trio.Event) -> None:
-    """The same over TLS and HTTP/2, with a client that nobody here wrote."""
+    """Do the same over TLS and HTTP/2, with a third-party client."""
     url = f"https://127.0.0.1:{target.tls}/mcp"
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
     headers["Accept"] = "application/json, text/event-stream"

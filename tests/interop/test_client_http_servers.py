@@ -1,4 +1,4 @@
-"""Our client over HTTP against servers that nobody here wrote, in both eras."""
+"""Our client over HTTP against third-party servers, in both eras."""
 
 from __future__ import annotations
 

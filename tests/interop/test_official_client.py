@@ -99,7 +99,7 @@ class Doubled(mcp_types.Result):
 
 
 async def test_an_extension_and_its_method(connect: Connect) -> None:
-    """A method of an extension answers the client that has declared it, and nobody else, in both eras."""
+    """A method of an extension answers only clients that have declared it, in both eras."""
     request = Double(params=DoubleParams(number=21))
     with trio.fail_after(DEADLINE):
         async with connect(extensions=[advertise("com.example/doubling")]) as client:

@@ -43,7 +43,7 @@ class Mutation:
         file: The file that is patched.
         old: What stands there, exactly once.
         new: What is written in its place.
-        behaviour: What somebody outside sees broken.
+        behaviour: What a user or peer sees broken.
         tests: The in-process tests that cover the line, as pytest takes them.
         caught_before: Whether they caught it before the package was restructured.
         note: Where the behaviour is not quite the same any more: how it differs.

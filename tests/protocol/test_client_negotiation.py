@@ -122,7 +122,7 @@ def test_only_a_recognised_modern_error_is_evidence_of_a_modern_server(
 
 @pytest.mark.parametrize("served", [REVISIONS, LEGACY_REVISIONS, (MODERN,), ("2024-11-05",)])
 def test_client_and_server_find_each_other(served: tuple[str, ...]) -> None:
-    """Probe, then handshake where the probe says so: every server of ours is understood by a client of ours."""
+    """Probe, then handshake if the probe says so: our client understands each of our servers."""
     server = ServerNegotiation(ServerIdentity(INFO, lambda _: {}, None, served))
     stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: {}}
     probe = Request(1, "server/discover", {"_meta": stamp})

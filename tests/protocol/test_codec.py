@@ -30,7 +30,7 @@ def strict_json(data: bytes) -> Any:
     """Parse as a peer of another make would: no NaN, no infinity, no invalid UTF-8."""
 
     def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+        raise AssertionError(f"{word} is not JSON")
 
     return json.loads(data.decode(), parse_constant=refuse)
 
@@ -141,7 +141,7 @@ def test_a_broken_notification_is_not_answered(params: str) -> None:
     ],
 )
 def test_a_broken_answer_names_its_call_and_is_never_answered(text: str, request_id: object) -> None:
-    """It fails one call of ours; an answer to an answer would be taken for one of the peer's requests."""
+    """It fails one of our calls; an answer to an answer would be taken for one of the peer's requests."""
     message = decode(text.encode())
     assert isinstance(message, Malformed)
     assert (message.code, message.id, message.expects_answer) == (INVALID_REQUEST, request_id, False)
@@ -155,8 +155,8 @@ def test_unknown_members_are_ignored() -> None:
 # --- batches -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_message_in_a_batch_costs_only_itself() -> None:
-    """JSON-RPC 2.0, section 6: each gets its own error; a batch in a batch is no message."""
+def test_a_malformed_item_of_a_batch_does_not_affect_the_others() -> None:
+    """JSON-RPC 2.0, section 6: each gets its own error; a batch within a batch is not a message."""
     batch = decode(b'[1,[{"jsonrpc":"2.0","id":9,"method":"x"}],{"jsonrpc":"2.0","id":1,"method":"x"}]')
     assert isinstance(batch, Batch)
     one, nested, good = batch.items
@@ -179,7 +179,7 @@ def test_the_size_of_a_batch_is_bounded() -> None:
 
 
 def test_a_number_beyond_a_double_arrives_and_is_not_sent_on() -> None:
-    """1e400 is JSON (RFC 8259, section 6), Infinity is none."""
+    """1e400 is JSON (RFC 8259, section 6), Infinity is not."""
     message = decode(b'{"jsonrpc":"2.0","method":"x","params":{"a":1e400,"b":-1e400}}')
     assert message == Notification("x", {"a": float("inf"), "b": float("-inf")})
     with pytest.raises(ValueError, match="infinity"):
@@ -256,7 +256,7 @@ def test_whatever_is_written_is_json(value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "NaN, Infinity", '"NaN"'])
 def test_the_words_are_free_in_strings(text: str) -> None:
-    """Also deeper in the message than a parser of ours would go."""
+    """Also deeper in the message than our parsers would go."""
     value: Any = {text: text}
     for _ in range(220):
         value = [value]

@@ -74,7 +74,7 @@ def test_who_may_pass(guard: HostGuard, host: str | None, origin: str | None, pa
 
 
 def test_the_answer_names_what_was_seen() -> None:
-    """So that whoever runs the server knows what to add where."""
+    """So that the operator knows what to add and where."""
     assert LOCAL.check(Headers([("Host", "mine.example:8000")])) == (
         "a request for the host 'mine.example:8000' is not taken; if that is the name of this server, add it to "
         "allowed_hosts"
@@ -107,8 +107,8 @@ def test_a_local_server_takes_local_names_only(host: str, origin: str | None) ->
 
 
 @pytest.mark.parametrize("entry", ["", "http://example.com", "a b", "example.com:port", "::1", "a/b"])
-def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    """It would never match, and whoever wrote it would not know why."""
+def test_an_entry_that_is_not_a_host_is_refused(entry: str) -> None:
+    """It would never match, and its author would not know why."""
     with pytest.raises(ValueError, match="allowed_hosts"):
         HostGuard([entry])
 

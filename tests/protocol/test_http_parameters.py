@@ -100,8 +100,8 @@ def test_an_annotation_that_breaks_a_rule_makes_the_tool_invalid(row: str) -> No
         "x-mcp-header",
     ],
 )
-def test_what_is_no_annotation(fine: Any) -> None:
-    """An argument of that name, data inside of a schema, and what is no schema at all."""
+def test_other_uses_of_the_name_are_not_annotations(fine: Any) -> None:
+    """An argument of that name, data inside a schema, and values that are not schemas at all."""
     assert parameter_headers(fine) == ()
 
 
@@ -191,7 +191,7 @@ ROWS: dict[str, tuple[Any, str | None, bool]] = {
     "42 is not fullwidth 42": (42, "=?base64?77yU77yS?=", False),
     "-7": (-7, "-7", True),
     "1e-07 is 1e-07": (1e-07, "1e-07", True),
-    "0.5 is no word": (0.5, "x", False),
+    "0.5 is not a word": (0.5, "x", False),
     "beyond 2**53, equal": (2**53 + 1, "9007199254740993", True),
     "beyond 2**53, one off": (2**53, "9007199254740993", False),
     "beyond 2**53 as a float, one off": (2.0**53, "9007199254740993", False),

@@ -60,7 +60,7 @@ def test_the_progress_token_is_the_id_and_goes_into_a_copy() -> None:
 
 @pytest.mark.parametrize("outcome", [{"a": 1}, ErrorData(5, "no", {"b": 2})])
 def test_an_answer_settles_its_request_once(outcome: dict[str, Any] | ErrorData) -> None:
-    """A duplicate is ignored: it is no fault of anybody's that is still there."""
+    """A duplicate is ignored: it fails no request that is still in flight."""
     peer = Peer()
     outgoing, other = sent(peer), sent(peer)
     request_id = outgoing.request.id
@@ -86,7 +86,7 @@ def test_an_answer_to_what_was_never_asked_is_a_fault(request_id: int | str) -> 
 
 
 def test_an_error_without_an_id_is_a_fault() -> None:
-    """The peer could not read something of ours, and does not know what; it is not answered in turn."""
+    """The peer could not read one of our messages, and can't say which; we do not answer that."""
     fault = only(Peer().receive(ErrorResponse(None, ErrorData(PARSE_ERROR, "y" * 100_000))), Fault)
     assert "yyy" in str(fault.error)
     assert len(str(fault.error)) < 700

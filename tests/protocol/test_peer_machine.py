@@ -169,7 +169,7 @@ KINDS = st.sampled_from(["work", "initialize", "ping", "server/discover", "subsc
 
 
 class HostilePeer(RuleBasedStateMachine):
-    """The other side sends whatever it likes, ids in use and ids of ours included."""
+    """A peer that sends anything at all, including ids already in use and our own ids."""
 
     @initialize(running=st.integers(1, 2), queued=st.integers(0, 2))
     def setup(self, running: int, queued: int) -> None:

@@ -36,7 +36,7 @@ MODERN = "2026-07-28"
 
 
 def test_a_request_starts_and_is_answered_once() -> None:
-    """The second answer is a mistake of ours and raises."""
+    """A second answer is our own mistake, so it raises."""
     peer = Peer()
     incoming = started(peer, "a")
     assert peer.answer(incoming, {"b": 1}) == Response("a", {"b": 1})
@@ -100,7 +100,7 @@ def test_what_runs_and_what_waits_is_bounded_in_bytes_and_kept_until_it_is_over(
     assert (peer.incoming_bytes, hold.kept) == (100, 5)
     reply = only(peer.receive(sized(6, 1), None, hold), Reply).message
     assert (reply.error.code, "max_incoming_bytes=100" in reply.error.message) == (OVERLOADED, True)
-    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a liveness check is none
+    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a ping is exempt
     peer.receive(Notification("notifications/cancelled", {"requestId": 4}))
     assert (peer.incoming_bytes, hold.kept) == (81, 4)
     peer.receive(Notification("notifications/cancelled", {"requestId": 1}))
@@ -185,7 +185,7 @@ def test_what_may_last_for_ever_takes_no_place_of_a_call_and_never_queues() -> N
     assert (peer.running_count, peer.listening_count, peer.incoming_count) == (2, 2, 5)
     only(peer.receive(Request(7, "subscriptions/listen")), Reply)
     only(peer.receive(cancelled(1)), CancelRequested)
-    assert peer.finished(listening[0]) is None, "its place is no place for the call that waits"
+    assert peer.finished(listening[0]) is None, "a listener's place is not free for the waiting call"
     started(peer, 8, "subscriptions/listen")
     assert peer.finished(calls[0]) is not None
 
@@ -344,7 +344,7 @@ def test_a_batch_is_answered_by_a_batch() -> None:
 
 
 def test_a_batch_may_cancel_what_it_asks_for() -> None:
-    """Both events come, in order, and the request is answered by nobody: the batch has no answer."""
+    """Both events come, in order, and the request is not answered: the batch has no response."""
     peer = batching()
     begun, given_up, *rest = peer.receive(Batch((Request(1, "x"), cancelled(1))))
     assert isinstance(begun, RequestStarted)

@@ -211,7 +211,7 @@ def test_discover() -> None:
 
 
 def test_discover_needs_the_fields_of_every_request() -> None:
-    """`server/discover` carries the standard ``_meta``; in a handshake session it is no method at all."""
+    """`server/discover` carries the standard ``_meta``; in a legacy session the method does not exist."""
     server = negotiation()
     assert refusal(partial(discover, server), Request(1, "server/discover")).code == INVALID_PARAMS
     server.initialize(initialize())
@@ -231,7 +231,7 @@ def test_a_modern_server_names_its_versions_to_a_legacy_client() -> None:
 
 @pytest.mark.parametrize("requested", [..., None, 7, ["x"]])
 def test_the_unsupported_version_error_always_says_what_was_requested(requested: object) -> None:
-    """Its schema requires ``requested``, a string: where there is none, the error is another one."""
+    """Its schema requires ``requested``, a string: without one, the error is -32602 instead."""
     error = refusal(negotiation(MODERN_REVISIONS).initialize, initialize(requested))
     assert (error.code, error.data) == (INVALID_PARAMS, {"supported": list(MODERN_REVISIONS)})
     assert MODERN in error.message
@@ -248,7 +248,7 @@ def test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do() -> None:
 
 @pytest.mark.parametrize("revisions", [(), ("1999-01-01",)])
 def test_a_server_of_no_revision_is_refused(revisions: tuple[str, ...]) -> None:
-    """It could answer nobody."""
+    """It could not answer any client."""
     with pytest.raises(ValueError, match="revisions"):
         negotiation(revisions)
 

@@ -109,10 +109,10 @@ async def test_a_broken_answer_fails_the_call_it_belongs_to() -> None:
 
         async def serve() -> None:
             request = await wire.expect(Request)
-            await wire.send(Malformed(-32600, "the result is no object", request.id, expects_answer=False))
+            await wire.send(Malformed(-32600, "the result is not an object", request.id, expects_answer=False))
 
         nursery.start_soon(serve)
-        with pytest.raises(RemoteProtocolError, match="the result is no object"):
+        with pytest.raises(RemoteProtocolError, match="the result is not an object"):
             await client.send_request("tools/call", {"name": "x"})
 
 

@@ -61,7 +61,7 @@ def objects() -> dict[str, int]:
 
 
 async def pruned() -> None:
-    """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
+    """Make Trio prune the scopes of inactive deadlines: it keeps a little over a thousand of them."""
     with trio.move_on_after(1000) as scope:
         await trio.lowlevel.checkpoint()
     kept = weakref.ref(scope)

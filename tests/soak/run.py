@@ -215,7 +215,7 @@ class Soak:
             for lane in self.lanes:
                 nursery.start_soon(self.load.calm, lane, 5)
         began = time.monotonic()
-        while True:  # sessions that nobody ended last for their time
+        while True:  # sessions that were never ended last until they expire
             said = {name: await served.measured() for name, served in self.served.items()}
             left = {name: busy(each["servers"]) for name, each in said.items() if name != "mortal"}
             if not any(left.values()):

@@ -140,7 +140,7 @@ async def test_a_file_outlives_its_store_and_is_its_owners_alone(tmp_path: Path)
 
 
 async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("this is no database" * 100)
+    (tmp_path / "text").write_text("this is not a database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         async with SqliteEventStore(tmp_path / "text"):
             pass

@@ -53,7 +53,7 @@ JUNK: tuple[Any, ...] = (
 
 
 def junk(rng: random.Random, *but: type) -> Any:
-    """A value of a type that is none of those."""
+    """Choose a value of any type but those."""
     return chosen(rng, *(value for value in JUNK if type(value) not in but))
 
 
@@ -73,7 +73,7 @@ def request(rng: random.Random, **members: Any) -> dict[str, Any]:
 
 
 def broken(rng: random.Random, content: Any, rule: str, codes: Iterable[int]) -> Draft:
-    """What is no message is refused in either era."""
+    """Draft a POST whose content is not a message, in either era."""
     message = modern(rng, content=content, name="add") if rng.random() < 0.5 else legacy(rng, content=content)
     return sent(rng, message, rule, {400}, codes)
 
@@ -161,7 +161,7 @@ def json_deep(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         content = nested
         return broken(
-            rng, content, "RFC 8259, 9: depth may be limited; else it is no message", {PARSE, INVALID_REQUEST}
+            rng, content, "RFC 8259, 9: depth may be limited; else it is not a message", {PARSE, INVALID_REQUEST}
         )
     message = modern(rng)
     message.body = dumped(rng, request(rng, x="?")).replace(b'"?"', nested)
@@ -193,7 +193,7 @@ def json_numbers(rng: random.Random) -> Draft:
 
 def no_object(rng: random.Random) -> Draft:
     content = dumped(rng, chosen(rng, None, True, 1, 1.5, "x", "", [], [1], [[]], [None] * 3, {}, {"a": 1}))
-    return broken(rng, content, "JSON-RPC 2.0, 4, 6: what is no request object is -32600", {INVALID_REQUEST})
+    return broken(rng, content, "JSON-RPC 2.0, 4, 6: what is not a request object is -32600", {INVALID_REQUEST})
 
 
 def jsonrpc_wrong(rng: random.Random) -> Draft:

@@ -110,7 +110,7 @@ def length_short(rng: random.Random) -> Draft:
     size = rng.randint(1, len(message.body) - 1)
     data = framed(rng, message, ("Content-Length", str(size)), body=message.body[:size] + b"\x00{}\r\n\r\n")
     answers = [Answer(frozenset({400}), frozenset({-32700})), Answer(frozenset({400}))]
-    rule = "RFC 9112, 6.3: the length decides; half a JSON text is no message, the rest no request"
+    rule = "RFC 9112, 6.3: the length decides; half a JSON text is not a message, and the rest is not a request"
     return Draft(rule, (), cut(rng, data), answers=answers, closes=True)
 
 
@@ -150,7 +150,7 @@ def body_of_refused(rng: random.Random) -> Draft:
         message.method = "DELETE"
         message.set("MCP-Protocol-Version")
     message.body = SMUGGLED * rng.randint(1, 3)
-    rule = f"RFC 9112, 9.3: a body that nobody wants is read or the connection is closed; {what} is {status}"
+    rule = f"RFC 9112, 9.3: an unwanted body is read or the connection is closed; {what} is {status}"
     return Draft(rule, {status}, rendered(rng, message))
 
 
@@ -217,7 +217,7 @@ def chunk_size_invalid(rng: random.Random) -> Draft:
     message = either(rng)
     before = chunks(rng, message.body)[: rng.randint(0, 2)]
     data = framed(rng, message, CHUNKED, body=b"".join(before) + size + b"\r\nhello\r\n0\r\n\r\n" + SMUGGLED)
-    rule = "RFC 9112, 7.1, 2.2: a chunk without a size is no message: 400, and the end of the connection"
+    rule = "RFC 9112, 7.1, 2.2: a chunk without a size is malformed: 400, and the end of the connection"
     return Draft(rule, {400, 413}, cut(rng, data), closes=True)
 
 
@@ -364,7 +364,7 @@ def pipeline_with_garbage(rng: random.Random) -> Draft:
     before = rng.randint(1, 5)
     plain = head(rng, "GET /health HTTP/1.1", [("Host", "localhost")])
     data = plain * before + chosen(rng, b"\x00\r\n\r\n", b"GET\r\n\r\n", b"x: y\r\n\r\n") + plain
-    rule = "RFC 9112, 2.2: what is no request is 400, and the end of the connection"
+    rule = "RFC 9112, 2.2: what is not a request is 400, and the end of the connection"
     return Draft(rule, (), cut(rng, data), answers=[OK] * before + [Answer(frozenset({400}))], closes=True)
 
 

@@ -187,7 +187,7 @@ def target_same(rng: random.Random) -> Draft:
     target = chosen(
         rng, f"/{escaped}", "/health?", "/health?a=b&" + token(rng), "/health/", "/health?/../mcp", "/health?%"
     )
-    rule = "RFC 9110, 4.2.3: escapes of unreserved characters mean the character; the query is no part of the path"
+    rule = "RFC 9110, 4.2.3: escapes of unreserved characters mean the character; the query does not belong to the path"
     return health(rng, rule, {200}, line=f"GET {target} HTTP/1.1", closes=False)
 
 
@@ -479,7 +479,7 @@ def garbage(rng: random.Random) -> Draft:
         b"\x80\x2e\x01\x00\x02" + rng.randbytes(41),
         "ПРИВЕТ / HTTP/1.1\r\n\r\n".encode(),
     )
-    rule = "RFC 9112, 2.2, 3: what is no request is answered with 400 and the end of the connection, or with its end"
+    rule = "RFC 9112, 2.2, 3: what is not a request gets 400 and a close, or just a close"
     allowed = {400, 431, 505, CLOSED}
     return Draft(rule, allowed, cut(rng, data), closes=True, probe=False, shut=True)
 

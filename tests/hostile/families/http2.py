@@ -206,7 +206,7 @@ def frame_too_long(rng: random.Random) -> Draft:
 
 def frame_cut_short(rng: random.Random) -> Draft:
     whole = chosen(rng, opened(get()), frame(PING, 0, 0, b"x" * 8), frame(SETTINGS, 0, 0, SETTING.pack(4, 100)))
-    rule = "RFC 9113, 4.1: half a frame is none; the client has left"
+    rule = "RFC 9113, 4.1: half a frame is not a frame; the client has disconnected"
     return sent(rng, rule, BROKEN, whole[: rng.randint(1, len(whole) - 1)], probe=False)
 
 
@@ -448,7 +448,7 @@ def connect(rng: random.Random) -> Draft:
         [(b":method", b"CONNECT")],
     )
     return sent(
-        rng, "RFC 9113, 8.5; RFC 8441: nobody is connected", MALFORMED | {403, 404, 405, 501}, opened(fields, flags=0)
+        rng, "RFC 9113, 8.5; RFC 8441: no tunnel is opened", MALFORMED | {403, 404, 405, 501}, opened(fields, flags=0)
     )
 
 

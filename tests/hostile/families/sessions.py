@@ -11,7 +11,7 @@ STREAM = {200}
 
 
 def forged(rng: random.Random) -> str:
-    """An id that no server of ours has given."""
+    """Make up a session id that our servers never gave out."""
     given: str = chosen(
         rng,
         token(rng, 43, 43),

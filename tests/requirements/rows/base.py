@@ -44,7 +44,7 @@ def server() -> Server:
     @made.tool
     async def caller(ctx: Context) -> str:
         """Say who asks."""
-        return ctx.client_info.name if ctx.client_info else "nobody"
+        return ctx.client_info.name if ctx.client_info else "unnamed"
 
     return made
 
@@ -166,12 +166,10 @@ async def shape_of_an_error(case: Case) -> None:
     assert answer.error.message
 
 
-@topic.row(
-    "basic#notifications", "A notification is not answered, not even one that nobody knows.", not_over_http=ALONE
-)
+@topic.row("basic#notifications", "A notification is not answered, even if its method is unknown.", not_over_http=ALONE)
 async def unknown_notification(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.notify("notifications/nobody_knows", {"x": 1})
+        await hand.notify("notifications/unknown", {"x": 1})
         await hand.call("echo", {"text": "x"})
         assert hand.answered == {*hand.asked}
 
@@ -277,7 +275,7 @@ async def _field_refused(case: Case, field: str, *values: Any) -> None:
         assert "tools" in await hand.result("tools/list")
 
 
-@topic.row("basic#_meta", "A protocol version that is no string is refused with -32602.", MODERN, REFUSED)
+@topic.row("basic#_meta", "A protocol version that is not a string is refused with -32602.", MODERN, REFUSED)
 async def version_malformed(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
 
@@ -287,7 +285,7 @@ async def capabilities_malformed(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_CAPABILITIES, None, [], "sampling")
 
 
-@topic.row("basic#_meta", "Information about the client that is no object is refused with -32602.", MODERN)
+@topic.row("basic#_meta", "Client information that is not an object is refused with -32602.", MODERN)
 async def client_info_malformed(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_INFO, "me", [])
 
@@ -300,7 +298,7 @@ async def client_info_optional(case: Case) -> None:
         await hand.send(Request(1, CALL, {"name": "caller", "_meta": fields}))
         answer = await hand.answer(1)
     assert isinstance(answer, Response)
-    assert answer.result["content"][0]["text"] == "nobody"
+    assert answer.result["content"][0]["text"] == "unnamed"
 
 
 @topic.row("basic#_meta", "Each request is served for the client that it names itself.", MODERN)
@@ -346,14 +344,14 @@ async def no_request_before(case: Case) -> None:
         assert (await hand.call("echo", {"text": "first"}))["content"][0]["text"] == "first"
 
 
-@topic.row("basic#_meta", "Entries of _meta that nobody knows are no reason to refuse a request.", since("2024-11-05"))
+@topic.row("basic#_meta", "A request with unknown _meta entries is still served.", since("2024-11-05"))
 async def unknown_meta(case: Case) -> None:
     async with case.hand() as hand:
         result = await hand.call("echo", {"text": "x"}, **{"com.example/x": [1], "no valid key!": None})
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#_meta", "A trace context that is malformed is no reason to refuse a request.", MODERN)
+@topic.row("basic#_meta", "A request with a malformed trace context is still served.", MODERN)
 async def malformed_trace_context(case: Case) -> None:
     async with case.hand() as hand:
         for value in ("00-zz", 7, None):

@@ -83,7 +83,7 @@ async def failure(case: Case) -> None:
     assert isinstance(found[2], Response)
 
 
-@topic.row("basic#batching", "An empty batch is refused with -32600, by one answer that is no batch.", WITH)
+@topic.row("basic#batching", "An empty batch is refused with -32600, with a single error, not a batch.", WITH)
 async def empty(case: Case) -> None:
     async with case.hand() as hand:
         answer = await exchange(hand)

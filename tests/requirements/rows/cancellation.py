@@ -80,8 +80,8 @@ async def stops(case: Case) -> None:
 @topic.row(FLOW, "The reason of a cancellation reaches what is cancelled.", not_over_http=NOTIFIED)
 async def reason(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.cancel(await running(hand), reason="somebody else was faster")
-        assert await ended(hand) == "it: somebody else was faster"
+        await hand.cancel(await running(hand), reason="another request was faster")
+        assert await ended(hand) == "it: another request was faster"
 
 
 @topic.row(BEHAVIOUR, "A cancelled request is not answered.", not_over_http=NOTIFIED)
@@ -141,7 +141,7 @@ def _ignored(name: str, text: str, params: dict[str, Any] | None) -> None:
     topic.row(ERRORS, text, not_over_http=NOTIFIED)(scenario)
 
 
-_ignored("unknown_id", "A cancellation of what was never asked is ignored.", {"requestId": "nobody"})
+_ignored("unknown_id", "A cancellation of an unknown request is ignored.", {"requestId": "unknown"})
 _ignored("without_id", "A cancellation that names no request is ignored.", {"reason": "just so"})
 _ignored("without_params", "A cancellation without params is ignored.", None)
 _ignored("malformed_id", "A cancellation whose id is neither string nor integer is ignored.", {"requestId": [1]})
@@ -168,7 +168,7 @@ async def twice(case: Case) -> None:
         assert hand.answered == hand.asked - {held}
 
 
-@topic.row(FLOW, "A cancellation whose reason is no text stops its request all the same.", not_over_http=NOTIFIED)
+@topic.row(FLOW, "A cancellation whose reason is not a string still stops its request.", not_over_http=NOTIFIED)
 async def malformed_reason(case: Case) -> None:
     async with case.hand() as hand:
         await hand.cancel(await running(hand), reason=["because"])

@@ -162,10 +162,10 @@ async def errors(case: Case) -> None:
         assert (raised.value.code, raised.value.data) == (-31000, {"tray": 2})
 
 
-@topic.row("basic#responses", "A client reports an answer to nothing that it asked, and goes on.")
+@topic.row("basic#responses", "A client reports a response to a request it never sent, and goes on.")
 async def strange_answer(case: Case) -> None:
     async def answer(request: Request, wire: Peer) -> None:
-        await wire.send(Response("nobody asked", finished(case, {})))
+        await wire.send(Response("unasked", finished(case, {})))
         await wire.send(Response(request.id, finished(case, TEXT)))
 
     reported: list[Any] = []

@@ -133,12 +133,12 @@ async def nothing(case: Case) -> None:
 
 @topic.row(ERRORS, "Completion for an unknown prompt is refused with -32602.")
 async def unknown_prompt(case: Case) -> None:
-    await refused(case, asking({"type": "ref/prompt", "name": "nobody"}, "city", "U"))
+    await refused(case, asking({"type": "ref/prompt", "name": "unknown"}, "city", "U"))
 
 
 @topic.row(ERRORS, "Completion for an unknown resource template is refused with -32602.")
 async def unknown_template(case: Case) -> None:
-    await refused(case, asking({"type": "ref/resource", "uri": "nobody://{x}"}, "x", "U"))
+    await refused(case, asking({"type": "ref/resource", "uri": "unknown://{x}"}, "x", "U"))
 
 
 @topic.row(ERRORS, "Completion of an argument that the prompt does not have is refused with -32602.")
@@ -166,7 +166,7 @@ async def malformed_argument(case: Case) -> None:
 
 @topic.row(
     "server/utilities/completion#security",
-    "A context that is no object of strings is refused with -32602.",
+    "A context that is not an object of strings is refused with -32602.",
     since("2025-06-18"),
 )
 async def malformed_context(case: Case) -> None:

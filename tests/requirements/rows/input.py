@@ -164,7 +164,7 @@ async def missing(case: Case) -> None:
     assert isinstance(again, types.InputRequiredResult)
 
 
-@topic.row(f"{MRTR}#error-handling", "Responses that nobody asked for are ignored.", MODERN)
+@topic.row(f"{MRTR}#error-handling", "Input responses that were not asked for are ignored.", MODERN)
 async def surplus(case: Case) -> None:
     async with case.client(roots=["file:///srv"]) as client:
         first = await client.call_tool_once("where")

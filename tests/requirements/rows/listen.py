@@ -233,7 +233,7 @@ def _malformed(name: str, text: str, params: dict[str, Any]) -> None:
 
 
 _malformed("no_filter", "subscriptions/listen without a filter is refused with -32602.", {})
-_malformed("malformed_filter", "A filter that is no object is refused with -32602.", {"notifications": ["tools"]})
+_malformed("malformed_filter", "A filter that is not an object is refused with -32602.", {"notifications": ["tools"]})
 _malformed(
     "malformed_flag",
     "A flag of a filter that is neither true nor false is refused with -32602.",

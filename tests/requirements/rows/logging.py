@@ -26,7 +26,7 @@ def server() -> Server:
 
     @made.tool
     async def mumble(ctx: Context) -> str:
-        """Log a text, by nobody."""
+        """Log a text without a logger's name."""
         await ctx.log("error", "a text")
         return "said"
 

@@ -134,7 +134,7 @@ async def unknown_cursor(case: Case) -> None:
             assert (await hand.error("tools/list", {"cursor": bad})).code == error_codes.INVALID_PARAMS
 
 
-@topic.row(ERRORS, "A cursor that is no string is refused with -32602.")
+@topic.row(ERRORS, "A cursor that is not a string is refused with -32602.")
 async def malformed_cursor(case: Case) -> None:
     async with case.hand() as hand:
         for bad in (7, ["x"], {}, True):

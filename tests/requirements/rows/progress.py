@@ -139,6 +139,6 @@ topic.held(
 topic.held(
     "only_for_what_is_active",
     "basic/patterns/progress#behavior-requirements",
-    "Progress that fits no request in flight reaches nobody, and is reported.",
+    "Progress that fits no request in flight is reported as a fault and otherwise ignored.",
     "tests/protocol/test_peer.py::test_progress_that_fits_no_request_is_a_fault",
 )

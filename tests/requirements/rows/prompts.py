@@ -191,7 +191,7 @@ async def linked_before(case: Case) -> None:
 
 @topic.row(ERRORS, "An unknown prompt is refused with -32602.")
 async def unknown(case: Case) -> None:
-    assert (await refused(case, {"name": "nobody"})).code == error_codes.INVALID_PARAMS
+    assert (await refused(case, {"name": "unknown"})).code == error_codes.INVALID_PARAMS
 
 
 @topic.row(ERRORS, "A request for a prompt that names none is refused with -32602.")

@@ -209,9 +209,7 @@ async def failure(case: Case) -> None:
     assert "hunter2" not in f"{error.message} {error.data}"
 
 
-@topic.row(
-    "server/resources#security-considerations", "A URI that is no string, or is missing, is refused with -32602."
-)
+@topic.row("server/resources#security-considerations", "A URI that is missing or not a string is refused with -32602.")
 async def malformed_uri(case: Case) -> None:
     async with case.hand() as hand:
         for params in ({}, {"uri": None}, {"uri": 7}, {"uri": ["config://app"]}):
@@ -244,7 +242,7 @@ async def subscribing_to_nothing(case: Case) -> None:
     assert error.code == error_codes.RESOURCE_NOT_FOUND_LEGACY
 
 
-@topic.row(SUBSCRIPTIONS, "Unsubscribing from what was never subscribed to is no error.", LEGACY)
+@topic.row(SUBSCRIPTIONS, "Unsubscribing from a resource that was never subscribed to succeeds.", LEGACY)
 async def unsubscribing_from_nothing(case: Case) -> None:
     async with case.hand() as hand:
         assert await hand.result("resources/unsubscribe", {"uri": "config://app"}) == {}

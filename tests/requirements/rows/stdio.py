@@ -50,7 +50,7 @@ for _name, _section, _text, _test in (
     (
         "garbage_answered",
         "basic#error-codes",
-        "What is no JSON is answered with -32700, what is no message with -32600, and both cost only themselves.",
+        "Invalid JSON is answered with -32700, an invalid message with -32600; neither affects other messages.",
         f"{SERVER}wire.py::test_garbage_is_answered_where_that_is_possible_and_costs_only_itself",
     ),
     (

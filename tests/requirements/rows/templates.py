@@ -113,7 +113,7 @@ async def reserved(case: Case) -> None:
     assert await text_of(case, "files://a/b/c.txt") == "file a/b/c.txt"
 
 
-@topic.row(TEMPLATES, "A variable without a plus matches one segment only: a slash, even an encoded one, is no match.")
+@topic.row(TEMPLATES, "A variable without a plus matches one segment only, never a slash, not even an encoded one.")
 async def one_segment(case: Case) -> None:
     await missing(case, "books://a/b", "books://a%2Fb")
 

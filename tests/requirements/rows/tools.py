@@ -67,7 +67,7 @@ async def called(case: Case) -> None:
 async def unknown(case: Case) -> None:
     async with case.client() as client:
         with pytest.raises(McpError) as caught:
-            await client.request("tools/call", {"name": "nobody"})
+            await client.request("tools/call", {"name": "unknown"})
     assert caught.value.code == error_codes.INVALID_PARAMS
 
 

@@ -314,7 +314,7 @@ topic.held(
 topic.held(
     "usable_schemas",
     TOOL,
-    "An input schema that is no valid JSON Schema of an object is refused when the tool is added.",
+    "An input schema that is not a valid JSON Schema of an object is refused when the tool is added.",
     "tests/server/test_registration.py::test_an_input_schema_that_can_not_be_used_is_refused",
 )
 topic.held(
