@@ -36,14 +36,14 @@ class HttpServer:
             self.url = self.process.read_line().decode().strip()
 
     def connect(self) -> Connection:
-        """A new connection to it."""
+        """Return a new connection to it."""
         url = urlsplit(self.url)
         assert url.hostname is not None
         assert url.port is not None
         return Connection((url.hostname, url.port))
 
     def head(self, *fields: str) -> bytes:
-        """The head of a POST, with these fields in addition, up to ``Content-Length``."""
+        """Return the head of a POST, with these fields in addition, up to ``Content-Length``."""
         url = urlsplit(self.url)
         lines = [
             f"POST {url.path} HTTP/1.1",
@@ -72,7 +72,7 @@ def _of_session(session: str) -> list[str]:
 
 
 def post(head: bytes, body: bytes) -> bytes:
-    """A whole request."""
+    """Return a whole request."""
     return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
@@ -99,7 +99,7 @@ class HttpLoad(HttpServer):
             self.open(1)
 
     def open(self, count: int) -> None:
-        """New connections, each with a call behind it: a server closes those that are idle between two samples."""
+        """Open connections and make a call on each: a server closes those that are idle between two samples."""
         self._hang_up()
         for _ in range(count):
             connection = self.connect()
@@ -116,7 +116,7 @@ class HttpLoad(HttpServer):
         return post(self._head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
-        """Calls answered per second with one outstanding on each connection; every answer is checked, at the end."""
+        """Measure the calls per second with one outstanding on each connection; check every answer at the end."""
         self.open(connections)
         count, elapsed = self._keep_busy(seconds)
         return count / elapsed
@@ -182,7 +182,7 @@ class Connection:
         self.socket.sendall(request)
 
     def answer(self) -> bytes:
-        """The JSON of the next answer, nothing for a 202; blocks until it is there."""
+        """Return the JSON of the next answer, nothing for a 202; block until it has come."""
         while (found := self.take()) is None:
             pass
         return found

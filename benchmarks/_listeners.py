@@ -50,7 +50,7 @@ class Watch:
         self.notifications = 0
 
     def missed(self) -> tuple[int, int] | None:
-        """A listener that has not been told of the last change of what it listens to."""
+        """Return a listener that has not heard of the last change to its topic, if there is one."""
         for listener, topic in self.wanted.items():
             if self.told.get(listener, 0.0) < self.changed.get(topic, 0.0):
                 return listener
@@ -65,7 +65,7 @@ class Watch:
 
 
 def filter_of(number: int) -> tuple[str, dict[str, Any]]:
-    """What a listener listens to: half of them to the tools, a quarter to 20 of `URIS`, a quarter to any of them."""
+    """Return a listener's topic: the tools for half of them, one of 20 `URIS` for a quarter, any URI for the rest."""
     if number % 2:
         return TOOLS, {"toolsListChanged": True}
     uri = URIS[number // 2 % 40 if number % 4 else number // 4 % len(URIS)]
@@ -73,7 +73,7 @@ def filter_of(number: int) -> tuple[str, dict[str, Any]]:
 
 
 async def read_all(read: trio.abc.ReceiveChannel[SessionMessage], link: int, watch: Watch) -> None:
-    """The client of a link: it takes what comes as fast as it can, and notes when."""
+    """Read from a link as fast as possible, and note when each message came."""
     async for item in read:
         message = item.message
         if isinstance(message, Notification) and message.params and "acknowledged" not in message.method:
@@ -102,7 +102,7 @@ async def change(watch: Watch, seconds: float) -> float:
 
 
 async def call_along(client: Client, delays: list[float]) -> None:
-    """Calls that have nothing to do with the changes."""
+    """Make calls unrelated to the changes."""
     while True:
         await trio.sleep(PAUSE)
         started = time.perf_counter()
@@ -119,7 +119,7 @@ async def calls_for(client: Client, seconds: float) -> list[float]:
 
 
 def memory(entry: str) -> float:
-    """A figure of this process in MiB; 0 where there is no /proc."""
+    """Return a figure of this process in MiB; 0 where there is no /proc."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

@@ -74,7 +74,7 @@ class Load:
             self.call("add", {"a": 1, "b": 2}, 3)
 
     def take_id(self) -> int:
-        """An id that no request has used."""
+        """Return an id that no request has used."""
         request_id = self._next_id
         self._next_id += 1
         return request_id
@@ -91,7 +91,7 @@ class Load:
         _wire.check_tool_result(_wire.result_of(self.process.read_line(), request_id), expected)
 
     def throughput(self, in_flight: int, seconds: float) -> float:
-        """Calls answered per second of wall clock with `in_flight` of them outstanding; every answer is checked."""
+        """Measure the calls per second of wall clock with `in_flight` of them outstanding; check every answer."""
         count, elapsed = self._keep_busy(in_flight, seconds)
         return count / elapsed
 

@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-    """The type of an option that counts."""
+    """Return the type of an option that counts."""
     try:
         value = int(text)
     except ValueError:

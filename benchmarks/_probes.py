@@ -49,7 +49,7 @@ def _peak(process: Process) -> float:
 
 
 def stdio(era: Era, root: Path, calls: int) -> Values:
-    """A stdio server, under calls one after the other and many at once, and its memory after that."""
+    """Measure a stdio server under calls in sequence and many at once, then its memory."""
     with closing(Load(server_command("ours"), era, root)) as load:
         load.greet()
         return {
@@ -60,7 +60,7 @@ def stdio(era: Era, root: Path, calls: int) -> Values:
 
 
 def http(era: Era, root: Path, calls: int) -> Values:
-    """An HTTP server on hypercorn, likewise; in the legacy era all calls are of one session."""
+    """Measure an HTTP server on hypercorn likewise; in the legacy era all calls share one session."""
     with closing(HttpLoad(server_command("http_ours"), era, root)) as load:
         load.greet()
         values = {}
@@ -79,7 +79,7 @@ def _caller(worker: Worker, in_flight: int, calls: int) -> Values:
 
 
 def client(era: Era, root: Path, calls: int) -> Values:
-    """A client over HTTP, of a server that is the same for both."""
+    """Measure a client over HTTP, against a server that is the same for both."""
     with closing(HttpServer(server_command("http_fast"))) as server:
         server.wait_ready()
         with closing(Worker("our_http", era, server.url, root=root)) as worker:
@@ -87,7 +87,7 @@ def client(era: Era, root: Path, calls: int) -> Values:
 
 
 def in_memory(era: Era, root: Path, calls: int) -> Values:
-    """A client and a server in one process, which exchange bytes."""
+    """Measure a client and a server in one process, which exchange bytes."""
     with closing(Worker("our_memory", f"{era}-encoded", root=root)) as worker:
         return _caller(worker, 64, calls)
 
@@ -114,13 +114,13 @@ def _import(name: str, root: Path) -> float:
 
 
 def imports(root: Path, calls: int) -> Values:
-    """An interpreter that imports one name and exits."""
+    """Measure an interpreter that imports one name and exits."""
     del calls
     return {f"of {name}": _least(partial(_import, name, root)) for name in ("Client", "Server")}
 
 
 def idle(root: Path, calls: int) -> Values:
-    """The memory of a legacy session over HTTP whose client does nothing."""
+    """Measure the memory of a legacy session over HTTP whose client is idle."""
     del calls
     return {"a session": per_session("http_ours", SESSIONS, root)}
 
@@ -142,7 +142,7 @@ PROBES: Mapping[str, Probe] = {
 
 
 def unit_of(probe: str, row: str) -> str:
-    """What the values of a row are."""
+    """Return the unit of a row's values."""
     if row == "peak memory":
         return MEBIBYTES
     if probe == "idle":

@@ -26,7 +26,7 @@ class ProcessFailed(Exception):
 
 
 def environment(root: Path = ROOT) -> dict[str, str]:
-    """The caller's environment with the packages in `root` importable; otherwise the same for every contender.
+    """Return the caller's environment with the packages in `root` importable; otherwise the same for every contender.
 
     Other PYTHON* settings are dropped: PYTHONDONTWRITEBYTECODE alone would have a checkout compiled at every start
     while an installed peer has its byte code at hand, and the debug modes slow contenders unevenly.
@@ -43,7 +43,7 @@ def python(*arguments: str) -> list[str]:
 
 
 def server_command(name: str, *arguments: str) -> list[str]:
-    """The command of a program in servers/, e.g. ``server_command("official", "trio")``."""
+    """Return the command of a program in servers/, e.g. ``server_command("official", "trio")``."""
     return python(str(SERVERS / f"{name}.py"), *arguments)
 
 
@@ -96,7 +96,7 @@ class Process:
             raise self.failure("stopped reading") from None
 
     def read(self, limit: int = 1 << 16) -> bytes:
-        """The bytes at hand, at least one; blocks until there are some."""
+        """Return the available bytes; block until there is at least one."""
         if self._unread:
             data, self._unread = self._unread, b""
             return data
@@ -190,7 +190,7 @@ class Process:
         return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(entry)), None)
 
     def failure(self, what: str) -> ProcessFailed:
-        """An exception that says what the child did and how its stderr ended."""
+        """Return an exception that says what the child did and how its stderr ended."""
         self._popen.kill()
         code = self._popen.wait()
         self._errors.seek(0)

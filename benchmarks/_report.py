@@ -22,12 +22,12 @@ _VERSIONS = ("mcp", "trio", "pydantic", "pydantic-core", "anyio")
 
 
 def load_average() -> float:
-    """Processes that wanted a CPU in the last minute, on average: more than there are CPUs means noisy figures."""
+    """Return the average number of runnable processes in the last minute: more than CPUs means noisy figures."""
     return round(os.getloadavg()[0], 2)
 
 
 def version_of(root: Path = ROOT) -> str:
-    """The version of the package in `root`, and the commit where that is a checkout."""
+    """Return the version of the package in `root`, and the commit where that is a checkout."""
     version = run_python("-c", "import trio_mcp; print(trio_mcp.__version__)", root=root).strip()
     if not (root / ".git").exists():
         return version
@@ -37,7 +37,7 @@ def version_of(root: Path = ROOT) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What someone needs to know to compare these figures with their own."""
+    """Return what a reader needs to compare these figures with their own."""
     versions = {"trio-mcp": version_of()}
     for name in _VERSIONS:
         try:
@@ -55,7 +55,7 @@ def machine() -> dict[str, Any]:
 
 
 def surroundings(options: Options) -> dict[str, Any]:
-    """The machine, and how long it was measured."""
+    """Describe the machine and how long it was measured."""
     return {
         **machine(),
         "seconds": options.seconds,
@@ -81,7 +81,7 @@ def _verdict(target: Target | None, value: float) -> str:
 
 
 def _tables(group: Group) -> list[list[list[str]]]:
-    """The measured values, then the ratios; the first row of each is its heading."""
+    """Return the measured values, then the ratios; the first row of each is its heading."""
     values = [["contender", f"median {group.unit}", "min to max", "target"]]
     for name, samples in group.samples.items():
         spread = Spread.of(samples)
@@ -101,7 +101,7 @@ def _without_empty_column(table: list[list[str]]) -> list[list[str]]:
 
 
 def text_table(table: list[list[str]]) -> list[str]:
-    """The lines of a table whose first row is its heading."""
+    """Return the lines of a table whose first row is its heading."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for first, *rest in table:
@@ -111,7 +111,7 @@ def text_table(table: list[list[str]]) -> list[str]:
 
 
 def markdown_table(table: list[list[str]]) -> list[str]:
-    """The lines of a table whose first row is its heading."""
+    """Return the lines of a table whose first row is its heading."""
     heading, *rows = (f"| {' | '.join(row)} |" for row in table)
     return [heading, f"|---{'|---:' * (len(table[0]) - 1)}|", *rows]
 

@@ -26,7 +26,7 @@ _B = 7
 
 
 async def throughput(call: Call, in_flight: int, seconds: float, limit: float = math.inf) -> float:
-    """Calls answered per second with `in_flight` tasks that each call again as soon as they are answered.
+    """Measure the calls answered per second with `in_flight` tasks that each call again as soon as they are answered.
 
     It ends after `seconds`, or as soon as `limit` calls have been made.
 

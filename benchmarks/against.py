@@ -32,7 +32,7 @@ NO_MORE, LESS = 1.03, 1.0
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % interval of the median, from the order of the values alone; None where there are fewer than six.
+    """Return a 95 % interval of the median, from the order of the values alone; None where there are fewer than six.
 
     How many of n values lie below the true median is binomial with p = 1/2, whatever their distribution is.
     """

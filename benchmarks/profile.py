@@ -96,7 +96,7 @@ class Sampler:
 
 
 def _short(file: str) -> str:
-    """The path from the package on, without where it happens to be installed."""
+    """Return the path from the package on, without where it happens to be installed."""
     parts = Path(file).parts
     if "site-packages" in parts:
         parts = parts[len(parts) - parts[::-1].index("site-packages") :]

@@ -158,7 +158,7 @@ class Peer:
         }
 
     def hello(self) -> dict[str, Any]:
-        """The parameters of initialize."""
+        """Return the parameters of initialize."""
         return {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": ME}
 
     async def initialize(self) -> None:
@@ -203,7 +203,7 @@ class Peer:
             await self._more()
 
     def heard_of(self, method: str) -> list[dict[str, Any]]:
-        """The parameters of what was heard of a kind."""
+        """Return the parameters of the notifications of a kind that were received."""
         return [found.params or {} for found in self.heard if found.method == method]
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -311,7 +311,7 @@ async def client_peer(
     *,
     deadline: float = DEADLINE,
 ) -> AsyncIterator[Peer]:
-    """A client of a server, in memory; the deadline is against a hang only."""
+    """Yield a client of a server, in memory; the deadline is against a hang only."""
     with trio.fail_after(deadline):
         async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
@@ -361,7 +361,7 @@ def ndjson(*messages: Any) -> bytes:
 
 
 def script(code: str) -> list[str]:
-    """The command that runs a program."""
+    """Return the command that runs a program."""
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
@@ -380,7 +380,7 @@ class ProcessPeer:
             data = data[os.write(self.send_fd, data) :]
 
     def receive(self) -> Any:
-        """The next line."""
+        """Return the next line."""
         seen = 0
         while self.received.find(b"\n", seen) < 0:
             seen = len(self.received)
@@ -452,7 +452,7 @@ class ProcessPeer:
 
 @contextlib.contextmanager
 def process_peer(command: list[str], handshake: bool = True) -> Iterator[ProcessPeer]:
-    """A server process with a pipe for each standard stream; killed on the way out if it is still there."""
+    """Yield a server process with a pipe for each standard stream; killed on the way out if it is still there."""
     with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, env=ENVIRONMENT, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -152,7 +152,7 @@ def test_an_await_on_the_way_out_is_found(source: str, lines: list[int]) -> None
 
 
 def unshielded(source: str) -> Iterator[int]:
-    """The lines of what is awaited in a ``finally``, or where anything is caught, and can be cancelled."""
+    """Yield the lines of what is awaited in a ``finally``, or where anything is caught, and can be cancelled."""
     everything = ("BaseException", "trio.Cancelled")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Try, ast.TryStar)):

@@ -127,7 +127,7 @@ ENDS = ["nothing", "an exception", "a group", "a timeout"]
 
 
 async def leave(end: str, error: Exception) -> None:
-    """What the block does at its end."""
+    """Leave the block in this way."""
     if end == "a timeout":
         await trio.sleep_forever()
     elif end == "a group":

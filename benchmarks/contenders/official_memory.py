@@ -90,7 +90,7 @@ class DecodingStream(_Stream):
 
 @asynccontextmanager
 async def encoded_transport(server: MCPServer) -> AsyncIterator[tuple[DecodingStream, EncodingStream]]:
-    """The SDK's `Transport` contract: run `server` on encoded streams and yield the client's ends."""
+    """Run `server` on encoded streams and yield the client's ends, as the SDK's `Transport` contract asks."""
     lowlevel = server._lowlevel_server  # noqa: SLF001 - the SDK gives no other way to its transport
     request_send, request_receive = anyio.create_memory_object_stream[bytes](64)
     answer_send, answer_receive = anyio.create_memory_object_stream[bytes](64)

@@ -71,7 +71,7 @@ def _ceiling(process: Process, mebibytes: int, calls: int) -> float:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """The figure must not grow with the size: framing that rescans its buffer makes it 16 times as large at 16 MiB.
+    """Check that time per byte does not grow with size: framing that rescans its buffer makes it 16 times as large.
 
     Twice is allowed for: texts beyond the processor's caches cost more per byte, in the bare loop as well.
 

@@ -41,7 +41,7 @@ def per_session(name: str, count: int, root: Path = ROOT) -> float:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh server per sample, whose sessions are opened over one connection."""
+    """Measure a fresh server per sample, whose sessions are opened over one connection."""
     count = 100 if options.quick else 800
     options.progress(f"idle sessions, {count} of them")
     if not Path("/proc/self/status").exists():

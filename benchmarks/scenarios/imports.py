@@ -45,7 +45,7 @@ def _dragged_in() -> list[str]:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh interpreter per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
+    """Measure a fresh interpreter per sample, its byte code cached by an unmeasured run (but not with --quick)."""
     options.progress("import")
     statements = {**STATEMENTS, **(PEER_STATEMENTS if peer_installed() else {})}
     contenders = {label: partial(_import_time, statement) for label, statement in statements.items()}

@@ -29,7 +29,7 @@ TABLES: list[tuple[str, str, dict[str, str], Target | None]] = [
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh process per sample, since a peak never goes down again."""
+    """Measure a fresh process per sample, since a peak never goes down again."""
     options.progress("listeners")
     rounds: list[dict[str, float]] = []
     for turn in range(options.rounds):

@@ -29,7 +29,7 @@ def _peak(name: str, seconds: float) -> float:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh server per sample, since a peak never goes down again."""
+    """Measure a fresh server per sample, since a peak never goes down again."""
     options.progress("peak memory")
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {}), "bare Trio loop": "bare"}
     if not Path("/proc/self/status").exists():

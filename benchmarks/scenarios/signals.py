@@ -60,14 +60,14 @@ class Leaving:
         return elapsed * 1000
 
     def note(self, label: str) -> str | None:
-        """What the figures do not say."""
+        """Return what the figures leave out."""
         if self.killed:
             return f"{label}: killed {self.killed} times, since it had not left after {self._cap:g} s"
         return f"{label}: exit status {', '.join(map(str, sorted(self.exit_codes)))}"
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh server per sample."""
+    """Measure a fresh server per sample."""
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {})}
     cap = 0.5 if options.quick else CAP
     cases = [

@@ -60,7 +60,7 @@ def _interpreter_alone() -> float:
 
 
 def _import_breakdown(name: str) -> list[str]:
-    """The imports that cost a server program most, by ``-X importtime`` (which itself slows them down)."""
+    """Return the imports that cost a server program most, by ``-X importtime`` (which itself slows them down)."""
     command = python("-X", "importtime", "-c", f"import runpy; runpy.run_path('benchmarks/servers/{name}.py')")
     done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, check=True)
     entries: list[tuple[int, int, str]] = []
@@ -76,7 +76,7 @@ def _import_breakdown(name: str) -> list[str]:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """A fresh process per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
+    """Measure a fresh process per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
     options.progress("start-up")
     programs = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     contenders = {label: partial(_first_tools_list, name, era) for label, (name, era) in programs.items()}

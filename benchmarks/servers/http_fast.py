@@ -44,7 +44,7 @@ def answer_to(message):
 
 
 def respond(method, body):
-    """The bytes of the answer to one HTTP request."""
+    """Return the bytes of the answer to one HTTP request."""
     if method == b"DELETE":
         return b"HTTP/1.1 204 No Content\r\n\r\n"
     if method != b"POST":

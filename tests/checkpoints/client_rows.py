@@ -40,7 +40,7 @@ ANSWERS: dict[str, Any] = {
 
 
 def answers(**extra: Any) -> dict[str, Any]:
-    """What the scripted server answers, complete in the sense of the modern era."""
+    """Return what the scripted server answers, complete in the sense of the modern era."""
     return {method: {"resultType": "complete", **result, **extra} for method, result in ANSWERS.items()}
 
 
@@ -73,7 +73,7 @@ CACHED = (Client.list_prompts, Client.list_resources, Client.list_resource_templ
 
 
 def every_request(function: Any, revision: str, make: Any) -> None:
-    """The ways of a request: to the server, and back before that; and none, when it is cancelled before."""
+    """Add the rows of a request: answered by the server, answered by a middleware, and cancelled before it starts."""
 
     @call(function, "answered by the server")
     async def answered(check: Check) -> None:
@@ -329,7 +329,7 @@ async def server_tool() -> None:
 
 @contextlib.asynccontextmanager
 async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscription]]:
-    """A client that listens, what tells it of a change, and the events."""
+    """Yield a client that listens, what tells it of a change, and the events."""
     async with client_in(revision, answers={}) as (client, asked, wire):
         opened = trio.Event()
         subscriptions: list[Subscription] = []

@@ -21,7 +21,7 @@ from trio_mcp.server.base_server import BaseServer
 
 @contextlib.asynccontextmanager
 async def served(revision: str = MODERN, **meta: Any) -> AsyncIterator[tuple[Context, Any, trio.Event]]:
-    """The context of a tool that is running, the client, and what ends the tool."""
+    """Yield the context of a running tool, the client, and the event that ends the tool."""
     contexts: list[Context] = []
     release = trio.Event()
     server = Server("x")

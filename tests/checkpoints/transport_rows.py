@@ -167,7 +167,7 @@ def of_a_store(make: Callable[[], Any]) -> None:
 
 
 async def numbers(store: EventStore, session: str = "session") -> list[int]:
-    """The numbers of the events that are kept."""
+    """Return the numbers of the stored events."""
     try:
         return [event.number for event in await store.after(session, 1, 0)]
     except EventsLost:

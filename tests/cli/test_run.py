@@ -27,7 +27,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path, *words: str) -> AsyncIterator[str]:
-    """The URL of the shop, served by a process that ends without a fault."""
+    """Yield the URL of the shop, served by a process that ends without a fault."""
     process = await trio.lowlevel.open_process(
         command("run", "shop.py", "--port", "0", *words), cwd=folder, env=environment(), stderr=subprocess.PIPE
     )

@@ -221,7 +221,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """The path of everything in a value, in the order in which it is written."""
+    """Yield the path of everything in a value, in the order in which it is written."""
     yield path
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:

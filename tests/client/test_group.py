@@ -29,7 +29,7 @@ ERAS = ("legacy", "2026-07-28")
 
 
 def desk(place: str) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server(place, page_size=1)
 
     @server.tool

@@ -22,7 +22,7 @@ NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """What the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
+    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
     if era != MODERN:
         async with asking(era, elicitation=callback, **more) as (_, server):
             return await server.ask("elicitation/create", params)

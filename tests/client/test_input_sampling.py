@@ -17,7 +17,7 @@ USES = {"role": "assistant", "content": [use("a"), use("b")], "model": "m", "sto
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """What the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
+    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
     if era != MODERN:
         async with asking(era, sampling=callback, **more) as (_, server):
             return await server.ask("sampling/createMessage", params)

@@ -89,7 +89,7 @@ async def test_more_meta_goes_along() -> None:
 
 
 def scripted(*tools: dict[str, Any], **results: Any) -> contextlib.AbstractAsyncContextManager[Any]:
-    """A client whose server is a script: these tools, and for each name these results of calls."""
+    """Return a client whose server is a script: these tools, and for each name these results of calls."""
     answers = {"tools/list": {"tools": list(tools)}, "tools/call": lambda params: results[params["name"]]}
     return by_script(answers, capabilities={"tools": {}})
 

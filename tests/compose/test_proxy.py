@@ -28,7 +28,7 @@ class Person(BaseModel):
 
 
 def upstream(revision: str) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server("up", version="2.0", instructions="be kind", revisions=[revision], page_size=3)
 
     @server.tool

@@ -53,7 +53,7 @@ class Played:
             yield ours
 
     def request(self, name: str) -> Request:
-        """The call of a tool as it came here."""
+        """Return the call of a tool as it came here."""
         (found,) = (each for each in self.peer.questions if _kept(each) and (each.params or {})["name"] == name)
         return found
 
@@ -135,7 +135,7 @@ async def staged(below: str, revision: str = LEGACY, target: Any = None, **setti
 
 
 def asked(client: Peer) -> list[Any]:
-    """What a client was asked, in either era."""
+    """Return what a client was asked, in either era."""
     found = [each.method for each in client.questions]
     for answer in client.answers.values():
         found += [each["method"] for each in getattr(answer, "result", {}).get("inputRequests", {}).values()]

@@ -97,7 +97,7 @@ class Reader:
         return found
 
     async def response(self, *, bodiless: bool = False, head_only: bool = False) -> Response | None:
-        """The next answer; None at the end."""
+        """Return the next answer; None at the end."""
         head = await self.until(b"\r\n\r\n")
         if head is None:
             return None
@@ -172,7 +172,7 @@ class Sessions:
             await trio.sleep_forever()
 
     async def filled(self, pieces: Iterable[bytes | float]) -> list[bytes | float]:
-        """The pieces of a case with real ids."""
+        """Return the pieces of a case with real ids."""
         known = dict(self.known)
         if any(b"@own" in piece for piece in pieces if isinstance(piece, bytes)):
             known["own"] = await self.open()
@@ -231,7 +231,7 @@ class Lines:
                 await send.send(line)
 
     async def said(self, data: bytes, *, patient: bool = True) -> list[dict[str, Any]]:
-        """What comes back for some lines."""
+        """Return what comes back for some lines."""
         assert self._lines is not None
         async with self._turn:
             self._pings += 1

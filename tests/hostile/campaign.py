@@ -109,7 +109,7 @@ class Victim:
 
 
 def complaints(errors: str) -> list[str]:
-    """What of a standard error is more than news: warnings, errors, tracebacks."""
+    """Return the lines of a standard error that matter: warnings, errors, tracebacks."""
     news = ("INFO ", "WARNING trio_mcp from the peer: ")
     return [line for line in errors.splitlines() if not line.startswith(news)]
 

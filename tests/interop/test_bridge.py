@@ -23,7 +23,7 @@ MODERN = "2026-07-28"
 
 
 def bridged(launch: Launch, *options: str) -> Launch:
-    """The command of a bridge to a server."""
+    """Return the command of a bridge to a server."""
     arguments = ["-m", "trio_mcp", "bridge", *options]
     for name, value in launch.env.items():
         arguments += ["--env", f"{name}={value}"]

@@ -34,7 +34,7 @@ KINDS = ["events", "json", "stateless", "resumable"]
 
 @contextlib.asynccontextmanager
 async def started(kind: str, environment: dict[str, str]) -> AsyncIterator[tuple[str, trio.Process]]:
-    """The official server over HTTP: its URL and its process."""
+    """Yield the official server over HTTP: its URL and its process."""
     ORIGINS.clear()
     launch = python_peer("official_http_server", environment)
     command = [launch.command, *launch.args, kind]
@@ -54,7 +54,7 @@ async def started(kind: str, environment: dict[str, str]) -> AsyncIterator[tuple
 
 @contextlib.asynccontextmanager
 async def official(kind: str, environment: dict[str, str]) -> AsyncIterator[str]:
-    """The URL of the official server over HTTP."""
+    """Yield the URL of the official server over HTTP."""
     with trio.fail_after(DEADLINE):
         async with started(kind, environment) as (url, _):
             yield url

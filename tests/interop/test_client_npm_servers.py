@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 
 def text(result: types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text

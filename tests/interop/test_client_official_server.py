@@ -44,7 +44,7 @@ def connect(official_server: Launch, mode: str) -> Callable[..., Client]:
 
 
 def text(result: types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text

@@ -44,7 +44,7 @@ def ours(name: str) -> bool:
 
 
 def offering(tool: str) -> list[str]:
-    """The servers that offer a tool."""
+    """Return the servers that offer a tool."""
     return [name for name in SERVERS if tool in TOOLS["ours" if ours(name) else name]]
 
 
@@ -79,7 +79,7 @@ def connect(server: str, mode: str, request: pytest.FixtureRequest) -> Connect:
 
 
 def text(result: mcp_types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, mcp_types.TextContent)
     return block.text

@@ -87,7 +87,7 @@ class Session:
         return found
 
     def text(self, step: str) -> str:
-        """The text of a result that has one text block and nothing else."""
+        """Return the text of a result that has one text block and nothing else."""
         (block,) = self.result(step)["content"]
         assert block["type"] == "text"
         found: str = block["text"]

@@ -22,7 +22,7 @@ def all_of(decoder: LineDecoder, *chunks: bytes) -> list[Any]:
 
 
 def line_of(size: int, request_id: object = 1) -> bytes:
-    """A request of exactly that many bytes, its id first."""
+    """Return a request of exactly that many bytes, its id first."""
     empty = json.dumps({"id": request_id, "jsonrpc": "2.0", "method": "x", "params": {"a": ""}}, separators=(",", ":"))
     return empty.encode().replace(b'""', b'"' + b"x" * (size - len(empty)) + b'"')
 

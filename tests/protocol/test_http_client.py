@@ -45,7 +45,7 @@ HOST = [("Host", "localhost:8000")]
 
 
 def headers_of(request: Request) -> dict[str, str]:
-    """The headers of a modern request."""
+    """Return the headers of a modern request."""
     headers, name = RequestHeaders(), (request.params or {}).get("name")
     headers.learn({"tools": [{"name": name, "inputSchema": REGION}]})
     return headers.of(request, MODERN)

@@ -101,7 +101,7 @@ class TwoPeers(RuleBasedStateMachine):
 
     @rule(side=st.integers(0, 1), pick=st.integers(0))
     def deliver_again(self, side: int, pick: int) -> None:
-        """A duplicate of an answer, of a cancellation, of progress."""
+        """Deliver a response, a cancellation or progress a second time."""
         texts = [text for text in self.delivered[side] if not isinstance(decode(text), (Request, Batch))]
         if texts:
             self.sides[side].receive(decode(texts[pick % len(texts)]))
@@ -115,7 +115,7 @@ class TwoPeers(RuleBasedStateMachine):
 
     @rule(side=st.integers(0, 1), pick=st.integers(0))
     def lose(self, side: int, pick: int) -> None:
-        """The transport could not send a request."""
+        """Report that the transport could not send a request."""
         unsettled = [outgoing for outgoing in self.sides[side].ours if not outgoing.settled and not outgoing.sent]
         if unsettled:
             outgoing = unsettled[pick % len(unsettled)]

@@ -35,7 +35,7 @@ def initialize(revision: object = "2025-11-25", **changes: Any) -> Request:
 
 
 def modern(method: str = "tools/list", revision: object = MODERN, **changes: Any) -> Request:
-    """A request with the fields of the modern era; a change to ``...`` leaves the field out."""
+    """Return a request with the fields of the modern era; a change to ``...`` leaves the field out."""
     names = {"info": meta.CLIENT_INFO, "capabilities": meta.CLIENT_CAPABILITIES, "level": meta.LOG_LEVEL}
     fields = {meta.PROTOCOL_VERSION: revision, meta.CLIENT_INFO: CLIENT, meta.CLIENT_CAPABILITIES: {"roots": {}}}
     fields |= {names[key]: value for key, value in changes.items()}

@@ -31,7 +31,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def malloc() -> dict[str, int]:
-    """What glibc's malloc holds: in use, free, and mapped for big blocks; nothing where there is no glibc."""
+    """Return what glibc's malloc holds: in use, free, and mapped for big blocks; nothing where there is no glibc."""
     try:
         mallinfo2 = ctypes.CDLL(None).mallinfo2
     except AttributeError:
@@ -74,7 +74,7 @@ async def pruned() -> None:
 
 
 def of_servers(servers: list[BaseServer]) -> list[dict[str, Any]]:
-    """What the servers do."""
+    """Return the servers' statistics."""
     return [attrs.asdict(server.statistics()) for server in servers]
 
 

@@ -290,7 +290,7 @@ def children() -> int:
 
 
 def busy(servers: list[dict[str, Any]]) -> dict[str, int]:
-    """What the servers still do, of that which must end."""
+    """Return the work of the servers that must end and has not."""
     must_end = ("running", "queued", "parked", "messages_waiting")
     found = {field: sum(each[field] for each in servers) for field in must_end}
     found["http sessions"] = sum(http["sessions"] + http["sse_sessions"] for each in servers for http in each["http"])

@@ -28,5 +28,5 @@ def shares(requests: int) -> dict[str, int]:
 
 
 def cases(family: str, seed: int, count: int) -> list[Case]:
-    """The first cases of a family."""
+    """Return the first cases of a family."""
     return [make(family, FAMILIES[family], seed, number) for number in range(count)]

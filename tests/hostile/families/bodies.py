@@ -60,14 +60,14 @@ def junk(rng: random.Random, *but: type) -> Any:
 def sent(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
-    """A message on its way: nothing that a body says may cost the connection."""
+    """Draft a message with this body, which must not close the connection."""
     if rng.random() < 0.1:
         return posted(rng, message, rule, allowed, codes)
     return Draft(rule, allowed, rendered(rng, message), codes=codes, closes=False)
 
 
 def request(rng: random.Random, **members: Any) -> dict[str, Any]:
-    """A modern call in JSON-RPC, with other members."""
+    """Return a modern call in JSON-RPC, with other members."""
     params = {"_meta": dict(BASE_META), "name": "add", "arguments": {"a": 1, "b": 2}}
     return {"jsonrpc": "2.0", "id": rng.randint(1, 2**50), "method": "tools/call", "params": params, **members}
 

@@ -24,13 +24,13 @@ OK = Answer(frozenset({200}))
 
 
 def framed(rng: random.Random, message: Message, *framing: tuple[str, str], body: bytes | None = None) -> bytes:
-    """A request with the framing fields that are given, and no others."""
+    """Return a request with the framing fields that are given, and no others."""
     fields = [*message.fields, *framing]
     return head(rng, f"{message.method} {message.target} HTTP/1.1", fields) + (message.body if body is None else body)
 
 
 def chunks(rng: random.Random, body: bytes, *, most: int = 6) -> list[bytes]:
-    """A body in chunks, without the last one."""
+    """Return a body in chunks, without the last one."""
     return [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in cut(rng, body, most)]
 
 
@@ -105,7 +105,7 @@ def length_huge(rng: random.Random) -> Draft:
 
 
 def length_short(rng: random.Random) -> Draft:
-    """What is beyond the length is another request, and no good one."""
+    """Draft a length that is too short: the rest of the body is a second, malformed request."""
     message = either(rng)
     size = rng.randint(1, len(message.body) - 1)
     data = framed(rng, message, ("Content-Length", str(size)), body=message.body[:size] + b"\x00{}\r\n\r\n")
@@ -115,7 +115,7 @@ def length_short(rng: random.Random) -> Draft:
 
 
 def length_long(rng: random.Random) -> Draft:
-    """The body never comes."""
+    """Draft a length that is too long: the rest of the body never comes."""
     message = either(rng)
     data = framed(rng, message, ("Content-Length", str(len(message.body) + rng.randint(1, 1000))))
     shut = rng.random() < 0.8
@@ -131,7 +131,7 @@ def body_of_get(rng: random.Random) -> Draft:
 
 
 def body_of_refused(rng: random.Random) -> Draft:
-    """A request in the body of one that is refused."""
+    """Draft a request hidden in the body of a refused one."""
     message = modern(rng)
     what = chosen(rng, "path", "host", "type", "accept", "method", "session")
     status = {"path": 404, "host": 403, "type": 415, "accept": 406, "method": 405, "session": 404}[what]

@@ -16,7 +16,7 @@ def encoded(text: str) -> str:
 
 
 def routed(rng: random.Random, region: object = "north", *headers: str, count: object = None) -> Message:
-    """A call of the tool whose arguments ``region`` and ``count`` are repeated in headers."""
+    """Return a call of the tool whose arguments ``region`` and ``count`` are repeated in headers."""
     arguments = {name: value for name, value in (("region", region), ("count", count)) if value is not None}
     message = modern(rng, "tools/call", {"name": "route", "arguments": arguments}, name="route")
     return message.set("Mcp-Param-Region", *headers)

@@ -21,13 +21,13 @@ def health(
     closes: bool | None = None,
     bodiless: bool = False,
 ) -> Draft:
-    """A request for what is at ``/health``, with something else in its place."""
+    """Draft a request for what is at ``/health``, with something else in its place."""
     data = head(rng, line, HOST if fields is None else fields) if raw is None else raw
     return Draft(rule, allowed, cut(rng, data), closes=closes, bodiless=bodiless)
 
 
 def with_line(rng: random.Random, raw: bytes) -> bytes:
-    """A whole head with one header line, of any bytes, somewhere in it."""
+    """Return a whole head with one header line, of any bytes, somewhere in it."""
     lines = [b"GET /health HTTP/1.1", b"Host: localhost", b"X-A: b"]
     lines.insert(rng.randint(1, 3), raw)
     return b"\r\n".join(lines) + b"\r\n\r\n"

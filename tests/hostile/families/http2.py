@@ -18,7 +18,7 @@ MALFORMED: frozenset[Outcome] = frozenset({RESET, GOAWAY, 400})
 
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", *, length: int | None = None) -> bytes:
-    """A frame; its length is that of the payload unless it shall lie."""
+    """Return a frame; its length is the payload's unless another is given."""
     size = len(payload) if length is None else length
     return struct.pack(">I", size)[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
@@ -57,7 +57,7 @@ def get(path: bytes = b"/health", *more: tuple[bytes, bytes], method: bytes = b"
 
 
 def opened(fields: Iterable[tuple[bytes, bytes]], stream: int = 1, flags: int = END_STREAM) -> bytes:
-    """A request in one frame."""
+    """Return a request in one frame."""
     return frame(HEADERS, flags | END_HEADERS, stream, packed(fields))
 
 
@@ -81,7 +81,7 @@ def sent(
 def posted(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
-    """A request of another family, over HTTP/2."""
+    """Draft a request of another family, over HTTP/2."""
     fields = [
         (b":method", message.method.encode()),
         (b":scheme", b"https"),

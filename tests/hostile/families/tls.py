@@ -15,7 +15,7 @@ def record(kind: int, payload: bytes, version: int = 0x0301, length: int | None 
 
 
 def block(data: bytes, size: int = 2) -> bytes:
-    """Data behind its length."""
+    """Return data prefixed with its length."""
     return len(data).to_bytes(size, "big") + data
 
 
@@ -24,7 +24,7 @@ def extension(kind: int, data: bytes) -> bytes:
 
 
 def hello(rng: random.Random, **changed: bytes) -> bytes:
-    """A ClientHello of TLS 1.2 and 1.3, as a message."""
+    """Return a ClientHello of TLS 1.2 and 1.3, as a message."""
     names = changed.get("sni", block(b"\0" + block(b"localhost")))
     protocols = changed.get("alpn", block(block(b"h2", 1) + block(b"http/1.1", 1)))
     parts = {

@@ -73,7 +73,7 @@ async def integer_id(case: Case) -> None:
             assert answer.id == number
 
 
-@topic.row("basic#requests", 'The ids 1 and "1" are those of two requests.')
+@topic.row("basic#requests", 'The ids 1 and "1" are different ids.')
 async def ids_of_two_types(case: Case) -> None:
     async with case.hand() as hand:
         await hand.request(CALL, echo("integer"), request_id=1)
@@ -113,7 +113,7 @@ async def boolean_id(case: Case) -> None:
 
 @topic.row(
     "basic#requests",
-    "A request whose id is in flight is refused, and the first one is answered all the same.",
+    "A request whose id is in flight is refused; the first request is still answered.",
     not_over_http=NotOverHttp("two requests over HTTP may come in any order"),
 )
 async def id_in_flight(case: Case) -> None:
@@ -130,7 +130,9 @@ async def id_in_flight(case: Case) -> None:
 
 
 @topic.row(
-    "basic#requests", "A request whose params are no object is refused with -32600 or -32602.", not_over_http=REFUSED
+    "basic#requests",
+    "A request whose params are not an object is refused with -32600 or -32602.",
+    not_over_http=REFUSED,
 )
 async def params_that_are_no_object(case: Case) -> None:
     async with case.hand() as hand:
@@ -148,7 +150,7 @@ async def unknown_method(case: Case) -> None:
     assert error.code == error_codes.METHOD_NOT_FOUND
 
 
-@topic.row("basic#error-codes", "A method that only a server may receive an answer to is refused with -32601.")
+@topic.row("basic#error-codes", "A request with a method that only servers send is refused with -32601.")
 async def method_of_the_other_side(case: Case) -> None:
     async with case.hand() as hand:
         for method in ("sampling/createMessage", "roots/list", "elicitation/create"):
@@ -184,7 +186,7 @@ async def request_without_id(case: Case) -> None:
         assert hand.answered == {*hand.asked}
 
 
-@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", not_over_http=ALONE)
+@topic.row("basic#responses", "A result that matches no request of the server is ignored.", not_over_http=ALONE)
 async def stray_result(case: Case) -> None:
     async with case.hand() as hand:
         await hand.send(Response(77, {"x": 1}))
@@ -194,7 +196,7 @@ async def stray_result(case: Case) -> None:
 
 @topic.row(
     "basic#error-responses",
-    "An error that answers nothing the server asked is ignored, with an id and without.",
+    "An error that matches no request of the server is ignored, with or without an id.",
     not_over_http=ALONE,
 )
 async def stray_error(case: Case) -> None:
@@ -212,7 +214,7 @@ async def requests_overlap(case: Case) -> None:
     await _overlap(case)
 
 
-@topic.row("basic#messages", "A session answers a request while an earlier one of it is still running.", LEGACY)
+@topic.row("basic#messages", "A session answers a request while an earlier one is still running.", LEGACY)
 async def requests_of_a_session_overlap(case: Case) -> None:
     await _overlap(case)
 
@@ -226,7 +228,7 @@ async def _overlap(case: Case) -> None:
         assert isinstance(await hand.answer(slow), Response)
 
 
-@topic.row("basic#resulttype", "A result that is final says resultType: complete.", MODERN)
+@topic.row("basic#resulttype", "A final result has resultType: complete.", MODERN)
 async def result_type(case: Case) -> None:
     async with case.hand() as hand:
         for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
@@ -280,7 +282,7 @@ async def version_malformed(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
 
 
-@topic.row("basic#_meta", "Capabilities of the client that are no object are refused with -32602.", MODERN)
+@topic.row("basic#_meta", "Client capabilities that are not an object are refused with -32602.", MODERN)
 async def capabilities_malformed(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_CAPABILITIES, None, [], "sampling")
 
@@ -331,14 +333,16 @@ async def capabilities_per_request(case: Case) -> None:
     assert error.code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY
 
 
-@topic.row("basic/lifecycle#capability-negotiation", "What the handshake declared holds for each request.", LEGACY)
+@topic.row(
+    "basic/lifecycle#capability-negotiation", "Capabilities declared in the handshake hold for every request.", LEGACY
+)
 async def capabilities_of_the_session(case: Case) -> None:
     async with case.hand(sampling={}) as hand:
         for _ in range(2):
             assert (await hand.call("sampled"))["content"][0]["text"] == "can sample"
 
 
-@topic.row("basic#statelessness", "A request needs no other before it.", MODERN)
+@topic.row("basic#statelessness", "A request needs no other request before it.", MODERN)
 async def no_request_before(case: Case) -> None:
     async with case.hand() as hand:
         assert (await hand.call("echo", {"text": "first"}))["content"][0]["text"] == "first"
@@ -367,7 +371,9 @@ async def unknown_parameters(case: Case) -> None:
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#notifications", "A notification whose params are no object is not answered.", not_over_http=REFUSED)
+@topic.row(
+    "basic#notifications", "A notification whose params are not an object is not answered.", not_over_http=REFUSED
+)
 async def malformed_notification(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1]
