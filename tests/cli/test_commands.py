@@ -145,7 +145,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
+def test_mistakes_are_reported_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
     done = run(shop, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_output_is_a_line_and_a_status(shop: Path, words: 
     assert "Traceback" not in done.stderr.decode()
 
 
-def test_a_reader_that_leaves_is_no_error(shop: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_not_an_error(shop: Path) -> None:
     """As in `trio-mcp list ... | head`."""
     with subprocess.Popen(
         command("list", "shop.py"),

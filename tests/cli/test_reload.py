@@ -92,7 +92,7 @@ async def test_a_change_is_served_over_the_same_connection(source: Source, mode:
             await until(client, "3")
 
 
-async def test_a_call_under_way_is_told_that_the_server_is_another(source: Source) -> None:
+async def test_a_call_in_flight_learns_that_the_server_was_replaced(source: Source) -> None:
     async def told() -> None:
         with pytest.raises(McpError, match="started anew"):
             await client.call_tool("wait", on_progress=lambda _: source.version(2))

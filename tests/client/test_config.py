@@ -149,7 +149,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         ("[" * 100_000, r": no valid configuration: it is nested too deeply"),
     ],
 )
-def test_a_file_that_is_no_configuration(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_configuration(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     (problem,) = problems(path)
     assert re.match(re.escape(str(path)) + message, problem), problem

@@ -183,7 +183,7 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
             await group.complete("x", "name")  # type: ignore[arg-type]
 
 
-async def test_an_input_that_nobody_answers_names_the_server_too() -> None:
+async def test_an_unanswered_input_request_names_the_server_too() -> None:
     async def refuse(params: object) -> None:
         raise ValueError("the user is away")
 

@@ -120,7 +120,7 @@ async def test_events_wait_in_the_order_of_their_first_occurrence() -> None:
     assert taken == [ResourceUpdated("x:/b"), ToolsListChanged(), ResourceUpdated("x:/a"), ResourceUpdated("x:/b")]
 
 
-async def test_a_listener_that_takes_nothing_holds_up_nobody() -> None:
+async def test_a_listener_that_reads_nothing_holds_up_no_other() -> None:
     """More notices than any queue holds: calls are answered, and another listener hears of them."""
     async with (
         scripted({"tools/list": {"tools": []}}, capabilities=TELLS_ALL) as (client, _, wire),

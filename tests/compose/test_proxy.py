@@ -86,7 +86,7 @@ def client_of(proxy: Server, revision: str, **settings: Any) -> Client:
 
 
 @every_era
-async def test_what_it_says_of_itself_is_what_the_upstream_says(above: str, below: str) -> None:
+async def test_it_describes_itself_as_the_upstream_does(above: str, below: str) -> None:
     async with client_of(ProxyServer(upstream(above)), below) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("up", "2.0")
@@ -317,7 +317,7 @@ async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_ane
 
 
 @pytest.mark.parametrize("below", [LATEST_LEGACY, LATEST_MODERN])
-async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) -> None:
+async def test_an_ambiguous_question_is_shown_to_no_client(below: str) -> None:
     """Rule: an upstream of the legacy era does not say whose call its question is about."""
     server = upstream(LATEST_LEGACY)
     waiting, go_on = trio.Event(), trio.Event()

@@ -203,7 +203,7 @@ async def test_messages_about_a_cancelled_call_do_not_reach_an_idle_client() -> 
         assert told(two) == ["notifications/message"]
 
 
-async def test_whose_a_question_is_is_seen_when_it_arrives() -> None:
+async def test_the_owner_of_a_question_is_decided_when_it_arrives() -> None:
     """Rule: what comes after it, and what it waits for, changes nothing; here it waits for a place to run."""
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=1))
     async with staged(LEGACY, options=options) as stage:
@@ -252,7 +252,9 @@ async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
         assert asked(two) == []
 
 
-async def test_the_oldest_calls_of_several_clients_are_nobodys_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_about_forgotten_calls_of_several_clients_goes_to_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 1)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
@@ -340,7 +342,7 @@ async def test_over_http_a_question_is_about_the_call_on_whose_stream_it_comes()
 
 
 @pytest.mark.parametrize(("status", "told_of"), [(429, True), (504, False)])
-async def test_a_call_that_the_upstream_refused_by_a_status_is_over(status: int, told_of: bool) -> None:
+async def test_a_call_refused_with_an_http_status_is_settled(status: int, told_of: bool) -> None:
     """Rule: if a gateway in between failed (504), the call may have reached the upstream; on 429 it has not."""
     async with peer() as http:
         upstream = PlayedOverHttp(http)
@@ -393,7 +395,7 @@ async def test_what_comes_in_one_batch_with_the_answer_is_still_about_the_call()
         assert told(two) == ["notifications/message"]
 
 
-def test_a_call_that_never_left_counts_for_nobody() -> None:
+def test_a_call_that_was_never_sent_does_not_count() -> None:
     """Rule: what has not been sent can't be asked about."""
     calls = UnansweredCalls(lambda *_: None)
     one, two = SimpleNamespace(connection=Played), SimpleNamespace(connection=Stage)

@@ -54,7 +54,7 @@ def test_a_revision_that_the_client_does_not_speak_ends_the_negotiation(revision
         {"serverInfo": "x"},
     ],
 )
-def test_an_answer_without_the_essentials_is_no_handshake(changes: dict[str, Any]) -> None:
+def test_an_answer_without_the_essentials_is_not_a_handshake(changes: dict[str, Any]) -> None:
     """The schemas of all four revisions require the three."""
     with pytest.raises(NegotiationError):
         read_initialize_result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO, **changes})
@@ -86,7 +86,7 @@ def test_a_discover_result_is_read() -> None:
     "result",
     [{}, {"tools": []}, {"supportedVersions": MODERN, "capabilities": {}}, {"supportedVersions": [MODERN]}],
 )
-def test_another_result_is_no_evidence_of_a_modern_server(result: dict[str, Any]) -> None:
+def test_any_other_result_is_not_evidence_of_a_modern_server(result: dict[str, Any]) -> None:
     """Some legacy servers answer anything with something."""
     assert read_discover_result(result) is None
 

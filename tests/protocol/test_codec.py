@@ -229,7 +229,7 @@ UNWRITABLE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", UNWRITABLE)
-def test_what_is_no_json_is_refused_with_a_value_error(kind: str) -> None:
+def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str) -> None:
     """And nothing else: the writer of a link survives whatever a handler returns."""
     for make in (
         lambda value: Request(1, "x", value),
@@ -275,7 +275,7 @@ def test_an_unwritable_result_is_replaced_by_an_error(value: Any) -> None:
         assert (replaced.id, replaced.error.code) == (7, INTERNAL_ERROR)
 
 
-def test_what_is_owed_to_nobody_is_not_replaced() -> None:
+def test_an_unwritable_message_that_is_not_a_response_is_not_replaced() -> None:
     """A request fails at its caller, a notification in the log."""
     for message in (Request(1, "x", {"a": float("nan")}), Notification("x", {"a": float("nan")})):
         data, problem = encode_or_replace(message)

@@ -282,7 +282,7 @@ def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) ->
     assert failed.error.trouble == "refused"
 
 
-def test_a_body_that_is_no_object() -> None:
+def test_a_body_that_is_not_an_object() -> None:
     """Only a JSON-RPC error is one."""
     assert failure(400, b"[]", LIST, None).answer is None
     assert failure(400, encode(Batch((ErrorResponse(7, ErrorData(1, "")),))), LIST, None).answer is None

@@ -114,7 +114,7 @@ def test_an_entry_that_is_not_a_host_is_refused(entry: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["", "example.com", "https://example.com/", "https://"])
-def test_an_entry_that_is_no_origin_is_refused(entry: str) -> None:
+def test_an_entry_that_is_not_an_origin_is_refused(entry: str) -> None:
     """An origin has a scheme and no path."""
     with pytest.raises(ValueError, match="allowed_origins"):
         HostGuard(None, [entry])

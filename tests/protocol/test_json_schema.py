@@ -237,7 +237,7 @@ def test_a_problem_is_short_whatever_the_value() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, b"x", {1: 2}, object(), [object()]])
-def test_what_is_no_json_is_a_problem_and_no_exception(value: Any) -> None:
+def test_a_value_that_is_not_json_is_a_problem_not_an_exception(value: Any) -> None:
     """A tool may return anything."""
     assert SchemaValidator({"type": "number"}).problem(value)
 

@@ -102,7 +102,7 @@ def test_cancelling_a_request_that_was_sent_tells_the_peer() -> None:
     assert peer.outgoing_count == 0
 
 
-def test_cancelling_tells_nobody_of_what_was_never_sent_or_is_settled() -> None:
+def test_cancelling_an_unsent_or_settled_request_sends_nothing() -> None:
     """`cancellation`: notices "MUST only reference requests" that are "believed to still be in-progress"."""
     peer = Peer()
     assert peer.cancel(peer.open_request("x", None)) is None
@@ -123,7 +123,7 @@ def test_initialize_is_given_up_without_a_notice() -> None:
     assert peer.receive(Response(outgoing.request.id, {})) == ()
 
 
-def test_what_comes_late_for_a_cancelled_request_is_ignored() -> None:
+def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
     """`cancellation`: the sender "SHOULD ignore any response to the request that arrives afterward"."""
     peer = Peer()
     outgoing = sent(peer, wants_progress=True)
@@ -241,7 +241,7 @@ def test_other_notifications_pass() -> None:
     assert only(Peer().receive(notification), NotificationReceived).notification is notification
 
 
-def test_what_is_no_message_is_a_mistake_of_the_session() -> None:
+def test_sending_what_is_not_a_message_is_a_mistake_of_the_session() -> None:
     """A `Failure` is for `Peer.fail`."""
     with pytest.raises(TypeError, match="expected a message"):
         Peer().receive(Failure(TransportError("x"), 1))

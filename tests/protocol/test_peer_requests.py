@@ -91,7 +91,7 @@ def sized(request_id: int, size: int, method: str = "x") -> Request:
     return Request(request_id, method, None, size)
 
 
-def test_what_runs_and_what_waits_is_bounded_in_bytes_and_kept_until_it_is_over() -> None:
+def test_running_and_waiting_requests_are_bounded_in_bytes_until_they_end() -> None:
     """Answered, cancelled while it waits or while it runs, or closed: each gives back what it took."""
     peer, hold = Peer(max_running=2, max_bytes=100), Counted()
     running = [only(peer.receive(sized(each, 20), None, hold), RequestStarted).incoming for each in (1, 2)]
@@ -174,7 +174,7 @@ def test_even_those_are_bounded(method: str) -> None:
     assert kinds.count(Reply) == 13
 
 
-def test_what_may_last_for_ever_takes_no_place_of_a_call_and_never_queues() -> None:
+def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
     """2026-07-28 `basic/patterns/subscriptions`: the stream stays open until the client cancels it."""
     peer = Peer(max_running=2, max_queued=5)
     listening = [started(peer, number, "subscriptions/listen") for number in (1, 2)]

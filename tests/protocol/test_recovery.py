@@ -102,7 +102,7 @@ def test_a_broken_answer_is_known_for_one(broken: bytes, member: bytes) -> None:
         b'{"a":x,"b\\"id":7}',
     ],
 )
-def test_an_id_in_doubt_is_none(text: bytes) -> None:
+def test_a_doubtful_id_is_not_used(text: bytes) -> None:
     """Better no id than a wrong one."""
     message = decode(text)
     assert isinstance(message, Malformed)

@@ -74,9 +74,7 @@ def test_a_supported_revision_is_confirmed(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["1999-01-01", "", MODERN, "2025-11-25 "])
 @pytest.mark.parametrize("served", [REVISIONS, ("2024-11-05", "2025-03-26"), ("2024-11-05",)])
-def test_another_revision_is_answered_with_the_latest_of_the_handshake_era(
-    revision: str, served: tuple[str, ...]
-) -> None:
+def test_an_unknown_revision_is_answered_with_the_latest_legacy_one(revision: str, served: tuple[str, ...]) -> None:
     """The same section: "This SHOULD be the latest version supported by the server"; a modern one has no handshake."""
     latest = [each for each in served if each in LEGACY_REVISIONS][-1]
     assert negotiation(served).initialize(initialize(revision))["protocolVersion"] == latest

@@ -30,7 +30,7 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.session import RequestContext
 
 
-async def test_each_kind_of_arrival_that_is_no_answer_has_a_hook() -> None:
+async def test_each_kind_of_message_but_a_response_has_a_hook() -> None:
     seen: list[str] = []
 
     class Curious(BaseSession):

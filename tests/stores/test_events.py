@@ -152,7 +152,7 @@ async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path
     assert not [each for each in psutil.Process().open_files() if each.path.startswith(str(tmp_path))]
 
 
-async def test_a_file_that_is_no_database_is_an_error_each_time(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_an_error_each_time(tmp_path: Path) -> None:
     path = tmp_path / "events.db"
     path.write_bytes(b"no database " * 100)
     async with opened(SqliteEventStore(path)) as store:

@@ -77,7 +77,7 @@ def test_numbers_keep_their_type(number: float) -> None:
     assert (type(wire["total"]), wire["total"]) == (type(number), number)
 
 
-def test_a_boolean_is_no_number() -> None:
+def test_a_boolean_is_not_a_number() -> None:
     with pytest.raises(ValidationError):
         ProgressNotificationParams.from_wire({"progressToken": 1, "progress": True})
 
@@ -111,7 +111,7 @@ def test_unknown_fields_and_nulls_survive_at_every_depth() -> None:
     assert result.tools[0].model_extra == {"xTool": {"deep": [None, {"deeper": None}]}}
 
 
-def test_optional_none_is_left_out_at_every_depth() -> None:
+def test_optional_fields_of_none_are_left_out_at_every_depth() -> None:
     tool = Tool(name="t", title=None, input_schema={"type": "object"}, annotations=None)
     assert ListToolsResult(tools=[tool], next_cursor=None).to_wire() == {
         "tools": [{"name": "t", "inputSchema": {"type": "object"}}]

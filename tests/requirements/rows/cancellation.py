@@ -218,13 +218,13 @@ for _name, _section, _text, _test in (
         "late_answer",
         BEHAVIOUR,
         "Messages that arrive late for a cancelled request are ignored.",
-        "tests/protocol/test_peer.py::test_what_comes_late_for_a_cancelled_request_is_ignored",
+        "tests/protocol/test_peer.py::test_late_messages_for_a_cancelled_request_are_ignored",
     ),
     (
         "told_only_if_sent",
         BEHAVIOUR,
         "A cancellation is sent only for a request that was sent and is not settled.",
-        "tests/protocol/test_peer.py::test_cancelling_tells_nobody_of_what_was_never_sent_or_is_settled",
+        "tests/protocol/test_peer.py::test_cancelling_an_unsent_or_settled_request_sends_nothing",
     ),
 ):
     topic.held(_name, _section, _text, _test)

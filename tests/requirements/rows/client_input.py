@@ -138,7 +138,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "no_callback",
         "basic#capabilities",
         "A request for an undeclared capability is refused.",
-        "legacy.py::test_what_has_no_callback_is_an_unknown_method",
+        "legacy.py::test_a_request_without_a_callback_is_an_unknown_method",
         LEGACY,
     ),
     (
@@ -169,12 +169,12 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "sampling.py::test_tool_uses_and_results_must_balance",
         TOOLS,
     ),
-    ("files_only", f"{ROOTS}#data-types", "A root is a file URI.", "roots.py::test_what_is_no_root", ALL),
+    ("files_only", f"{ROOTS}#data-types", "A root is a file URI.", "roots.py::test_what_is_not_a_root", ALL),
     (
         "changed",
         f"{ROOTS}#root-list-changes",
         "A legacy server is notified that the roots have changed.",
-        "roots.py::test_a_legacy_server_is_told_of_other_roots",
+        "roots.py::test_a_legacy_server_is_told_of_changed_roots",
         LEGACY,
     ),
     (
