@@ -41,7 +41,7 @@ async def add(a: int, b: int) -> int:
 
 
 class Watch:
-    """What listeners have been told, and when what they listen to has changed for the last time."""
+    """What each listener has heard, and when its topic last changed."""
 
     def __init__(self) -> None:
         self.changed: dict[str, float] = {}

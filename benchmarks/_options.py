@@ -1,4 +1,4 @@
-"""What the command line chose, as the scenarios see it."""
+"""The options of the command line, as the scenarios see them."""
 
 from __future__ import annotations
 

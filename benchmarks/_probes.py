@@ -1,4 +1,4 @@
-"""What a comparison of two checkouts measures: the CPU time, or the memory, of one process for a fixed amount of work.
+"""The probes of a comparison of two checkouts: the CPU time, or the memory, of one process for a fixed amount of work.
 
 A probe starts the processes that it needs and gives the values of its rows. What it starts differs in nothing but the
 directory that ``trio_mcp`` is imported from. So these programs use the public API only, of any version.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Measurable(Protocol):
-    """What can be kept busy with a number of calls in flight, for a time."""
+    """A contender that can be kept busy with a number of calls in flight for a time."""
 
     def throughput(self, in_flight: int, seconds: float) -> float: ...
 

@@ -1,4 +1,4 @@
-"""A copy of the project whose package lacks the legacy era over HTTP, without the tests of what is gone."""
+"""A copy of the project whose package lacks the legacy era over HTTP, without the tests of the removed parts."""
 
 from __future__ import annotations
 

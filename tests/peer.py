@@ -1,4 +1,4 @@
-"""The other end of a conversation, worked by hand: it says what no library would, and sees all that it is told.
+"""A hand-driven peer: it can send what no library would, and sees everything it receives.
 
 `Peer` speaks messages over any link; `ProcessPeer` speaks bytes to a process; `tests.http_peer` is HTTP's counterpart.
 """
@@ -109,7 +109,7 @@ class Peer:
     # --- messages as they are ---
 
     async def send(self, message: Any) -> None:
-        """Send a message as it is."""
+        """Send a message unchanged."""
         await self.link.write.send(SessionMessage(message))
 
     async def receive(self) -> Incoming:

@@ -19,7 +19,7 @@ __all__ = ["interrupted_and_cancelled"]
 
 
 async def interrupted_and_cancelled() -> None:
-    """Start a task from the main task, and meanwhile press Ctrl-C, and cancel what is around."""
+    """Start a task from the main task; meanwhile press Ctrl-C and cancel the surrounding scope."""
 
     @trio.lowlevel.enable_ki_protection  # Trio raises it in the main task, as it does when all tasks wait
     async def starting(task_status: trio.TaskStatus[None]) -> None:

@@ -45,7 +45,7 @@ def build_server() -> MCPServer:
 
 
 class _Stream:
-    """What both of the SDK's stream protocols share."""
+    """The common base of the SDK's two stream protocols."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

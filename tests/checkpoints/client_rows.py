@@ -357,7 +357,7 @@ async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscripti
 
 
 @call(Client.set_roots, "not connected")
-async def set_undeclared_roots(check: Check) -> None:
+async def set_roots_unconnected(check: Check) -> None:
     await check(Client(Server("x"), roots=[]).set_roots([]))
 
 

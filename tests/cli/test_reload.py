@@ -38,7 +38,7 @@ async def wait(ctx: Context) -> None:
 
 
 class Source:
-    """A server's file, whose every change has a later time."""
+    """A server's source file; every change of it gets a later time."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "server.py"

@@ -1,4 +1,4 @@
-"""What shows on a terminal: a real one, of the pty kind."""
+"""Output on a terminal: a real one, a pty."""
 
 from __future__ import annotations
 

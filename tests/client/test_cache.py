@@ -287,7 +287,7 @@ async def test_cancelling_a_read_leaves_no_flight() -> None:
 
 
 def test_a_second_run_of_trio_begins_with_nothing() -> None:
-    """Each run has a clock of its own."""
+    """Each run has its own clock."""
     server, cache, reads = Server("test", cache_hints={"resources/read": CacheHint(ttl=60)}), ResponseCache(), 0
 
     @server.resource(URI)

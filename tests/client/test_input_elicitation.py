@@ -99,7 +99,7 @@ async def test_accepting_with_a_word_takes_the_defaults() -> None:
 @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
 @pytest.mark.parametrize("answer", ["accept", {}, types.ElicitResult(action="accept")])
 async def test_a_url(era: str, answer: Any) -> None:
-    """What happens on the page does not pass through the client, so there is no content (section Response Actions)."""
+    """The input on the page does not pass through the client, so there is no content (section Response Actions)."""
     seen: list[Any] = []
 
     def callback(params: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What waits for a slow listener is bounded, and the last change is always told."""
+"""The queue of a slow listener is bounded, and the last change always arrives."""
 
 from __future__ import annotations
 

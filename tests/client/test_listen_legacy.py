@@ -230,7 +230,7 @@ async def test_too_many_resources_of_all_listeners_are_refused(monkeypatch: pyte
 
 
 async def test_notifications_without_a_listener_are_not_faults() -> None:
-    """Of a subscription of the application's own, say; and the word for the modern era means nothing here."""
+    """The application may have subscribed by itself; and the modern acknowledgement means nothing here."""
     faults: list[Exception] = []
     async with legacy(on_error=faults.append) as (client, _, wire), client.listen(resources=["x:/a"]) as events:
         for message in (notice(UPDATED, uri="x:/z"), notice(TOOLS), notice(ACKNOWLEDGED, 1, notifications={})):

@@ -29,7 +29,7 @@ every_client = pytest.mark.parametrize("below", [LEGACY, MODERN])
 
 @attrs.define(eq=False)
 class Played:
-    """An upstream that is played, each connection to it anew.
+    """A scripted upstream, with a new connection each time.
 
     Attributes:
         peer: The server of the last connection.
@@ -236,7 +236,7 @@ async def test_log_messages_of_a_modern_upstream_stay_its_clients_too(below: str
 async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rule: what is kept of them is bounded; of the older ones it is known whose they were, not which."""
+    """Rule: the record of them is bounded; of older ones it keeps whose they were, not which."""
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 2)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
@@ -267,7 +267,7 @@ async def test_a_question_about_forgotten_calls_of_several_clients_goes_to_none_
 
 @attrs.define(eq=False)
 class PlayedOverHttp:
-    """An upstream whose calls stay open, each with a stream of its own.
+    """An upstream whose calls stay open, each on its own stream.
 
     Attributes:
         http: It.

@@ -181,7 +181,7 @@ async def static_binary() -> bytes:
 
 @server.resource("test://template/{id}/data", mime_type="application/json")
 async def template_data(id: str) -> str:
-    """Whatever has an id."""
+    """A resource template with an id."""
     return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
 
 

@@ -65,7 +65,7 @@ class Response:
 
 
 class Reader:
-    """What comes back over HTTP/1.1, read strictly."""
+    """The responses over HTTP/1.1, read strictly."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -407,7 +407,7 @@ class Attack:
 
 
 class Frames:
-    """What comes back over HTTP/2."""
+    """The responses over HTTP/2."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -467,7 +467,7 @@ def shown(answer: Answer) -> str:
 
 
 def check(answer: Answer, got: Response | None) -> None:
-    """Hold an answer against what is allowed.
+    """Check a response against the allowed ones.
 
     Raises:
         Fault: It is something else.

@@ -68,7 +68,7 @@ class Victim:
         return value
 
     def state(self) -> dict[str, Any]:
-        """How the server is."""
+        """Return the server's state."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"state\n")
         self.process.stdin.flush()
@@ -76,7 +76,7 @@ class Victim:
 
     @property
     def errors(self) -> str:
-        """What it has written to its standard error."""
+        """The text it has written to its standard error."""
         return self._errors.read_text(errors="replace")
 
     def complaints(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a case of the corpus is: bytes, and what the specifications allow a server to do about them."""
+"""A case of the corpus: bytes, and what the specifications allow a server to do with them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Fields: TypeAlias = list[tuple[str, str]]
 
 @attrs.frozen
 class Answer:
-    """What may come back for one request.
+    """The allowed responses to one request.
 
     Attributes:
         allowed: Statuses, or one of the words above.
@@ -229,7 +229,7 @@ ACCEPT = "application/json, text/event-stream"
 
 @attrs.define
 class Message:
-    """An HTTP request that is in order, until a kind breaks something."""
+    """A valid HTTP request, until a kind breaks something in it."""
 
     method: str = "POST"
     target: str = "/mcp"

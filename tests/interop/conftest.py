@@ -1,4 +1,4 @@
-"""What every interop test stands on: the npm peers, marked processes, and the commands that start the servers."""
+"""What every interop test needs: the npm peers, marked processes, and the commands that start the servers."""
 
 from __future__ import annotations
 

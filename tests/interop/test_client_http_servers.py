@@ -235,7 +235,7 @@ async def test_server_everything(kind: str, npm: node_peers.NodePeers, environme
 
 @pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
 async def test_updates_of_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
-    """What belongs to no call comes on the server's own stream."""
+    """Messages that belong to no call come on the server's own stream."""
     uri = "demo://resource/dynamic/text/2"
     async with (
         everything(npm, environment, kind) as url,

@@ -128,7 +128,7 @@ async def test_everything_progress_and_cancellation(everything_server: Launch) -
 
 
 async def test_everything_errors(everything_server: Launch) -> None:
-    """An unknown tool and invalid arguments arrive as this server words them, and cost only themselves."""
+    """An unknown tool and invalid arguments arrive as this server words them, and affect no other call."""
     outcomes: dict[str, Any] = {}
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:

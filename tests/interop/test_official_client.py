@@ -220,7 +220,7 @@ async def test_progress_arrives_in_order_before_the_result(connect: Connect) -> 
 
 
 async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> None:
-    """Leaving a call cancels the tool's own scope on the server, and the session goes on."""
+    """Cancelling a call cancels the tool's own scope on the server, and the session goes on."""
     started = trio.Event()
 
     async def show(progress: float, total: float | None, message: str | None) -> None:

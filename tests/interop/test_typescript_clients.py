@@ -75,7 +75,7 @@ LATE_PROGRESS = "Received a progress notification for an unknown token"
 
 @attrs.frozen
 class Session:
-    """What one client saw of one server."""
+    """One client's view of one server."""
 
     server: str
     modern: bool

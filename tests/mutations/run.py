@@ -72,7 +72,7 @@ class Mutation:
 
 @attrs.frozen
 class Outcome:
-    """What became of a mutation: ``how`` is "caught", "timed out" or "survived"; ``by`` the first test that failed."""
+    """The outcome of a mutation: ``how`` is "caught", "timed out" or "survived"; ``by`` the first test that failed."""
 
     mutation: Mutation
     how: str

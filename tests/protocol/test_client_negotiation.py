@@ -1,4 +1,4 @@
-"""How a client reads what a server says of its revisions."""
+"""How a client interprets what a server says about its revisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INFO = {"name": "server", "version": "1"}
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 def test_an_initialize_result_is_read(revision: str) -> None:
-    """Whatever of its revisions the server chose, not only the one offered (`basic/lifecycle`)."""
+    """Any revision the client knows may be chosen, not only the one offered (`basic/lifecycle`)."""
     result = {"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": INFO, "instructions": "do"}
     assert read_initialize_result(result) == ServerDeclaration(revision, INFO, {"tools": {}}, "do")
     del result["instructions"]

@@ -40,7 +40,7 @@ def strict_json(data: bytes) -> Any:
 
 @given(messages() | batches())
 def test_every_message_survives_the_wire(message: Message) -> None:
-    """What is encoded is read back as it was, on one line, as JSON that anybody reads."""
+    """Encoded messages read back unchanged, from one line of strict JSON."""
     data = encode(message)
     assert b"\n" not in data
     strict_json(data)
@@ -57,7 +57,7 @@ def test_no_bytes_raise(data: bytes) -> None:
 
 
 def test_absent_and_null_are_told_apart_in_answers_only() -> None:
-    """``data`` of an error is optional: None leaves it out. ``params: null`` is what some peers write for none."""
+    """``data`` of an error is optional: None leaves it out. Some peers write ``params: null`` for no params."""
     assert encode(ErrorResponse(1, ErrorData(-1, "x"))) == b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}'
     assert decode(b'{"jsonrpc":"2.0","method":"x","params":null}') == Notification("x", None)
 

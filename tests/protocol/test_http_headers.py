@@ -88,7 +88,7 @@ def test_what_no_encoder_writes_is_refused(value: str) -> None:
 
 @given(st.binary(max_size=6).map(lambda data: base64.b64encode(data).decode()), st.data())
 def test_no_two_values_mean_the_same(payload: str, data: st.DataObject) -> None:
-    """What decodes is what the encoder would have written, except for plain text that was wrapped needlessly."""
+    """Decodable values are those the encoder would have written, except for plain text that was wrapped needlessly."""
     letters = list(payload)
     if letters:
         letters[data.draw(st.integers(0, len(letters) - 1))] = data.draw(st.sampled_from("ABC/+=-_ "))

@@ -138,7 +138,7 @@ def test_what_a_client_sends_is_what_a_server_accepts(arguments: dict[str, Any])
 
 @given(arguments_of_any_kind, arguments_of_any_kind)
 def test_any_disagreement_is_found(sent: dict[str, Any], claimed: dict[str, Any]) -> None:
-    """Headers made for some arguments don't pass with others that differ in what is repeated."""
+    """Headers made for some arguments are refused with arguments whose repeated values differ."""
 
     def identity(arguments: dict[str, Any]) -> list[Any]:
         values = [parameter.value_in(arguments) for parameter in PARAMETERS]
@@ -221,7 +221,7 @@ def test_server_behavior_for_custom_headers(row: str) -> None:
 
 
 def test_a_header_sent_twice_is_refused() -> None:
-    """Who reads the first and who reads the last would disagree."""
+    """A reader of the first and a reader of the last would disagree."""
     error = check_parameter_headers(Headers([("Mcp-Param-A", "x")] * 2), {"v": "x"}, parameter_headers(schema(v=A)))
     assert error is not None
     assert "more than once" in error.message

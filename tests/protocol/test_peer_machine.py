@@ -32,7 +32,7 @@ METHODS = st.sampled_from(["work", "work", "work", "ping", "initialize", "subscr
 
 
 class TwoPeers(RuleBasedStateMachine):
-    """Both sides follow the rules; what is late, lost or too much is the link's doing."""
+    """Both sides follow the rules; only the link delays, loses or repeats messages."""
 
     @initialize(running=st.integers(1, 3), queued=st.integers(0, 3))
     def setup(self, running: int, queued: int) -> None:

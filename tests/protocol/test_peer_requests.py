@@ -92,7 +92,7 @@ def sized(request_id: int, size: int, method: str = "x") -> Request:
 
 
 def test_running_and_waiting_requests_are_bounded_in_bytes_until_they_end() -> None:
-    """Answered, cancelled while it waits or while it runs, or closed: each gives back what it took."""
+    """Answered, cancelled while waiting or running, or closed: each request releases what it took."""
     peer, hold = Peer(max_running=2, max_bytes=100), Counted()
     running = [only(peer.receive(sized(each, 20), None, hold), RequestStarted).incoming for each in (1, 2)]
     for each in (3, 4, 5):
@@ -414,7 +414,7 @@ def test_a_request_of_a_batch_that_is_left_unanswered_holds_nothing_up() -> None
 
 
 def test_a_broken_answer_in_a_batch_fails_its_call() -> None:
-    """And is not answered."""
+    """It is not answered either."""
     peer = batching()
     outgoing = sent(peer)
     broken = Malformed(INVALID_REQUEST, "x", outgoing.request.id, expects_answer=False)

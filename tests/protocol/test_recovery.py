@@ -1,4 +1,4 @@
-"""What is learned from texts that can't be read: the message's own id or none, never a wrong one."""
+"""Unreadable texts give the message's own id or none, never a wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a validation may cost: hostile schemas and values are refused before it starts, ordinary ones are not.
+"""The cost of a validation is bounded: hostile schemas and values are refused before it starts, ordinary ones are not.
 
 Nothing here measures time. What would take forever if it were let through, or overflow the validator's stack, shows.
 """

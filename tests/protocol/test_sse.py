@@ -99,7 +99,7 @@ def test_retry_is_digits_only(value: str, seconds: float | None) -> None:
 
 
 def test_the_last_event_id_is_that_of_a_whole_event() -> None:
-    """An id whose event the stream cuts off would resume after what never arrived."""
+    """The id of a cut-off event would resume after an event that never arrived."""
     decoder = EventDecoder()
     list(decoder.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n"))
     assert decoder.last_event_id == "1"

@@ -1,4 +1,4 @@
-"""What can be overridden, watched, and is reported."""
+"""The hooks of a session: what can be overridden and watched, and what is reported."""
 
 from __future__ import annotations
 

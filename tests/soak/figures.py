@@ -1,4 +1,4 @@
-"""What a process says of itself: memory as each allocator sees it, tasks, objects by type."""
+"""The figures of a process: memory as each allocator sees it, tasks, objects by type."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from trio_mcp import HttpServerParameters, streamable_http_client
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is asked for on the command line."""
+    """The options of the command line."""
 
     minutes: float
     seed: int
@@ -232,7 +232,7 @@ class Soak:
         self.settled.append(settled)
 
     async def _trim(self) -> None:
-        """Find out how much of what is resident is not in use, at the very end."""
+        """Find out at the very end how much resident memory is not in use."""
         for name, served in self.served.items():
             said = await served.measured(signal.SIGUSR2)
             self.settled[-1][name]["trimmed"] = outside(said["pid"])["rss"]

@@ -1,4 +1,4 @@
-"""Event stores: what is kept, what is given, and that a gap is never passed over (the contract of `EventStore`)."""
+"""Event stores: what they keep and return, and that they never skip over a gap (the contract of `EventStore`)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_memory_is_bounded_in_bytes_and_age() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=60), st.integers(1, 20))
 def test_memory_never_replays_partially(puts: list[tuple[str, int]], limit: int) -> None:
-    """Whatever was dropped: what is given follows without a gap, up to the last."""
+    """After any drop, the returned events follow without a gap up to the last."""
 
     async def main() -> None:
         store = MemoryEventStore(max_events=limit)

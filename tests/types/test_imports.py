@@ -1,4 +1,4 @@
-"""What importing the types costs: nothing but what is asked for (design rule: pay for what you use)."""
+"""Importing the types loads only what is asked for (design rule: pay for what you use)."""
 
 import subprocess
 import sys

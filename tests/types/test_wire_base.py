@@ -146,7 +146,7 @@ def test_null_ttl_of_a_task_is_kept() -> None:
 
 
 def test_null_id_of_an_error_response_is_kept_and_an_absent_one_stays_absent() -> None:
-    """JSON-RPC 2.0, section 5, asks for null where the id could not be read; MCP since 2025-11-25 for none."""
+    """JSON-RPC 2.0, section 5, asks for null where the id could not be read; MCP since 2025-11-25 for no id."""
     error = {"code": -32700, "message": "m"}
     for wire in ({"jsonrpc": "2.0", "id": None, "error": error}, {"jsonrpc": "2.0", "error": error}):
         assert JSONRPCErrorResponse.from_wire(wire).to_wire() == wire

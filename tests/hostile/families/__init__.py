@@ -1,4 +1,4 @@
-"""The families: what is broken, by the layer that it is broken in."""
+"""The families of cases, by the layer in which something is broken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILIES: Mapping[str, Mapping[str, Kind]] = {
 
 
 def shares(requests: int) -> dict[str, int]:
-    """How many cases each family has of so many: as it has kinds."""
+    """Return how many of a number of cases each family gets: in proportion to its kinds."""
     kinds = sum(map(len, FAMILIES.values()))
     return {family: -(-requests * len(given) // kinds) for family, given in FAMILIES.items()}
 

@@ -352,7 +352,7 @@ def other_params_wrong(rng: random.Random) -> Draft:
 
 
 def echo(rng: random.Random) -> Draft:
-    """Whatever a string holds, it comes back as it was; the attack compares."""
+    """Any string comes back unchanged; the attack compares."""
     text = chosen(
         rng,
         "\x00\x01\x1f\x7f",
