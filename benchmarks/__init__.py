@@ -1,4 +1,4 @@
-"""Speed and behaviour of trio_mcp, measured against a peer and a bare limit in the same run.
+"""Measure the speed and behaviour of trio_mcp against a peer and a bare limit, in the same run.
 
-Start with ``python -m benchmarks --help``; README.md beside this file says what each figure means.
+Start with ``python -m benchmarks --help``; the README.md beside this file explains each figure.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [SCENARIO ...]``: run scenarios, print their tables, and keep the figures on request."""
+"""``python -m benchmarks [SCENARIO ...]``: run scenarios, print their tables, and write the figures on request."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _progress(text: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what `arguments` choose; 0, or 1 when a contender failed or answered wrongly."""
+    """Run the scenarios that `arguments` choose. Return 0, or 1 if a contender failed or gave a wrong answer."""
     chosen = _parse(arguments)
     seconds = chosen.seconds or (0.05 if chosen.quick else 1.0)
     rounds = chosen.rounds or (1 if chosen.quick else 5)
-    # A run this short cannot be meant as a measurement: spare its user the large cases, too.
+    # A run this short can't be meant as a measurement, so leave out the large cases, too.
     quick = chosen.quick or (rounds == 1 and seconds < 0.2)
     options = Options(seconds, rounds, quick, chosen.explain, _progress)
     around = _report.surroundings(options)

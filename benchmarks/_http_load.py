@@ -1,4 +1,4 @@
-"""The neutral load generator for HTTP: raw sockets and ready-made requests; no HTTP client is in the figures."""
+"""The neutral load generator for HTTP: raw sockets and ready-made requests, so the figures include no HTTP client."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _B = 7
 
 
 class HttpServer:
-    """A server process that says its URL in its first line."""
+    """A server process that prints its URL on its first line."""
 
     def __init__(self, command: Sequence[str], root: Path = ROOT) -> None:
         self.process = Process(command, root)
         self.url = ""
 
     def wait_ready(self) -> None:
-        """Wait for its URL."""
+        """Wait until the server has printed its URL."""
         with self.process.deadline():
             self.url = self.process.read_line().decode().strip()
 
     def connect(self) -> Connection:
-        """Return a new connection to it."""
+        """Open a connection to the server."""
         url = urlsplit(self.url)
         assert url.hostname is not None
         assert url.port is not None
         return Connection((url.hostname, url.port))
 
     def head(self, *fields: str) -> bytes:
-        """Return the head of a POST, with these fields in addition, up to ``Content-Length``."""
+        """Return the head of a POST with these additional fields, all but ``Content-Length``."""
         url = urlsplit(self.url)
         lines = [
             f"POST {url.path} HTTP/1.1",
@@ -55,7 +55,7 @@ class HttpServer:
         return "".join(f"{line}\r\n" for line in lines).encode()
 
     def open_session(self, connection: Connection) -> str:
-        """Make the handshake of the legacy era; the id of the session."""
+        """Do the handshake of the legacy era, and return the id of the session."""
         connection.send(post(self.head(), _wire.initialize(0)))
         _wire.result_of(connection.answer(), 0)
         session = connection.fields[b"mcp-session-id"].decode()
@@ -72,12 +72,12 @@ def _of_session(session: str) -> list[str]:
 
 
 def post(head: bytes, body: bytes) -> bytes:
-    """Return a whole request."""
+    """Return a complete request."""
     return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
 class HttpLoad(HttpServer):
-    """A server process that answers ``add`` calls over HTTP; in the legacy era all of them are of one session."""
+    """A server process that answers ``add`` calls over HTTP; in the legacy era they all belong to one session."""
 
     def __init__(self, command: Sequence[str], era: Era = "modern", root: Path = ROOT) -> None:
         super().__init__(command, root)
@@ -87,7 +87,7 @@ class HttpLoad(HttpServer):
         self._next_id = 1
 
     def greet(self) -> None:
-        """Wait for its URL, open the session, and make one call."""
+        """Wait for the server's URL, open the session, and make one call."""
         self.wait_ready()
         with self.process.deadline():
             if self._era == "legacy":
@@ -99,7 +99,8 @@ class HttpLoad(HttpServer):
             self.open(1)
 
     def open(self, count: int) -> None:
-        """Open connections and make a call on each: a server closes those that are idle between two samples."""
+        """Replace all connections by new ones, and make a call on each."""
+        # A server may have closed the old ones, which were idle between two samples.
         self._hang_up()
         for _ in range(count):
             connection = self.connect()
@@ -116,13 +117,16 @@ class HttpLoad(HttpServer):
         return post(self._head, self._template % (number, number, _B))
 
     def throughput(self, connections: int, seconds: float) -> float:
-        """Measure the calls per second with one outstanding on each connection; check every answer at the end."""
+        """Return the calls answered per second, with one outstanding on each connection.
+
+        Every answer is checked, after the clock has stopped.
+        """
         self.open(connections)
         count, elapsed = self._keep_busy(seconds)
         return count / elapsed
 
     def answer(self, calls: int) -> None:
-        """Have it answer so many calls over the connections that are open; every answer is checked."""
+        """Have the server answer this many calls over the open connections; every answer is checked."""
         if self._keep_busy(DEADLINE, calls)[0] != calls:
             raise self.process.failure(f"did not answer {calls} calls in {DEADLINE:.0f} seconds")
 
@@ -163,10 +167,10 @@ class HttpLoad(HttpServer):
 
 
 class Connection:
-    """One connection, kept alive; it understands what the contenders answer: a length, or one event in chunks.
+    """A persistent connection. It understands bodies with a length, and one event in chunks, as the contenders send.
 
     Attributes:
-        fields: The fields of the last answer, by name in lower case.
+        fields: The header fields of the last response, by lower-case name.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -182,13 +186,13 @@ class Connection:
         self.socket.sendall(request)
 
     def answer(self) -> bytes:
-        """Return the JSON of the next answer, nothing for a 202; block until it has come."""
+        """Wait for the next response, and return its JSON; return nothing for a 202."""
         while (found := self.take()) is None:
             pass
         return found
 
     def take(self) -> bytes | None:
-        """Read once: the JSON of the answer, or None while it is not complete."""
+        """Read once, and return the JSON of the response, or None if it is not complete yet."""
         data = self.socket.recv(65536)
         if not data:
             raise ProcessFailed(f"a server closed its connection after {self._buffer[:300]!r}")

@@ -1,6 +1,7 @@
-"""A thousand listeners and a server that changes all the time: ``python -m benchmarks._listeners SECONDS``.
+"""A thousand listeners to a server that changes all the time: ``python -m benchmarks._listeners SECONDS``.
 
-All in one process. Prints one JSON object. Raises where a listener has missed the last change of what it listens to.
+Everything runs in one process, which prints one JSON object. It fails if a listener has missed the last change of its
+topic.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ._wire import WrongAnswer
 
 LINKS = 10
 LISTENERS = 1000
-RATE = 10_000  # changes that are announced in a second
+RATE = 10_000  # changes announced per second
 TOOLS = "notifications/tools/list_changed"
 URIS = [f"doc://{number}" for number in range(200)]
 META = {
@@ -41,7 +42,7 @@ async def add(a: int, b: int) -> int:
 
 
 class Watch:
-    """What each listener has heard, and when its topic last changed."""
+    """The times at which listeners were last told of a change, and at which their topics last changed."""
 
     def __init__(self) -> None:
         self.changed: dict[str, float] = {}
@@ -50,14 +51,14 @@ class Watch:
         self.notifications = 0
 
     def missed(self) -> tuple[int, int] | None:
-        """Return a listener that has not heard of the last change to its topic, if there is one."""
+        """Return a listener that has not been told of the last change of its topic, or None."""
         for listener, topic in self.wanted.items():
             if self.told.get(listener, 0.0) < self.changed.get(topic, 0.0):
                 return listener
         return None
 
     def worst_delay(self) -> float:
-        """Seconds from the last change to the notification that came after it, for the listener that waited longest."""
+        """Return the seconds from the last change to its notification, for the listener that waited longest."""
         if (listener := self.missed()) is not None:
             raise WrongAnswer(f"listener {listener} has missed the last change of {self.wanted[listener]}")
         changed = [(listener, topic) for listener, topic in self.wanted.items() if topic in self.changed]
@@ -65,7 +66,7 @@ class Watch:
 
 
 def filter_of(number: int) -> tuple[str, dict[str, Any]]:
-    """Return a listener's topic: the tools for half of them, one of 20 `URIS` for a quarter, any URI for the rest."""
+    """Return a listener's topic and filter: half have the tools, a quarter 20 of `URIS`, a quarter any of them."""
     if number % 2:
         return TOOLS, {"toolsListChanged": True}
     uri = URIS[number // 2 % 40 if number % 4 else number // 4 % len(URIS)]
@@ -73,7 +74,7 @@ def filter_of(number: int) -> tuple[str, dict[str, Any]]:
 
 
 async def read_all(read: trio.abc.ReceiveChannel[SessionMessage], link: int, watch: Watch) -> None:
-    """Read from a link as fast as possible, and note when each message came."""
+    """Read a client's notifications as fast as possible, and record when they came."""
     async for item in read:
         message = item.message
         if isinstance(message, Notification) and message.params and "acknowledged" not in message.method:
@@ -83,7 +84,7 @@ async def read_all(read: trio.abc.ReceiveChannel[SessionMessage], link: int, wat
 
 
 async def change(watch: Watch, seconds: float) -> float:
-    """Announce `RATE` changes a second; gives how many it were a second."""
+    """Announce `RATE` changes per second. Return how many per second there actually were."""
     started = time.perf_counter()
     stop = started + seconds
     count = 0
@@ -102,7 +103,7 @@ async def change(watch: Watch, seconds: float) -> float:
 
 
 async def call_along(client: Client, delays: list[float]) -> None:
-    """Make calls unrelated to the changes."""
+    """Make calls that have nothing to do with the changes, and record how long they take."""
     while True:
         await trio.sleep(PAUSE)
         started = time.perf_counter()
@@ -119,7 +120,7 @@ async def calls_for(client: Client, seconds: float) -> list[float]:
 
 
 def memory(entry: str) -> float:
-    """Return a figure of this process in MiB; 0 where there is no /proc."""
+    """Return a memory figure of this process in MiB; 0 on platforms without /proc."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -147,7 +148,7 @@ async def main(seconds: float) -> dict[str, float]:
             topic, wanted = filter_of(number)
             watch.wanted[number % LINKS, number] = topic
             await listen(ends[number % LINKS], number, wanted)
-        # The stalled one: it listens to everything, and never reads.
+        # The stalled client: it listens to everything, and never reads.
         await listen(ends[LINKS], 0, {"toolsListChanged": True, "resourceSubscriptions": URIS})
         await trio.sleep(0.2)
         client = await links.start(connect, ends[LINKS + 1])
@@ -157,7 +158,7 @@ async def main(seconds: float) -> dict[str, float]:
         rate = await change(watch, seconds)
         delivered = watch.notifications / seconds
         peak = memory("VmHWM")
-        for _ in range(100):  # on a busy machine it may take long; a miss is found below
+        for _ in range(100):  # a busy machine may need long; a missed change is found below
             if watch.missed():
                 await trio.sleep(0.05)
         worst = watch.worst_delay()

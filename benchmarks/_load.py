@@ -1,4 +1,4 @@
-"""The neutral load generator: raw pipes and pre-encoded lines, so that no SDK's client is in the figures."""
+"""The neutral load generator: raw pipes and ready-made lines, so the figures include no SDK's client."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _B = 7
 def closed_loop(
     process: Process, template: bytes, first_id: int, in_flight: int, seconds: float, calls: float = math.inf
 ) -> tuple[int, float, bytes]:
-    """Keep `in_flight` calls outstanding: how many were answered, in how long, and every byte of it.
+    """Keep `in_flight` calls outstanding for `seconds`, or until `calls` have been made.
 
-    It ends after `seconds`, or as soon as `calls` have been made.
+    While the clock runs, answers are only counted (one newline each) and replaced by new requests. They are checked
+    afterwards, so that checking costs the measured server nothing, even if both share a core.
 
-    While the clock runs an answer is only counted (one newline each) and replaced by a new request. Checking comes
-    after it has stopped: then it costs the measured server nothing, even where both share a core.
+    Returns:
+        How many calls were answered, in how many seconds, and all bytes of the answers.
     """
     chunks: list[bytes] = []
     read, write = process.read, process.write
@@ -53,7 +54,7 @@ def closed_loop(
 
 
 class Load:
-    """A server process that answers ``add`` calls in one era, once it has been greeted."""
+    """A server process that answers ``add`` calls in one era, after `greet`."""
 
     def __init__(self, command: Sequence[str], era: Era, root: Path = ROOT) -> None:
         self.process = Process(command, root)
@@ -62,9 +63,9 @@ class Load:
         self._next_id = 1
 
     def greet(self) -> None:
-        """Open the session and make one call: imports and caches of the first are start-up, not throughput.
+        """Open the session and make one call, since the imports and caches of the first call count as start-up.
 
-        Apart from the start of the process, so that several can start at the same time.
+        This is separate from starting the process, so that several processes can start at the same time.
         """
         with self.process.deadline():
             if self.era == "legacy":
@@ -91,12 +92,12 @@ class Load:
         _wire.check_tool_result(_wire.result_of(self.process.read_line(), request_id), expected)
 
     def throughput(self, in_flight: int, seconds: float) -> float:
-        """Measure the calls per second of wall clock with `in_flight` of them outstanding; check every answer."""
+        """Return the calls answered per second of wall clock, with `in_flight` outstanding; every answer is checked."""
         count, elapsed = self._keep_busy(in_flight, seconds)
         return count / elapsed
 
     def answer(self, in_flight: int, calls: int) -> None:
-        """Have it answer so many calls, with `in_flight` of them outstanding; every answer is checked."""
+        """Have the server answer this many calls, with `in_flight` outstanding; every answer is checked."""
         if self._keep_busy(in_flight, DEADLINE, calls)[0] != calls:
             raise self.process.failure(f"did not answer {calls} calls in {DEADLINE:.0f} seconds")
 
@@ -112,14 +113,14 @@ class Load:
 
 
 class Ceiling:
-    """The generator against ``cat``: what it can do when the other side does nothing, i.e. its own limit."""
+    """The load generator against ``cat``: its own limit, when the other side does nothing."""
 
     def __init__(self) -> None:
         self.process = Process(["cat"])
         self._template = _wire.add_template("modern")
 
     def throughput(self, in_flight: int, seconds: float) -> float:
-        """As `Load.throughput`, with an echo for an answer."""
+        """Measure as `Load.throughput` does, with echoes for answers."""
         count, elapsed, echoed = closed_loop(self.process, self._template, 0, in_flight, seconds)
         if echoed != b"".join(self._template % (i, i, _B) for i in range(count)):
             raise _wire.WrongAnswer("cat did not echo what it was sent")

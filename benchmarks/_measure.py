@@ -1,4 +1,4 @@
-"""Interleaved measuring and the statistics of it: nothing here knows what is measured."""
+"""Interleaved measurement and its statistics, independent of what is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that a median ratio or value is meant to keep; informational, never an assertion."""
+    """A bound that a median ratio or value should keep; informational, never asserted."""
 
     relation: str  # ">=" or "<="
     bound: float
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One contender over another, sample by sample of the same round."""
+    """The ratio of one contender to another, from samples of the same round."""
 
     left: str
     right: str
@@ -32,7 +32,7 @@ class Comparison:
 
 @dataclass
 class Group:
-    """One table: the same thing measured for several contenders in the same rounds."""
+    """One table: a figure of several contenders, measured in the same rounds."""
 
     scenario: str
     case: str
@@ -43,14 +43,14 @@ class Group:
     notes: list[str] = field(default_factory=list)
 
     def ratios(self, comparison: Comparison) -> list[float]:
-        """Ratios of the samples that were taken in the same round, in the order of the rounds."""
+        """Return the ratio of each round's two samples, in the order of the rounds."""
         pairs = zip(self.samples[comparison.left], self.samples[comparison.right], strict=True)
         return [left / right for left, right in pairs]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle and the ends of some samples."""
+    """The median and the range of some samples."""
 
     median: float
     low: float
@@ -66,9 +66,9 @@ def interleave(
     rounds: int,
     progress: Callable[[str], None],
 ) -> dict[str, list[float]]:
-    """Take one sample of every contender per round, so that a slow minute of the machine hits them alike.
+    """Take one sample of each contender per round, so that a slow minute of the machine affects all of them.
 
-    The contender that goes first moves on by one each round: none always follows the same neighbour's heat.
+    Each round begins with the next contender, so that none always runs on a processor that the same one has heated up.
     """
     names = list(contenders)
     samples: dict[str, list[float]] = {name: [] for name in names}

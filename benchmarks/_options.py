@@ -1,4 +1,4 @@
-"""The options of the command line, as the scenarios see them."""
+"""The options of the command line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ContenderT = TypeVar("ContenderT")
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line whose errors are one line, with the files that a report can be written to."""
+    """A parser with one-line errors, and with options for the files that a report is written to."""
 
     def error(self, message: str) -> NoReturn:
-        """One line instead of the usage text and a line."""
+        """Exit with one line, without the usage text."""
         self.exit(2, f"benchmarks: {message}\n")
 
     def parse_with_files(self, arguments: list[str] | None) -> argparse.Namespace:
-        """Parse, with ``--json`` and ``--markdown``."""
+        """Parse the arguments, ``--json`` and ``--markdown`` included."""
         self.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
         self.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables to FILE")
         chosen = self.parse_args(arguments)
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-    """Return the type of an option that counts."""
+    """Parse the value of an option that is a count."""
     try:
         value = int(text)
     except ValueError:
@@ -44,7 +44,7 @@ def whole_number(text: str) -> int:
 
 
 def peer_installed() -> bool:
-    """Whether the official SDK can be measured here; without it every row against it is left out."""
+    """Return whether the official SDK is installed; without it, all rows against it are left out."""
     return importlib.util.find_spec("mcp") is not None
 
 
@@ -54,17 +54,17 @@ class Options:
 
     seconds: float  # length of one throughput sample
     rounds: int  # interleaved samples per contender
-    quick: bool  # fewest and smallest cases that still exercise every scenario
+    quick: bool  # run only the fewest and smallest cases that still exercise every scenario
     explain: bool  # add breakdowns where a scenario has one
     progress: Callable[[str], None]
 
     def select(self, contenders: dict[str, ContenderT]) -> dict[str, ContenderT]:
-        """All of them; for a quick look without the legacy era and without the peer's second event loop."""
+        """Return the contenders; for a quick look, without the legacy era and the peer's second event loop."""
         if not self.quick:
             return contenders
         return {label: each for label, each in contenders.items() if "legacy" not in label and "on Trio" not in label}
 
     @property
     def short_rounds(self) -> int:
-        """Rounds for scenarios whose samples are single events of well under a second, which scatter more."""
+        """The number of rounds for scenarios whose samples are single, short events, which scatter more."""
         return self.rounds if self.quick or self.rounds == 1 else self.rounds * 3

@@ -1,7 +1,7 @@
 """The probes of a comparison of two checkouts: the CPU time, or the memory, of one process for a fixed amount of work.
 
-A probe starts the processes that it needs and gives the values of its rows. What it starts differs in nothing but the
-directory that ``trio_mcp`` is imported from. So these programs use the public API only, of any version.
+A probe starts the processes that it needs and returns the values of its rows. On both sides these processes differ only
+in the directory from which they import ``trio_mcp``. So their programs use the public API only, which any version has.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     Values = dict[str, float]
     Probe = Callable[[Path, int], Values]  # where trio_mcp is, and how many calls there are to make
 
-WARM_UP = 200  # calls before the clock runs: imports, caches, and the interpreter's own specialising
-STARTS = 5  # of a process that does nothing else; the least counts, since what disturbs only adds
+WARM_UP = 200  # calls before the clock runs: imports, caches, and the interpreter's specialisation of hot code
+STARTS = 5  # processes per sample of start-up; the lowest figure counts, since disturbances only add
 SESSIONS = 800
 
 MICROSECONDS, MILLISECONDS, MEBIBYTES, KIBIBYTES = "µs/call", "ms", "MiB", "KiB"
 
 
 def _cost(process: Process, answer: Callable[[int], None], calls: int) -> float:
-    """Microseconds of CPU time that the process takes for one call."""
+    """Return the microseconds of CPU time that the process takes for one call."""
     answer(WARM_UP)
     before = process.cpu_time()
     answer(calls)
@@ -44,12 +44,12 @@ def _cost(process: Process, answer: Callable[[int], None], calls: int) -> float:
 def _peak(process: Process) -> float:
     peak = process.peak_rss()
     if peak is None:
-        raise ProcessFailed("a server was gone before its memory could be read")
+        raise ProcessFailed("a server ended before its memory could be read")
     return peak
 
 
 def stdio(era: Era, root: Path, calls: int) -> Values:
-    """Measure a stdio server under calls in sequence and many at once, then its memory."""
+    """Measure a stdio server with one call and with many in flight, and then its memory."""
     with closing(Load(server_command("ours"), era, root)) as load:
         load.greet()
         return {
@@ -60,7 +60,7 @@ def stdio(era: Era, root: Path, calls: int) -> Values:
 
 
 def http(era: Era, root: Path, calls: int) -> Values:
-    """Measure an HTTP server on hypercorn likewise; in the legacy era all calls share one session."""
+    """Measure an HTTP server on hypercorn likewise; in the legacy era all calls belong to one session."""
     with closing(HttpLoad(server_command("http_ours"), era, root)) as load:
         load.greet()
         values = {}
@@ -79,7 +79,7 @@ def _caller(worker: Worker, in_flight: int, calls: int) -> Values:
 
 
 def client(era: Era, root: Path, calls: int) -> Values:
-    """Measure a client over HTTP, against a server that is the same for both."""
+    """Measure a client over HTTP, against a server that is the same for both sides."""
     with closing(HttpServer(server_command("http_fast"))) as server:
         server.wait_ready()
         with closing(Worker("our_http", era, server.url, root=root)) as worker:
@@ -87,7 +87,7 @@ def client(era: Era, root: Path, calls: int) -> Values:
 
 
 def in_memory(era: Era, root: Path, calls: int) -> Values:
-    """Measure a client and a server in one process, which exchange bytes."""
+    """Measure a client and a server that exchange bytes in one process."""
     with closing(Worker("our_memory", f"{era}-encoded", root=root)) as worker:
         return _caller(worker, 64, calls)
 
@@ -103,7 +103,7 @@ def _start(era: Era, root: Path) -> float:
 
 
 def start_up(era: Era, root: Path, calls: int) -> Values:
-    """All that a stdio server takes which lists its tools once and exits at the end of its stdin."""
+    """Measure a whole run of a stdio server that lists its tools once and exits at the end of its stdin."""
     del calls
     return {"to tools/list and exit": _least(partial(_start, era, root))}
 
@@ -120,7 +120,7 @@ def imports(root: Path, calls: int) -> Values:
 
 
 def idle(root: Path, calls: int) -> Values:
-    """Measure the memory of a legacy session over HTTP whose client is idle."""
+    """Measure the memory of a legacy session over HTTP whose client does nothing."""
     del calls
     return {"a session": per_session("http_ours", SESSIONS, root)}
 
@@ -151,5 +151,5 @@ def unit_of(probe: str, row: str) -> str:
 
 
 def must_fall(probe: str, row: str) -> bool:
-    """Whether a row shall have become less, not only no more: a modern POST, start-up, and memory."""
+    """Return whether a row must have decreased, not only not increased: a modern POST, start-up, and memory."""
     return unit_of(probe, row) != MICROSECONDS or probe == "http-modern"

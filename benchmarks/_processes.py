@@ -1,4 +1,4 @@
-"""Child processes: how contenders are started, watched, measured from outside and ended."""
+"""Child processes: start contenders, watch them, measure them from outside, and end them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SERVERS = Path(__file__).resolve().parent / "servers"
 
-DEADLINE = 60.0  # seconds that any one exchange may take before its process is killed and the run fails
+DEADLINE = 60.0  # seconds that an exchange may take before its process is killed and the run fails
 
 
 class ProcessFailed(Exception):
-    """A contender's process ended, or had to be ended, before it had answered."""
+    """A contender's process ended, or had to be killed, before it had answered."""
 
 
 def environment(root: Path = ROOT) -> dict[str, str]:
-    """Return the caller's environment with the packages in `root` importable; otherwise the same for every contender.
+    """Return the caller's environment with the packages in `root` importable; otherwise the same for all contenders.
 
-    Other PYTHON* settings are dropped: PYTHONDONTWRITEBYTECODE alone would have a checkout compiled at every start
-    while an installed peer has its byte code at hand, and the debug modes slow contenders unevenly.
+    Other PYTHON* settings are dropped. With PYTHONDONTWRITEBYTECODE a checkout would be compiled at every start, while
+    an installed peer has its byte code at hand; and the debug modes slow contenders down unevenly.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if "PYTHONHOME" in os.environ:
@@ -48,11 +48,11 @@ def server_command(name: str, *arguments: str) -> list[str]:
 
 
 class Process:
-    """A child with raw pipes on its stdin and stdout; what it says on stderr is kept for the error message.
+    """A child process with raw pipes for stdin and stdout; its stderr is kept for error messages.
 
     Args:
-        command: What to run.
-        root: The directory that it runs in and imports from.
+        command: The command to run.
+        root: The directory in which it runs, and from which it imports.
     """
 
     def __init__(self, command: Sequence[str], root: Path = ROOT) -> None:
@@ -87,7 +87,7 @@ class Process:
         return self._popen.pid
 
     def write(self, data: bytes) -> None:
-        """Hand all of `data` to the child; blocks while its pipe is full."""
+        """Write all of `data` to the child; block while its pipe is full."""
         view = memoryview(data)
         try:
             while view:
@@ -96,7 +96,7 @@ class Process:
             raise self.failure("stopped reading") from None
 
     def read(self, limit: int = 1 << 16) -> bytes:
-        """Return the available bytes; block until there is at least one."""
+        """Return the bytes at hand; block until there is at least one."""
         if self._unread:
             data, self._unread = self._unread, b""
             return data
@@ -106,7 +106,7 @@ class Process:
         return data
 
     def read_line(self) -> bytes:
-        """One line of any length; what follows it stays for the next read."""
+        """Read one line of any length; what follows it is left for the next read."""
         parts: list[bytes] = []
         while True:
             chunk = self.read(1 << 20)
@@ -124,7 +124,7 @@ class Process:
         self._popen.send_signal(number)
 
     def wait(self) -> int:
-        """Block until the child has exited; its return code. Never polls, so the moment is exact."""
+        """Block until the child has exited, and return its exit status. This doesn't poll, so the moment is exact."""
         return self._popen.wait()
 
     def kill(self) -> None:
@@ -132,9 +132,9 @@ class Process:
 
     @contextlib.contextmanager
     def deadline(self, seconds: float = DEADLINE) -> Iterator[threading.Event]:
-        """Kill the child if the block takes longer; the event that is yielded says whether that happened.
+        """Kill the child if the block takes longer; the event that is yielded tells whether that happened.
 
-        A thread's timer, since a timeout on every read would be a second system call on the measured path.
+        A timer in a thread does this, since a timeout for each read would be a second system call on the measured path.
         """
         expired = threading.Event()
 
@@ -151,18 +151,19 @@ class Process:
             timer.cancel()
 
     def cpu_time(self) -> float:
-        """Seconds of CPU time, the user's and the system's, that the child has taken so far; Linux only.
+        """Return the seconds of CPU time, user and system, that the child has taken so far; Linux only.
 
-        The kernel's account to the nanosecond, where /proc/PID/stat counts in ticks of 10 ms: clock_getcpuclockid(3)
-        makes the id of a process's clock in this way. It can be read until the child has been waited for.
+        This is the kernel's count in nanoseconds; /proc/PID/stat counts in ticks of 10 ms. It can be read until the
+        child has been waited for.
         """
+        # The id of a process's CPU clock, as clock_getcpuclockid(3) makes it.
         return time.clock_gettime(~self.pid << 3 | 2)
 
     def finish(self) -> float:
-        """Close its stdin and block until it has exited: all the CPU time that it took.
+        """Close the child's stdin, block until it has exited, and return all the CPU time that it took.
 
         Raises:
-            ProcessFailed: it did not exit with 0.
+            ProcessFailed: If its exit status is not 0.
         """
         self.close_stdin()
         end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -172,14 +173,14 @@ class Process:
         return used
 
     def peak_rss(self) -> float | None:
-        """Peak resident memory so far in MiB, or None where the platform has no /proc.
+        """Return the peak resident memory so far in MiB, or None on platforms without /proc.
 
-        Not ``ru_maxrss``: on Linux that is inherited from the parent's image at exec.
+        This is not ``ru_maxrss``, which on Linux is inherited from the parent's image at exec.
         """
         return self._status("VmHWM:")
 
     def rss(self) -> float | None:
-        """Resident memory at the moment, likewise."""
+        """Return the current resident memory in MiB, or None on platforms without /proc."""
         return self._status("VmRSS:")
 
     def _status(self, entry: str) -> float | None:
@@ -190,7 +191,7 @@ class Process:
         return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(entry)), None)
 
     def failure(self, what: str) -> ProcessFailed:
-        """Return an exception that says what the child did and how its stderr ended."""
+        """Kill the child, and return an exception that says what it did and how its stderr ended."""
         self._popen.kill()
         code = self._popen.wait()
         self._errors.seek(0)
@@ -199,7 +200,7 @@ class Process:
         return ProcessFailed(f"{shown!r} {what} (exit status {code}){': ' + tail if tail else ''}")
 
     def close(self) -> None:
-        """Close the pipes and end the child, however busy it is."""
+        """Close the pipes and kill the child, however busy it is."""
         self.close_stdin()
         self._popen.kill()
         self._popen.wait()
@@ -211,7 +212,7 @@ def run_python(*arguments: str, root: Path = ROOT) -> str:
     """Run an interpreter to its end, in `root`, and return what it printed.
 
     Raises:
-        ProcessFailed: it failed, with the end of its stderr.
+        ProcessFailed: If it fails; the message has the end of its stderr.
     """
     done = subprocess.run(
         python(*arguments), env=environment(root), cwd=root, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The figures as a readable table, as Markdown and as JSON."""
+"""Reports of the figures: as text, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _VERSIONS = ("mcp", "trio", "pydantic", "pydantic-core", "anyio")
 
 
 def load_average() -> float:
-    """Return the average number of runnable processes in the last minute: more than CPUs means noisy figures."""
+    """Return the load average of the last minute; above the number of CPUs the figures are noisy."""
     return round(os.getloadavg()[0], 2)
 
 
 def version_of(root: Path = ROOT) -> str:
-    """Return the version of the package in `root`, and the commit where that is a checkout."""
+    """Return the version of the package in `root`, with the commit if that is a checkout."""
     version = run_python("-c", "import trio_mcp; print(trio_mcp.__version__)", root=root).strip()
     if not (root / ".git").exists():
         return version
@@ -37,7 +37,7 @@ def version_of(root: Path = ROOT) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what a reader needs to compare these figures with their own."""
+    """Return what a reader needs to know about the machine to compare these figures with others."""
     versions = {"trio-mcp": version_of()}
     for name in _VERSIONS:
         try:
@@ -55,7 +55,7 @@ def machine() -> dict[str, Any]:
 
 
 def surroundings(options: Options) -> dict[str, Any]:
-    """Describe the machine and how long it was measured."""
+    """Return the machine, and how long each sample was and how many there were."""
     return {
         **machine(),
         "seconds": options.seconds,
@@ -81,7 +81,7 @@ def _verdict(target: Target | None, value: float) -> str:
 
 
 def _tables(group: Group) -> list[list[list[str]]]:
-    """Return the measured values, then the ratios; the first row of each is its heading."""
+    """Return the table of values, then that of ratios; the first row of each is its heading."""
     values = [["contender", f"median {group.unit}", "min to max", "target"]]
     for name, samples in group.samples.items():
         spread = Spread.of(samples)
@@ -96,7 +96,7 @@ def _tables(group: Group) -> list[list[list[str]]]:
 
 
 def _without_empty_column(table: list[list[str]]) -> list[list[str]]:
-    """Drop the last column when nothing but its heading is in it."""
+    """Drop the last column if it has nothing but a heading."""
     return table if any(row[-1] for row in table[1:]) else [row[:-1] for row in table]
 
 
@@ -111,7 +111,7 @@ def text_table(table: list[list[str]]) -> list[str]:
 
 
 def markdown_table(table: list[list[str]]) -> list[str]:
-    """Return the lines of a table whose first row is its heading."""
+    """Return the Markdown lines of a table whose first row is its heading."""
     heading, *rows = (f"| {' | '.join(row)} |" for row in table)
     return [heading, f"|---{'|---:' * (len(table[0]) - 1)}|", *rows]
 
@@ -152,7 +152,7 @@ def as_markdown(groups: list[Group], around: dict[str, Any]) -> str:
 
 
 def as_json(groups: list[Group], around: dict[str, Any]) -> dict[str, Any]:
-    """Every sample, so that other statistics can be made of them."""
+    """Return all samples, so that other statistics can be computed from them."""
     return {
         **around,
         "groups": [

@@ -1,4 +1,4 @@
-"""Calls per second, for everything that has a `throughput`: contenders in processes of their own, and the groups."""
+"""Calls per second of everything that has a `throughput`, and contenders in processes of their own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Measurable(Protocol):
-    """A contender that can be kept busy with a number of calls in flight for a time."""
+    """A contender that can be kept busy with a number of calls in flight, for a time."""
 
     def throughput(self, in_flight: int, seconds: float) -> float: ...
 
 
 class Worker:
-    """A contender in its own process, idle until a sample is asked of it.
+    """A contender in its own process, idle until a sample is taken.
 
     Args:
-        module: Its name in contenders/.
-        arguments: What its `connect` gets, the variant first.
+        module: The name of its module in contenders/.
+        arguments: The arguments of the module's `connect`, the variant first.
         loop: The event loop on which it runs.
-        root: Where it imports from.
+        root: The directory from which it imports.
     """
 
     def __init__(self, module: str, *arguments: str, loop: str = "trio", root: Path = ROOT) -> None:
@@ -42,7 +42,7 @@ class Worker:
         return self._order(seconds, f"{in_flight} {seconds}\n")
 
     def answer(self, in_flight: int, calls: int) -> None:
-        """Have it make so many calls, with `in_flight` of them outstanding."""
+        """Have the contender make this many calls, with `in_flight` outstanding."""
         self._order(DEADLINE, f"{in_flight} inf {calls}\n")
 
     def _order(self, seconds: float, order: str) -> float:
@@ -61,7 +61,7 @@ def groups(
     comparisons: Sequence[Comparison],
     options: Options,
 ) -> Iterator[Group]:
-    """One group for each number of calls in flight; of the comparisons those whose both sides are there."""
+    """Yield a group for each number of calls in flight, with the comparisons whose two sides are both present."""
     present = [each for each in comparisons if each.left in contenders and each.right in contenders]
     for in_flight, case in cases.items():
         options.progress(f"{scenario}, {case}")

@@ -1,8 +1,8 @@
-"""One contender in a process of its own: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
+"""Run one contender in its own process: ``python -m benchmarks._worker LOOP MODULE VARIANT [ARGUMENT ...]``.
 
-Its own process, since what other contenders have imported and allocated would weigh on its garbage collector. It reads
-one line ``IN_FLIGHT SECONDS [CALLS]`` at a time on stdin, measures, and answers with the calls per second. LOOP is
-``trio``, or ``asyncio`` for what is faster there.
+In a shared process, what other contenders have imported and allocated would burden its garbage collector. For each line
+``IN_FLIGHT SECONDS [CALLS]`` on stdin it measures, and prints the calls per second. LOOP is ``trio``, or ``asyncio``
+for contenders that are faster there.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _B = 7
 
 
 async def throughput(call: Call, in_flight: int, seconds: float, limit: float = math.inf) -> float:
-    """Measure the calls answered per second with `in_flight` tasks that each call again as soon as they are answered.
+    """Return the calls answered per second, with `in_flight` tasks that each call again as soon as they are answered.
 
     It ends after `seconds`, or as soon as `limit` calls have been made.
 
     Raises:
-        WrongAnswer: a call returned something else than the sum.
+        WrongAnswer: If a call did not return the sum.
     """
     calls = 0
     begun = in_flight
@@ -60,9 +60,9 @@ async def throughput(call: Call, in_flight: int, seconds: float, limit: float = 
 async def main(module: str, *arguments: str) -> None:
     contender = importlib.import_module(f"benchmarks.contenders.{module}")
     async with contender.connect(*arguments) as call:
-        await throughput(call, 1, 0.05)  # first calls import and fill caches: start-up, not throughput
+        await throughput(call, 1, 0.05)  # the first calls import and fill caches, which counts as start-up
         print("ready", flush=True)
-        # Waiting for an order blocks the whole loop on purpose: nothing runs while another contender is measured.
+        # Waiting for an order blocks the event loop on purpose: nothing may run while another contender is measured.
         for order in sys.stdin:
             in_flight, seconds, *limit = order.split()
             print(await throughput(call, int(in_flight), float(seconds), *map(float, limit)), flush=True)

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.against OTHER_CHECKOUT``: what this checkout costs in comparison with another, in pairs.
+"""``python -m benchmarks.against OTHER_CHECKOUT``: compare the cost of this checkout with another's, in pairs.
 
-Every pair takes one sample of each row before (the other checkout) and one after (this one), in turn: A B, B A, A B. A
-sample is of processes of its own, so that the figures hold for any seed of the hashes and any layout of the memory.
+For each row a pair takes one sample before (the other checkout) and one after (this one), in alternating order: A B,
+B A, A B. Each sample has its own processes, so the figures do not depend on one hash seed or one memory layout.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ NO_MORE, LESS = 1.03, 1.0
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return a 95 % interval of the median, from the order of the values alone; None where there are fewer than six.
+    """Return a 95 % confidence interval of the median, from the order of the values alone; None for fewer than six.
 
-    How many of n values lie below the true median is binomial with p = 1/2, whatever their distribution is.
+    The number of n values below the true median is binomial with p = 1/2, whatever their distribution.
     """
     count = len(values)
     outside, cut = 0.0, 0  # what the interval without its `cut` values on either side misses
@@ -47,7 +47,7 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
 
 @dataclass
 class Row:
-    """One figure, before and after, pair by pair."""
+    """One figure, before and after, for each pair."""
 
     probe: str
     name: str
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the interval is where it is wanted, as far as it says anything."""
+        """The verdict on the interval: whether it meets the row's bound."""
         interval = interval_of_median(self.ratios)
         if interval is None:
             return "too few pairs"
@@ -76,7 +76,7 @@ class Row:
         return f"not above {NO_MORE:.2f}: met"
 
     def cells(self) -> list[str]:
-        """As a line of the table."""
+        """Return the cells of the row in the table."""
         interval = interval_of_median(self.ratios)
         return [
             f"{self.probe}: {self.name}",
@@ -106,7 +106,7 @@ HEADING = ["row", "median before", "median after", "after / before", "95 % inter
 def measure(
     probes: Sequence[str], roots: dict[str, Path], pairs: int, calls: int, progress: Callable[[str], None]
 ) -> list[Row]:
-    """Run the probes in so many pairs."""
+    """Run the probes in this many pairs."""
     rows: dict[tuple[str, str], Row] = {}
     started = time.perf_counter()
     for pair in range(pairs):
@@ -127,10 +127,10 @@ def measure(
 
 
 def prepare(stage: Path, checkout: Path) -> Path:
-    """Make a directory in which a program finds the package of a checkout, and these benchmarks; compile the package.
+    """Make a directory in which programs find the package of a checkout and these benchmarks; compile both.
 
     Raises:
-        ProcessFailed: the package can't be imported.
+        ProcessFailed: If the package can't be imported.
     """
     stage.mkdir()
     (stage / "trio_mcp").symlink_to(checkout / "trio_mcp", target_is_directory=True)
@@ -156,7 +156,7 @@ def _calls(text: str) -> int:
 
 
 def _probes(text: str) -> list[str]:
-    """Those of this name, or whose name begins with it and a hyphen."""
+    """Return the probes of this name, or whose names begin with it and a hyphen."""
     chosen = [name for name in PROBES if name == text or name.startswith(f"{text}-")]
     if not chosen:
         raise argparse.ArgumentTypeError(f"there are no rows {text!r}: choose from {', '.join(PROBES)}")
@@ -222,7 +222,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare; 0, or 1 when a process failed or answered wrongly, whatever the figures are."""
+    """Compare the checkouts. Return 0 whatever the figures are, or 1 if a process failed or gave a wrong answer."""
     chosen = _parse(arguments)
     if not sys.platform.startswith("linux"):
         print("benchmarks: the CPU time of another process can be read on Linux only", file=sys.stderr)

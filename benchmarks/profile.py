@@ -1,8 +1,8 @@
-"""Where the time of a call goes: ``python -m benchmarks.profile memory``, or ``http-client``.
+"""Show where the time of a call goes: ``python -m benchmarks.profile memory``, or ``http-client``.
 
-Two views of the same loop that the scenario of that name measures. The default samples the running stack on a timer, so
-that it slows nothing down and charges C code to the line that called it. ``--calls`` uses cProfile, which counts calls
-exactly but makes small Python functions look dearer than they are.
+There are two views of the loop that the scenario of that name measures. The default samples the running stack on a
+timer, which hardly slows it down, and attributes C code to the line that called it. ``--calls`` uses cProfile, which
+counts calls exactly but overstates the cost of small Python functions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-# scenario -> its contenders, each a module in contenders/ and a variant; the default first
+# scenario -> its contenders, each a module in contenders/ and a variant; the default comes first
 CONTENDERS = {
     "memory": [*(memory.OURS | memory.PEER | memory.BARE).values()],
     "http-client": [
@@ -43,7 +43,7 @@ _INTERVAL = 0.001  # seconds of CPU time between samples
 
 
 class Sampler:
-    """Counts which function and line is running, and which functions are on the stack, at each tick of CPU time."""
+    """A sampler that counts the running function and line, and all functions on the stack, at each tick of CPU time."""
 
     def __init__(self) -> None:
         self.ticks = 0
@@ -77,7 +77,12 @@ class Sampler:
             signal.signal(signal.SIGPROF, previous)
 
     def report(self, top: int, call_time: float) -> str:
-        """Functions by own time, then lines; `call_time` is what one call takes on both sides, in µs of CPU time."""
+        """Return the report: functions by own time and by total time, then lines by own time.
+
+        Args:
+            top: How many entries each list has.
+            call_time: The CPU time of one call, on both sides, in µs.
+        """
 
         def entry(count: int, place: str) -> str:
             return f"  {100 * count / self.ticks:5.1f} %  {call_time * count / self.ticks:6.2f} µs  {place}"
@@ -96,7 +101,7 @@ class Sampler:
 
 
 def _short(file: str) -> str:
-    """Return the path from the package on, without where it happens to be installed."""
+    """Return a path relative to where packages are installed, and its last three parts at most."""
     parts = Path(file).parts
     if "site-packages" in parts:
         parts = parts[len(parts) - parts[::-1].index("site-packages") :]
@@ -150,7 +155,7 @@ def main() -> None:
     known = list(dict.fromkeys(":".join(each) for each in CONTENDERS[arguments.scenario]))
     arguments.contender = arguments.contender or known[0]
     if arguments.contender not in known:
-        parser.error(f"{arguments.contender!r} does not run in {arguments.scenario}: choose from {', '.join(known)}")
+        parser.error(f"{arguments.contender!r} is not in {arguments.scenario}: choose from {', '.join(known)}")
     trio.run(_profile, arguments)
 
 

@@ -1,1 +1,1 @@
-"""In-memory contenders: each module opens a client and a server in one process and yields a way to call ``add``."""
+"""Contenders that run in a worker process: each module's `connect` yields a function that calls ``add``."""

@@ -1,4 +1,4 @@
-"""The bare limit of a client over HTTP on Trio: h11 on kept connections, pydantic parses, and nothing else."""
+"""The bare limit of a client over HTTP on Trio: h11 on persistent connections, pydantic to parse, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text
 
 
 class Connection:
-    """One connection: a request, its answer, the next request."""
+    """A connection that carries one exchange after the other."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""The bare limit of a client over HTTP: httpx posts a request, pydantic parses the answer, and nothing else."""
+"""The bare limit of a client over HTTP: httpx to post requests, pydantic to parse the answers, and nothing else."""
 
 from __future__ import annotations
 

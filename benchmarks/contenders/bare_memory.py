@@ -1,4 +1,4 @@
-"""The bare limit in memory: two Trio loops that exchange encoded messages over memory channels, and nothing else."""
+"""The bare limit in memory: two loops on Trio that exchange encoded messages over memory channels, and nothing else."""
 
 from __future__ import annotations
 

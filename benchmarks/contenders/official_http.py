@@ -1,4 +1,4 @@
-"""The official Python SDK's client over HTTP, on whichever event loop it is run."""
+"""The official Python SDK's client over HTTP, on the event loop of the worker."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The official Python SDK in one process on Trio, as it comes and with every message encoded to bytes and back.
 
-As it comes, its in-memory client encodes nothing: ``mode="legacy"`` hands message objects over, and the modern mode
-calls the server's handlers directly. The encoded variants pass the same messages through a transport of our own that
-encodes and decodes exactly as the SDK's stdio transport does, but inside ``send`` and ``receive``: no task, pipe,
-thread or buffer more than the SDK's own in-memory streams have.
+As it comes, its in-memory client encodes nothing: ``mode="legacy"`` passes message objects, and the modern mode calls
+the server's handlers directly. The encoded variants pass the same messages through our own transport, which encodes and
+decodes exactly as the SDK's stdio transport does, but inside ``send`` and ``receive``: it has no more tasks, pipes,
+threads or buffers than the SDK's own in-memory streams.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def build_server() -> MCPServer:
 
 
 class _Stream:
-    """The common base of the SDK's two stream protocols."""
+    """The part that both of the SDK's stream protocols share."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class EncodingStream(_Stream):
 
 
 class DecodingStream(_Stream):
-    """A read stream that makes messages of bytes."""
+    """A read stream that decodes messages from bytes."""
 
     _stream: MemoryObjectReceiveStream[bytes]
 
@@ -90,7 +90,7 @@ class DecodingStream(_Stream):
 
 @asynccontextmanager
 async def encoded_transport(server: MCPServer) -> AsyncIterator[tuple[DecodingStream, EncodingStream]]:
-    """Run `server` on encoded streams and yield the client's ends, as the SDK's `Transport` contract asks."""
+    """Run `server` on encoded streams and yield the client's ends, as the SDK's `Transport` contract requires."""
     lowlevel = server._lowlevel_server  # noqa: SLF001 - the SDK gives no other way to its transport
     request_send, request_receive = anyio.create_memory_object_stream[bytes](64)
     answer_send, answer_receive = anyio.create_memory_object_stream[bytes](64)

@@ -1,4 +1,4 @@
-"""trio_mcp's sessions alone, without `Client` and `Server`: what the layers above them add is the difference."""
+"""trio_mcp's sessions alone; the difference to `Client` and `Server` is the cost of the layers above."""
 
 from __future__ import annotations
 

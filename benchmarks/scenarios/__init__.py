@@ -1,4 +1,4 @@
-"""The scenarios by the names that the command line takes, in the order in which they run."""
+"""The scenarios, by their names on the command line, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time per MiB for one large text through a stdio server's framing, there and back."""
+"""Time per MiB of one large text through a stdio server's framing, in both directions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _text(mebibytes: int) -> str:
 
 
 def _exchange(process: Process, request: bytes) -> tuple[float, bytes]:
-    """Seconds from the first byte of `request` to the last of the answer, and the answer.
+    """Return the seconds from the first byte of `request` to the last of the answer, and the answer.
 
-    A thread writes while this one reads, for the answer may begin before the request has been taken in whole.
+    A thread writes while this one reads, because the answer may begin before the whole request has been read.
     """
     writer = threading.Thread(target=process.write, args=(request,), daemon=True)
     started = time.perf_counter()
@@ -45,7 +45,7 @@ def _exchange(process: Process, request: bytes) -> tuple[float, bytes]:
 
 
 def _echo(load: Load, mebibytes: int, calls: int) -> float:
-    """Milliseconds per MiB of text over `calls` calls of ``echo``; encoding and checking are off the clock."""
+    """Return the milliseconds per MiB of text in `calls` calls of ``echo``; encoding and checking are not counted."""
     text = _text(mebibytes)
     elapsed = 0.0
     with load.process.deadline():
@@ -58,7 +58,7 @@ def _echo(load: Load, mebibytes: int, calls: int) -> float:
 
 
 def _ceiling(process: Process, mebibytes: int, calls: int) -> float:
-    """As `_echo`, against ``cat``: what the pipes and the load generator themselves take."""
+    """Measure as `_echo` does, against ``cat``: the cost of the pipes and the load generator."""
     request = _wire.line({"text": _text(mebibytes)})
     elapsed = 0.0
     with process.deadline():
@@ -71,11 +71,10 @@ def _ceiling(process: Process, mebibytes: int, calls: int) -> float:
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Check that time per byte does not grow with size: framing that rescans its buffer makes it 16 times as large.
+    """Yield the group of all sizes. Framing that rescans its buffer would be 16 times as slow per MiB at 16 MiB.
 
-    Twice is allowed for: texts beyond the processor's caches cost more per byte, in the bare loop as well.
-
-    Every sample moves as much text as the largest size, in one call or in several.
+    The target allows for twice as slow, because texts beyond the processor's caches cost more per byte, in the bare
+    loop as well. Every sample moves as much text as the largest size, in one call or in several.
     """
     options.progress("big messages")
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {}), "bare Trio loop": "bare"}

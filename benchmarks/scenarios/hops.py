@@ -1,4 +1,4 @@
-"""How many functions of the package, in how many files, one ``tools/call`` runs through: what a reader follows."""
+"""How many functions of the package, in how many files, one ``tools/call`` runs through: a reader's path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ trio.run(main)
 
 
 def _seen(call: Callable[[str, dict[str, Any]], Any]) -> list[list[str]]:
-    """Warm up, and see one call between the two that begin and end the trace."""
+    """Warm up, then trace one call, between the two that begin and end the trace."""
     for _ in range(5):
         call("add", {"a": 1, "b": 2})
     call("trace", {"on": True})
@@ -88,7 +88,7 @@ def _over_stdio() -> list[list[str]]:
 
 
 class _Poster:
-    """Posts messages, in the words of one revision."""
+    """A client that posts the messages of one revision."""
 
     def __init__(self, url: str, revision: str) -> None:
         parts = urlsplit(url)
@@ -141,7 +141,7 @@ GOALS = {"stdio server": (45, 14), "HTTP server, modern": (85, 18), "client over
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Two tables: distinct functions, and the files that they stand in."""
+    """Yield two groups: distinct functions, and the files in which they are."""
     options.progress("hops")
     seen = {"stdio server": _over_stdio(), **_over_http()}
     for unit, index, count in (

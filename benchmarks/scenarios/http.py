@@ -46,7 +46,7 @@ COMPARISONS = [
 
 
 def run(options: Options) -> Iterator[Group]:
-    """One group with one connection and one with 32."""
+    """Yield a group for one connection and one for 32."""
     chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE_SERVER})
     with ExitStack() as stack:
         loads: dict[str, HttpLoad] = {}

@@ -1,4 +1,4 @@
-"""Calls per second that an HTTP client makes: against one and the same fast server, and against its own server."""
+"""Calls per second of an HTTP client: against the same fast server for all, and against the server of its own SDK."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ BOTH_COMPARISONS = [
 
 
 def run_client(options: Options) -> Iterator[Group]:
-    """Clients against one server that none of them waits for: one group sequentially, one with 32 calls in flight."""
+    """Measure clients against a server that is much faster: a group for sequential calls, one for 32 in flight."""
     chosen = options.select({**CLIENTS, **(PEER_CLIENTS if peer_installed() else {})})
     with ExitStack() as stack:
         ceiling = HttpLoad(server_command("http_fast"))
@@ -86,14 +86,14 @@ def run_client(options: Options) -> Iterator[Group]:
 
 
 def run_both(options: Options) -> Iterator[Group]:
-    """Each client against the server of its own SDK, likewise."""
+    """Measure each client against the server of its own SDK, likewise."""
     chosen = options.select({**BOTH, **(PEER_BOTH if peer_installed() else {})})
     with ExitStack() as stack:
         yield from groups("http-both", _connected(chosen, stack), CASES, BOTH_COMPARISONS, options)
 
 
 def _connected(chosen: Mapping[str, Contender], stack: ExitStack) -> dict[str, Worker]:
-    """Start the servers, each once, and then the clients."""
+    """Start each server once, and then the clients."""
     servers: dict[tuple[str, ...], HttpServer] = {}
     for name in {contender.server: None for contender in chosen.values()}:
         servers[name] = HttpServer(server_command(*name))

@@ -1,4 +1,4 @@
-"""Memory that a legacy session over HTTP takes on the server while its client does nothing."""
+"""Memory of a legacy session over HTTP, on the server, while its client does nothing."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ WARM_UP = 200
 
 
 def per_session(name: str, count: int, root: Path = ROOT) -> float:
-    """KiB by which the resident memory of a server grows for each of `count` further sessions."""
+    """Return the KiB by which a server's resident memory grows for each of `count` additional sessions."""
     with closing(HttpServer(server_command(name), root)) as server:
         server.wait_ready()
         with server.process.deadline():
             connection = server.connect()
             with closing(connection.socket):
-                # What the first sessions bring along, imports and room on the heap, is not theirs alone.
+                # The imports and the heap that the first sessions need are not theirs alone, so they don't count.
                 sessions = {server.open_session(connection) for _ in range(WARM_UP)}
                 before = server.process.rss()
                 sessions |= {server.open_session(connection) for _ in range(count)}
                 after = server.process.rss()
     if len(sessions) != WARM_UP + count:
-        raise ProcessFailed("a server gave the same session twice")
+        raise ProcessFailed("a server assigned the same session id twice")
     if before is None or after is None:
-        raise ProcessFailed("the server was gone before its memory could be read")
+        raise ProcessFailed("the server ended before its memory could be read")
     return (after - before) * 1024 / count
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh server per sample, whose sessions are opened over one connection."""
+    """Measure a new server for each sample, with all its sessions opened over one connection."""
     count = 100 if options.quick else 800
     options.progress(f"idle sessions, {count} of them")
     if not Path("/proc/self/status").exists():

@@ -1,4 +1,4 @@
-"""Import time of the package, and what importing the client must not drag in."""
+"""Import time of the package, and what importing the client must not load."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ UNWANTED = ("trio_mcp.server", "hypercorn", "trio_mcp.cli")
 
 
 def _import_time(statement: str) -> float:
-    """Milliseconds that `statement` takes in a fresh interpreter, without the interpreter's own start."""
+    """Return the milliseconds that `statement` takes in a new interpreter, without the interpreter's own start."""
     code = f"import time; started = time.perf_counter(); {statement}; print(time.perf_counter() - started)"
     return float(run_python("-c", code)) * 1000
 
 
 def _dragged_in() -> list[str]:
-    """Modules among UNWANTED that importing the client loads."""
+    """Return the modules among UNWANTED that importing the client loads."""
     loaded = run_python("-c", "import sys; from trio_mcp import Client; print(*sys.modules, sep='\\n')").split()
     return [name for name in loaded if any(name == root or name.startswith(root + ".") for root in UNWANTED)]
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh interpreter per sample, its byte code cached by an unmeasured run (but not with --quick)."""
+    """Measure a new interpreter for each sample. Unless for a quick look, an unmeasured run caches byte code first."""
     options.progress("import")
     statements = {**STATEMENTS, **(PEER_STATEMENTS if peer_installed() else {})}
     contenders = {label: partial(_import_time, statement) for label, statement in statements.items()}

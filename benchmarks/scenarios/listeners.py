@@ -1,4 +1,4 @@
-"""A thousand listeners, ten thousand changes a second, one client that does not read, and calls meanwhile."""
+"""A thousand listeners, ten thousand changes per second, one client that does not read, and unrelated calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLES: list[tuple[str, str, dict[str, str], Target | None]] = [
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh process per sample, since a peak never goes down again."""
+    """Measure a new process for each sample, because a process's memory peak never goes down."""
     options.progress("listeners")
     rounds: list[dict[str, float]] = []
     for turn in range(options.rounds):

@@ -40,7 +40,7 @@ COMPARISONS = [
 
 
 def run(options: Options) -> Iterator[Group]:
-    """One group sequentially and one with 64 calls in flight."""
+    """Yield a group for sequential calls and one for 64 in flight."""
     chosen = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}

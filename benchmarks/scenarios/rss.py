@@ -24,12 +24,12 @@ def _peak(name: str, seconds: float) -> float:
         load.throughput(64, seconds)
         peak = load.process.peak_rss()
     if peak is None:
-        raise ProcessFailed("the server was gone before its memory could be read")
+        raise ProcessFailed("the server ended before its memory could be read")
     return peak
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh server per sample, since a peak never goes down again."""
+    """Measure a new server for each sample, because a process's memory peak never goes down."""
     options.progress("peak memory")
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {}), "bare Trio loop": "bare"}
     if not Path("/proc/self/status").exists():

@@ -1,4 +1,4 @@
-"""How long a stdio server takes to leave: on SIGINT while idle, and at the end of its stdin with a tool in mid-run."""
+"""How long a stdio server takes to exit: on SIGINT while idle, and at the end of its stdin while a tool runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from benchmarks._options import Options
 
-CAP = 5.0  # seconds after which a server that has not left is killed and counted with this figure
-_SETTLE = 0.2  # seconds for the server to become idle, or the tool to be in mid-run
+CAP = 5.0  # seconds after which a server that has not exited is killed; this is then its figure
+_SETTLE = 0.2  # seconds for the server to become idle, or for the tool to start
 
 
 class Leaving:
-    """One way to make one server leave; remembers whether it ever had to be killed."""
+    """One way to make a server exit; it remembers whether the server ever had to be killed."""
 
     def __init__(self, name: str, cap: float) -> None:
         self._command = server_command(name)
@@ -32,18 +32,18 @@ class Leaving:
         self.exit_codes: set[int] = set()
 
     def on_sigint(self) -> float:
-        """Milliseconds from SIGINT to the exit of an idle server."""
+        """Return the milliseconds from SIGINT to the exit of an idle server."""
         with closing(Load(self._command, "modern")) as load:
             load.greet()
             time.sleep(_SETTLE)
             return self._exit_time(load, lambda: load.process.send_signal(signal.SIGINT))
 
     def on_eof_in_mid_run(self) -> float:
-        """Milliseconds from the end of stdin to the exit while a tool sleeps."""
+        """Return the milliseconds from the end of stdin to the exit while a tool sleeps."""
         with closing(Load(self._command, "modern")) as load:
             load.greet()
             load.send_call("pause", {"seconds": 3600})
-            load.call("add", {"a": 1, "b": 2}, 3)  # answered: so the one before it has been read
+            load.call("add", {"a": 1, "b": 2}, 3)  # once this is answered, the call before it has been read
             time.sleep(_SETTLE)
             return self._exit_time(load, load.process.close_stdin)
 
@@ -60,14 +60,14 @@ class Leaving:
         return elapsed * 1000
 
     def note(self, label: str) -> str | None:
-        """Return what the figures leave out."""
+        """Return how often the server was killed, or its exit statuses, for a note below the table."""
         if self.killed:
-            return f"{label}: killed {self.killed} times, since it had not left after {self._cap:g} s"
+            return f"{label}: killed {self.killed} times, because it had not exited after {self._cap:g} s"
         return f"{label}: exit status {', '.join(map(str, sorted(self.exit_codes)))}"
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh server per sample."""
+    """Measure a new server for each sample."""
     names = {"ours": "ours", **({"official": "official"} if peer_installed() else {})}
     cap = 0.5 if options.quick else CAP
     cases = [

@@ -35,7 +35,7 @@ COMPARISONS = [
 
 
 def list_tools(process: Process, era: Era) -> None:
-    """Ask a new server for its tools; in the legacy era wait for the answer to ``initialize`` first, as one must."""
+    """Ask a new server for its tools; in the legacy era wait for the answer to ``initialize`` first, as required."""
     if era == "legacy":
         process.write(_wire.initialize(1))
         _wire.result_of(process.read_line(), 1)
@@ -47,7 +47,7 @@ def list_tools(process: Process, era: Era) -> None:
 
 
 def _first_tools_list(name: str, era: Era) -> float:
-    """Milliseconds."""
+    """Return the milliseconds from the start of a server to its first ``tools/list`` answer."""
     with Process(server_command(name)) as process, process.deadline():
         list_tools(process, era)
         return (time.perf_counter() - process.started) * 1000
@@ -69,14 +69,14 @@ def _import_breakdown(name: str) -> list[str]:
         if len(fields) == 3 and fields[0].strip().isdigit():
             entries.append((int(fields[0]), int(fields[1]), fields[2].strip()))
     total = sum(own for own, _, _ in entries)
-    lines = [f"{name}: {len(entries)} imports, {total / 1000:.0f} ms; the dearest, own time and with what they import:"]
+    lines = [f"{name}: {len(entries)} imports, {total / 1000:.0f} ms; the most expensive, own and total time:"]
     entries.sort(reverse=True)
     lines += [f"  {own / 1000:6.1f} ms {whole / 1000:7.1f} ms  {module}" for own, whole, module in entries[:15]]
     return lines
 
 
 def run(options: Options) -> Iterator[Group]:
-    """Measure a fresh process per sample, the byte code cached by an unmeasured one of each (not for a quick look)."""
+    """Measure a new process for each sample. Unless for a quick look, an unmeasured run caches byte code first."""
     options.progress("start-up")
     programs = options.select({**OURS, **(PEER if peer_installed() else {}), **BARE})
     contenders = {label: partial(_first_tools_list, name, era) for label, (name, era) in programs.items()}

@@ -1,1 +1,1 @@
-"""Stdio server programs under test, one per contender; each serves the same three tools."""
+"""The server programs under test, one for each contender."""

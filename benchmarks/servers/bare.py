@@ -1,6 +1,6 @@
-"""The bare limit on stdio: a Trio loop that frames, parses, spawns, validates and answers, and nothing else.
+"""The bare limit on stdio: a loop on Trio that frames, parses, spawns, validates and answers, and nothing else.
 
-No session, no cancellation, no limits, no errors: what a library adds on top is the price of being one.
+It has no session, no cancellation, no limits and no errors; those are what a library adds, and what they cost.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 class Writer:
-    """Answers that are ready while a write is under way go out together in the next one."""
+    """A writer that puts all answers which become ready during one write into the next one."""
 
     def __init__(self, stream: trio.lowlevel.FdStream) -> None:
         self._stream = stream

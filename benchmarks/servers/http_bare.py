@@ -1,4 +1,4 @@
-"""The bare limit over HTTP: hypercorn as it comes, with an application that parses JSON and writes an answer."""
+"""The bare limit over HTTP: hypercorn as it comes, with an application that only parses JSON and writes an answer."""
 
 import sys
 

@@ -1,6 +1,7 @@
-"""A server that measures clients: raw sockets and templates, so that no client waits for it. ``sse`` answers in events.
+"""A server to measure clients against: raw sockets, so fast that no client waits for it.
 
-It knows the one tool ``add`` and as much of both eras as a client needs to call it.
+It has one tool, ``add``, and knows as much of both eras as a client needs to call it. With the argument ``sse`` it
+answers in event streams.
 """
 
 import json
@@ -44,7 +45,7 @@ def answer_to(message):
 
 
 def respond(method, body):
-    """Return the bytes of the answer to one HTTP request."""
+    """Return the bytes of the response to an HTTP request."""
     if method == b"DELETE":
         return b"HTTP/1.1 204 No Content\r\n\r\n"
     if method != b"POST":
@@ -64,7 +65,7 @@ def respond(method, body):
 
 
 def serve_connection(connection, buffer):
-    """Read once and answer every request that is complete; what is left of the buffer, None at the end."""
+    """Read once, and answer every complete request. Return the rest of the buffer, or None at the end."""
     data = connection.recv(65536)
     if not data:
         return None

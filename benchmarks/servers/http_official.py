@@ -1,4 +1,4 @@
-"""The official SDK's server over HTTP, on uvicorn: as it comes, or ``json``: it answers in JSON, not in events."""
+"""The official SDK's server over HTTP, on uvicorn, as it comes; with the argument ``json`` it answers in JSON."""
 
 import sys
 
@@ -8,7 +8,7 @@ from official import server
 
 
 class Telling(uvicorn.Server):
-    """Says where it listens. It opens its sockets itself: one that it is given would lack TCP_NODELAY."""
+    """A uvicorn server that prints its URL. It opens its own sockets, because one passed to it lacks TCP_NODELAY."""
 
     async def startup(self, sockets=None):
         await super().startup(sockets)

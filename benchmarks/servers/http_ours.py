@@ -11,7 +11,7 @@ from ours import server
 async def main() -> None:
     config = Config()
     config.bind = ["127.0.0.1:0"]
-    config.keep_alive_max_requests = sys.maxsize  # no client has to connect anew while it is measured
+    config.keep_alive_max_requests = sys.maxsize  # so that no client has to reconnect while it is measured
     async with trio.open_nursery() as nursery:
         print(await nursery.start(partial(server.serve_http, config=config)), flush=True)
 

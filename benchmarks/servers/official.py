@@ -1,4 +1,4 @@
-"""The official Python SDK's server on stdio: ``official.py`` as it comes, ``official.py trio`` on Trio."""
+"""The official Python SDK's server on stdio, as it comes; with the argument ``trio``, on Trio."""
 
 import sys
 

@@ -77,7 +77,7 @@ def test_a_failed_tool_ends_with_1_and_its_text_on_stderr(shop: Path) -> None:
 def test_an_unknown_tool_is_named_with_those_that_there_are(shop: Path) -> None:
     done = run(shop, "call", "shop.py", "prize", "item=pear")
     assert done.returncode == 1
-    assert "no tool 'prize'; there are: price, pack" in done.stderr
+    assert "no tool 'prize'; its tools are: price, pack" in done.stderr
 
 
 def test_no_answer_in_time_ends_with_4(shop: Path) -> None:
@@ -116,25 +116,25 @@ def test_a_target_may_be_an_entry_of_a_configuration(shop: Path) -> None:
     assert "price(" in run(shop, "list", "mcp.json").stdout
     config(shop, one=entry, two=entry)
     assert "price(" in run(shop, "list", "mcp.json#two").stdout
-    assert "there are: one, two" in run(shop, "list", "mcp.json").stderr
-    assert "no server 'three'" in run(shop, "list", "mcp.json#three").stderr
+    assert "its servers are: one, two" in run(shop, "list", "mcp.json").stderr
+    assert "no enabled server 'three'" in run(shop, "list", "mcp.json#three").stderr
 
 
 HTTP = ["run", "shop.py", "--transport", "http"]
 WRONG = {
     "a file that is not there": (["list", "nothing.py"], "there is no such file"),
-    "no target at all": (["list", "shop"], "no target"),
+    "no target at all": (["list", "shop"], "not a target"),
     "an unknown scheme": (["list", "ftp://host/"], "must begin with http://"),
     "a WebSocket": (["list", "ws://host/"], "a URL must begin with http:// or https://; got ws://"),
-    "nothing after --": (["list", "--"], "there must be a command"),
+    "nothing after --": (["list", "--"], "must be followed by a command"),
     "a word without a sign": (["call", "shop.py", "price", "pear"], "name=value or name:=json"),
     "an unknown argument": (["call", "shop.py", "price", "itm=pear"], "did you mean 'item'?"),
     "no integer": (["call", "shop.py", "price", "item=pear", "pieces=two"], "pieces: must be integer; got 'two'"),
     "twice": (["call", "shop.py", "price", "item=a", "item=b"], "given twice"),
-    "no JSON": (["call", "shop.py", "price", "{nonsense}"], "no valid JSON"),
+    "no JSON": (["call", "shop.py", "price", "{nonsense}"], "not valid JSON"),
     "a header for a process": (["list", "shop.py", "--header", "A: b"], "--header is for servers that have a URL"),
     "an invalid time": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
-    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; there are: stdio"),
+    "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
     "no sessions for sse": ([*HTTP[:-1], "sse", "--stateless"], "--stateless is not for --transport sse"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),

@@ -76,7 +76,7 @@ async def until(client: Client, version: str) -> None:
             if await version_of(client) == version:
                 return
         except McpError as exc:
-            if "started anew" not in str(exc) and "does not run" not in str(exc):
+            if "was restarted" not in str(exc) and "is not running" not in str(exc):
                 raise
         await trio.sleep(0.05)
 
@@ -94,7 +94,7 @@ async def test_a_change_is_served_over_the_same_connection(source: Source, mode:
 
 async def test_a_call_in_flight_learns_that_the_server_was_replaced(source: Source) -> None:
     async def told() -> None:
-        with pytest.raises(McpError, match="started anew"):
+        with pytest.raises(McpError, match="was restarted"):
             await client.call_tool("wait", on_progress=lambda _: source.version(2))
 
     with trio.fail_after(60):
@@ -112,7 +112,7 @@ async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Sour
                 try:
                     await version_of(client)
                 except McpError as exc:
-                    if "does not run" in str(exc):
+                    if "is not running" in str(exc):
                         break
                 await trio.sleep(0.05)
             source.version(2)

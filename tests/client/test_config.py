@@ -115,7 +115,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
 }""",
     )
     assert [each.removeprefix(f"{path}:") for each in problems(path)] == [
-        "4: server 'a': arg: there is no such key; did you mean 'args'?",
+        "4: server 'a': arg: unknown key; did you mean 'args'?",
         "5: server 'a': env.PORT: must be a string, not a number",
         "8: server 'b': type: must be one of stdio, http, streamable-http, streamableHttp, sse, ws; "
         "did you mean 'http'?",
@@ -123,30 +123,30 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         "13: server 'e': args[1]: must be a string, not null",
         "14: server 'e': args[2]: must be a string, not a number",
         "15: server 'f': args[0]: the variable NO_KEY is not set; set it, or give a default: ${NO_KEY:-default}",
-        "16: server 'f': args[1]: ${1x} can't be filled in; there are ${NAME}, ${NAME:-default} and ${env:NAME}",
+        "16: server 'f': args[1]: ${1x} can't be filled in; the forms are ${NAME}, ${NAME:-default} and ${env:NAME}",
         "16: server 'f': cwd: the variable NO_DIR is not set; set it, or give a default: ${NO_DIR:-default}",
         "17: server 'g': must be an object, not a string",
         "18: server '': a server's name must be a non-empty string",
         "19: server 'h': url must begin with http:// or https:// and name a host",
-        "20: server 'i': url: a server with a command has none",
+        "20: server 'i': url: not allowed for a server with a command",
         "21: server 'j': disabled: must be true or false, not a string",
         "22: server 'd': command must be a non-empty string (the program; its arguments go into args), got ''",
-        "22: server 'd': the key is there twice",
+        "22: server 'd': the key appears twice",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"mcpServers": {\n  "a": {"command": "x",}\n}}', r":2:\d+: no valid JSON: "),
-        ('{\n // mine\n "mcpServers": {}}', r":2:2: no valid JSON: .*JSON has no comments"),
-        ("", r":1:1: no valid JSON"),
+        ('{"mcpServers": {\n  "a": {"command": "x",}\n}}', r":2:\d+: not valid JSON: "),
+        ('{\n // mine\n "mcpServers": {}}', r":2:2: not valid JSON: .*JSON has no comments"),
+        ("", r":1:1: not valid JSON"),
         ("[]", r":1: must be an object with the key 'mcpServers', not an array"),
-        ('{\n"mcpServer": {}}', r":2: mcpServer: there is no 'mcpServers' \(or 'servers'\)"),
-        ('{"other": {}}', r":1: there is no 'mcpServers' \(or 'servers'\)"),
+        ('{\n"mcpServer": {}}', r":2: mcpServer: there is no key 'mcpServers' \(or 'servers'\)"),
+        ('{"other": {}}', r":1: there is no key 'mcpServers' \(or 'servers'\)"),
         ('{"mcpServers": {},\n "servers": {}}', r":2: servers: there are both 'mcpServers' and 'servers'"),
         ('{"mcpServers": [1]}', r":1: mcpServers: must be an object, not an array"),
-        ("[" * 100_000, r": no valid configuration: it is nested too deeply"),
+        ("[" * 100_000, r": not a valid configuration: it is nested too deeply"),
     ],
 )
 def test_a_file_that_is_not_a_configuration(text: str, message: str, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
     assert problems(tmp_path / "no.json") == [f"{tmp_path / 'no.json'}: can't be read: No such file or directory"]
     assert problems(tmp_path) == [f"{tmp_path}: can't be read: Is a directory"]
     (tmp_path / "mcp.json").write_bytes(b'{"\xff": 1}')
-    assert "is no UTF-8" in problems(tmp_path / "mcp.json")[0]
+    assert "not valid UTF-8" in problems(tmp_path / "mcp.json")[0]
     with pytest.raises(TypeError, match="the path of a file or a mapping, got int"):
         load_config(5)  # type: ignore[arg-type]
 

@@ -218,7 +218,7 @@ async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_c
     [
         ("a__ad", "did you mean"),
         ("add", "did you mean 'a__add'"),
-        ("search", "name is made of a server's and its own.*the servers are 'a', 'files'"),
+        ("search", "names have the form 'server__name'; the servers are 'a', 'files'"),
         ("fils__add", "no tool 'fils__add'; did you mean 'files__add'"),
         ("x" * 100_000, "the servers are"),
         ("", "the servers are"),

@@ -115,7 +115,7 @@ async def test_a_url(era: str, answer: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "match"),
     [
-        ({"name": 5}, r"ValueError: the answer does not fit the requested schema: \['name'\]: 5 is not of type"),
+        ({"name": 5}, r"ValueError: the answer does not match the requested schema: \['name'\]: 5 is not of type"),
         ({"name": "Ada", "age": -1}, r"\['age'\]: -1 is less than the minimum of 0"),
         ({"age": 5}, '"name" is a required property'),
         ({}, '"name" is a required property'),
@@ -190,7 +190,7 @@ async def test_a_mode_that_is_not_declared_is_refused(era: str, modes: Any, para
     """2025-11-25 `client/elicitation`, Error Handling: -32602."""
     refused = await ask(era, params, lambda _: pytest.fail("the callback was called"), elicitation_modes=modes)
     assert refused.code == -32602
-    assert "takes no elicitation by" in refused.message
+    assert "does not support elicitation by" in refused.message
 
 
 async def test_revisions_without_elicitation_or_without_urls_refuse_it() -> None:
@@ -228,5 +228,5 @@ def test_no_answer_that_does_not_fit_is_ever_sent(data: st.DataObject, schema: d
     mended = [name for name in required if name not in answer and "default" in fields[name]]
     if mended:
         return
-    with pytest.raises(ValueError, match="does not fit the requested schema"):
+    with pytest.raises(ValueError, match="does not match the requested schema"):
         trio.run(answer_by(lambda _: answer, schema))

@@ -170,13 +170,13 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         (asks(q=ASK, r=ROOTS), "'r' of 'tools/call': the server asks for 'roots/list', which this client has not"),
         (asks(q=request("tools/list")), "the server asks for 'tools/list', which this client has not declared"),
         (asks(q=request("acme/ask")), "the server asks for 'acme/ask', which this client has not declared"),
-        (asks(q=ASK, r=5), "the input 'r' that 'tools/call' asks for is no request"),
-        (asks(q={}), "the input 'q' that 'tools/call' asks for is no request"),
-        (asks(q={"method": 5}), "is no request"),
+        (asks(q=ASK, r=5), "input request 'r' of 'tools/call' is malformed"),
+        (asks(q={}), "input request 'q' of 'tools/call' is malformed"),
+        (asks(q={"method": 5}), "is malformed"),
         (asks(q=request("elicitation/create", {"message": 5})), "with malformed parameters"),
         (asks(), "without inputRequests or requestState"),
-        ({**asks(), "inputRequests": []}, "in a form that is none"),
-        ({**asks(q=ASK), "requestState": 5}, "in a form that is none"),
+        ({**asks(), "inputRequests": []}, "request for input to 'tools/call' is malformed"),
+        ({**asks(q=ASK), "requestState": 5}, "request for input to 'tools/call' is malformed"),
         (
             asks(**{f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS + 1)}),
             f"asks for {MAX_INPUT_REQUESTS + 1} inputs at once; the limit is {MAX_INPUT_REQUESTS}",
@@ -525,7 +525,7 @@ async def test_the_legacy_era_has_no_rounds() -> None:
         result = await client.call_tool_once("x")
         assert not isinstance(result, types.InputRequiredResult)
         for more in ({"input_responses": {}}, {"request_state": ""}):
-            with pytest.raises(LocalProtocolError, match="belong to rounds of input, which 2025-11-25 has not"):
+            with pytest.raises(LocalProtocolError, match="rounds of input, which revision 2025-11-25 does not have"):
                 await client.call_tool_once("x", **more)
     assert len(asked) == 2
 

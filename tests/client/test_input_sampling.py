@@ -116,10 +116,10 @@ async def test_tools_are_refused_unless_declared(era: str, more: Any) -> None:
         ([say("assistant", use("1")), say("user", used("1"), used("1"))], "a tool result is missing"),
         ([say("assistant", use("1")), say("user", used("2"))], "a tool result is missing"),
         ([say("assistant", use("1")), say("user", used("1"), text("so"))], "mixes tool results with other content"),
-        ([say("user", used("1"))], "belongs to no tool use"),
-        ([say("assistant", use("1")), say("user", used("1")), say("user", used("1"))], "belongs to no tool use"),
-        ([say("user", use("1")), say("user", used("1"))], "used by the assistant"),
-        ([say("assistant", use("1")), say("assistant", used("1"))], "used by the assistant"),
+        ([say("user", used("1"))], "result without a tool use"),
+        ([say("assistant", use("1")), say("user", used("1")), say("user", used("1"))], "result without a tool use"),
+        ([say("user", use("1")), say("user", used("1"))], "tool uses must come from the assistant"),
+        ([say("assistant", use("1")), say("assistant", used("1"))], "tool uses must come from the assistant"),
     ],
 )
 async def test_tool_uses_and_results_must_balance(era: str, messages: Any, what: str) -> None:
@@ -137,11 +137,11 @@ async def test_tool_uses_and_results_must_balance(era: str, messages: Any, what:
 @pytest.mark.parametrize(
     ("more", "answer", "match"),
     [
-        ({}, USES, "offered the model no tools"),
-        ({"tools": []}, USES, "offered the model no tools"),
+        ({}, USES, "offers the model no tools"),
+        ({"tools": []}, USES, "offers the model no tools"),
         ({"tools": [TOOL], "toolChoice": {"mode": "none"}}, USES, "toolChoice is 'none'"),
         ({"tools": [TOOL]}, result(used("1")), "tool_result, which only a server's message may have"),
-        ({}, {"role": "assistant"}, "no valid CreateMessageResult: content: Field required; model: Field required"),
+        ({}, {"role": "assistant"}, "an invalid CreateMessageResult: content: Field required; model: Field required"),
         ({}, None, "TypeError: the sampling callback must return a CreateMessageResult or a text, got NoneType"),
     ],
 )

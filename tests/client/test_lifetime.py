@@ -145,7 +145,7 @@ async def test_a_command_that_does_not_exist() -> None:
 async def test_a_server_that_prints_garbage() -> None:
     code = "import time\nwhile True: print('Usage: foo [options]', flush=True); time.sleep(0.1)"
     target = StdioServerParameters(sys.executable, ["-c", code], shutdown_grace=0.1)
-    with pytest.raises(TransportError, match=r"connect_timeout=1\.5.*no MCP: invalid JSON.*is it an MCP server"):
+    with pytest.raises(TransportError, match=r"connect_timeout=1\.5.*not MCP: invalid JSON.*is it an MCP server"):
         async with Client(target, connect_timeout=1.5, probe_timeout=0.5, on_error=lambda _: None):
             pass
 

@@ -287,7 +287,7 @@ async def test_leaving_cancels_the_request_at_once() -> None:
             ("notifications/cancelled", {"requestId": asked[0].id, "reason": "the client listens no more"})
         ]
         assert client.statistics().subscriptions == 0
-        with pytest.raises(LocalProtocolError, match="has been left"):
+        with pytest.raises(LocalProtocolError, match="has ended"):
             await anext(events)
 
 

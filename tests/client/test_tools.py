@@ -167,7 +167,7 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
     async def one() -> None: ...
 
     async with Client(server) as client:
-        with pytest.raises(RemoteProtocolError, match="no end: 5 pages"):
+        with pytest.raises(RemoteProtocolError, match="more than 5 pages"):
             async for _ in client.iter_tools():
                 pass
     assert pages == 5

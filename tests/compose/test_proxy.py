@@ -303,7 +303,7 @@ async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_ane
     async with client_of(ProxyServer(upstream_link), below) as client, trio.open_nursery() as nursery:
 
         async def lost() -> None:
-            with pytest.raises(McpError, match="the upstream server 'up' is not there") as caught:
+            with pytest.raises(McpError, match="the upstream server 'up' is unavailable") as caught:
                 await client.call_tool("stuck")
             assert caught.value.code == -32603
 
@@ -363,7 +363,7 @@ async def test_a_client_that_is_connected_already_can_be_the_upstream() -> None:
 def test_arguments_that_a_proxy_can_not_have_are_refused() -> None:
     with pytest.raises(TypeError, match="takes no lifespan"):
         ProxyServer(Server("up"), lifespan=lambda server: None)
-    with pytest.raises(TypeError, match="passed on"):
+    with pytest.raises(TypeError, match="must not set 'elicitation'"):
         ProxyServer(Server("up"), client={"elicitation": print})
     with pytest.raises(TypeError, match="a target must be"):
         ProxyServer(3)  # type: ignore[arg-type]

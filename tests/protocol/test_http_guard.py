@@ -76,7 +76,7 @@ def test_who_may_pass(guard: HostGuard, host: str | None, origin: str | None, pa
 def test_the_answer_names_what_was_seen() -> None:
     """The operator learns what to add and where."""
     assert LOCAL.check(Headers([("Host", "mine.example:8000")])) == (
-        "a request for the host 'mine.example:8000' is not taken; if that is the name of this server, add it to "
+        "a request for the host 'mine.example:8000' is refused; if that is a name of this server, add it to "
         "allowed_hosts"
     )
     fault = LOCAL.check(Headers([("Host", "localhost"), ("Origin", "https://mine.example")]))
@@ -87,7 +87,7 @@ def test_the_answer_names_what_was_seen() -> None:
 def test_without_allowed_hosts_the_answer_names_both_settings() -> None:
     """Either tells the pages of the server from those of a name that was made to point at it."""
     assert ANY.check(Headers([("Host", "a.example"), ("Origin", "http://a.example")])) == (
-        "a request from the origin 'http://a.example' is not taken: set allowed_hosts to the names of this server if "
+        "a request from the origin 'http://a.example' is refused: set allowed_hosts to the names of this server if "
         "the page is its own, or add the origin to allowed_origins if it is trusted"
     )
 

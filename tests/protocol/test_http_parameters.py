@@ -45,34 +45,34 @@ def test_lawful_annotations_are_found_at_any_depth() -> None:
 A = annotated("A")
 SINGLE = ["items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"]
 SINGLE += ["unevaluatedItems", "unevaluatedProperties", "additionalItems", "contentSchema"]
+ELSEWHERE = "is allowed only on what is reached through `properties` alone"
 # One row for each rule that an annotation can break, and for each place where it must not be.
 INVALID: dict[str, tuple[Any, str]] = {
-    "empty": (schema(a=annotated("")), "must be a string that is not empty"),
-    "no string": (schema(a=annotated(10**5000)), "must be a string"),
-    "null": (schema(a=annotated(None)), "must be a string"),
+    "empty": (schema(a=annotated("")), "must be a non-empty string"),
+    "no string": (schema(a=annotated(10**5000)), "must be a non-empty string"),
+    "null": (schema(a=annotated(None)), "must be a non-empty string"),
     "space": (schema(a=annotated("A b")), "must be an HTTP token"),
     "colon": (schema(a=annotated("A:b")), "must be an HTTP token"),
     "not ASCII": (schema(a=annotated("Ré")), "must be an HTTP token"),
     "line end": (schema(a=annotated("A\r\nB: c")), "must be an HTTP token"),
     "trailing line feed": (schema(a=annotated("A\n")), "must be an HTTP token"),
-    "twice": (schema(a=A, b=A), "is there twice"),
-    "twice in another case": (schema(a=A, b=annotated("a")), "is there twice"),
+    "twice": (schema(a=A, b=A), "is used twice"),
+    "twice in another case": (schema(a=A, b=annotated("a")), "is used twice"),
     "number": (schema(a=annotated("A", "number")), "got 'number'"),
     "object": (schema(a=annotated("A", "object")), "got 'object'"),
     "array": (schema(a=annotated("A", "array")), "got 'array'"),
     "null type": (schema(a=annotated("A", "null")), "got 'null'"),
     "several types": (schema(a=annotated("A", ["string", "null"])), "got no single type"),
     "no type": (schema(a={"x-mcp-header": "A"}), "got no single type"),
-    "root": (annotated("A", "object"), "is only for what `properties` alone lead to"),
-    "below items": (schema(a={"items": schema(b=A)}), "is only for what `properties` alone lead to"),
-    "properties of an item": ({"items": {"properties": {"a": A}}}, "is only for what `properties` alone lead to"),
-    **{keyword: ({**schema(), keyword: A}, "is only for what `properties` alone lead to") for keyword in SINGLE},
+    "root": (annotated("A", "object"), ELSEWHERE),
+    "below items": (schema(a={"items": schema(b=A)}), ELSEWHERE),
+    "properties of an item": ({"items": {"properties": {"a": A}}}, ELSEWHERE),
+    **{keyword: ({**schema(), keyword: A}, ELSEWHERE) for keyword in SINGLE},
     **{
-        keyword: ({**schema(), keyword: [True, A]}, "is only for what `properties` alone lead to")
-        for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
+        keyword: ({**schema(), keyword: [True, A]}, ELSEWHERE) for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"]
     },
     **{
-        keyword: ({**schema(), keyword: {"x": A}}, "is only for what `properties` alone lead to")
+        keyword: ({**schema(), keyword: {"x": A}}, ELSEWHERE)
         for keyword in ["patternProperties", "dependentSchemas", "$defs", "definitions"]
     },
 }
@@ -264,7 +264,7 @@ def test_the_examples_of_the_conformance_suite() -> None:
 @pytest.mark.parametrize("value", [2**53, -(2**53), 1e300, 10**5000], ids=["above", "below", "float", "endless"])
 def test_an_integer_beyond_the_safe_range_is_refused(value: Any) -> None:
     """Section Schema Extension: readers in between may hold it as a double."""
-    with pytest.raises(ValueError, match="Mcp-Param-A, which carries integers between"):
+    with pytest.raises(ValueError, match="Mcp-Param-A, which carries only integers between"):
         parameter_values({"v": value}, parameter_headers(schema(v=A)))
 
 

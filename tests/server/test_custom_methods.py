@@ -209,12 +209,12 @@ async def two(params: Any, ctx: Any) -> None: ...
         ("tools/list", two, ValueError, "the protocol defines 'tools/list'"),
         ("tasks/get", two, ValueError, "the protocol defines 'tasks/get'"),  # of another revision
         ("initialize", two, ValueError, "the protocol defines 'initialize'"),
-        (MEASURE, two, ValueError, f"method '{MEASURE}' is there already"),
-        ("rpc.discover", two, ValueError, "JSON-RPC keeps names that begin with 'rpc.'"),
-        ("", two, TypeError, "a method's name must be a string"),
+        (MEASURE, two, ValueError, f"method '{MEASURE}' is already registered"),
+        ("rpc.discover", two, ValueError, "JSON-RPC reserves names that begin with 'rpc.'"),
+        ("", two, TypeError, "a method's name must be a non-empty string"),
         ("a/b", Size, TypeError, "must be answered by a function"),
-        ("a/b", lambda: None, TypeError, r"its function must take \(params, ctx\)"),
-        ("a/b", lambda a, b, c: None, TypeError, r"its function must take \(params, ctx\).*'c'"),
+        ("a/b", lambda: None, TypeError, r"its function must accept \(params, ctx\)"),
+        ("a/b", lambda a, b, c: None, TypeError, r"its function must accept \(params, ctx\).*'c'"),
     ],
 )
 def test_what_can_not_be_a_method(name: str, function: Any, error: type[Exception], message: str) -> None:
@@ -313,7 +313,7 @@ async def test_the_protocols_own_notifications_can_not_be_sent_by_hand() -> None
     ("name", "function", "error", "message"),
     [
         ("notifications/cancelled", two, ValueError, "the protocol defines"),
-        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is there already"),
+        ("com.example/ping", two, ValueError, "notification 'com.example/ping' is already registered"),
         ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
     ],
 )

@@ -246,10 +246,10 @@ def two_contexts(one: Context, two: Context) -> str:
         (Depends(unfilled), "'unfilled' has a parameter 'url' that nothing fills: annotate it with Context or"),
         (Depends(deep), "'unfilled' has a parameter 'url' that nothing fills"),
         (Depends(unresolved), "'unresolved': an annotation can't be resolved: name 'Nowhere'"),
-        (Depends(positional_only), "'positional_only': the parameter 'ctx' is filled by its name, so it can't be pos"),
+        (Depends(positional_only), "'positional_only': the parameter 'ctx' is passed by name, so it can't be pos"),
         (Depends(two_contexts), "'two_contexts': both 'one' and 'two' are a Context"),
         (Depends(Providers), "'Providers' is a class; pass a function"),
-        (Depends(number()), "'int' is no function but int; pass a function"),  # type: ignore[arg-type]
+        (Depends(number()), "'int' is not a function, but int; pass a function"),  # type: ignore[arg-type]
         (Depends, r"write Depends\(provider\), not Depends"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -266,7 +266,7 @@ def test_what_can_not_be_used_is_refused_at_registration(marker: Any, message: s
 def test_a_default_is_no_place_for_a_marker() -> None:
     def tool(given: Any = Depends(number)) -> None: ...  # noqa: B008 - it is what is refused
 
-    with pytest.raises(TypeError, match=r"the parameter 'given': a default is .* write Annotated"):
+    with pytest.raises(TypeError, match="the parameter 'given': Depends can't be a default value; write Annotated"):
         Server("test").add_tool(tool)
 
 
@@ -338,5 +338,5 @@ def test_what_stands_in_must_be_a_provider() -> None:
     message = "override: its provider 'unfilled' has a parameter 'url' that nothing fills"
     with pytest.raises(TypeError, match=message), server.override(real, unfilled):
         pass
-    with pytest.raises(TypeError, match="'str' is no function"), server.override(real, "fake"):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'str' is not a function"), server.override(real, "fake"):  # type: ignore[arg-type]
         pass

@@ -127,7 +127,7 @@ async def test_a_sync_function_that_must_be_awaited_would_outlive_what_it_got() 
     async with client_of(server_with(wrapper, fine, expose_errors=True)) as client:
         refused = await client.call_tool("wrapper")
         assert refused.is_error
-        assert "tool 'wrapper' is a sync function that returns something to await" in text_of(refused)
+        assert "tool 'wrapper' is a sync function that returns an awaitable" in text_of(refused)
         assert not (await client.call_tool("fine")).is_error
 
 
@@ -229,7 +229,7 @@ async def test_a_provider_must_not_swallow_the_exception(sync: bool) -> None:
     async with client_of(server) as client:
         result = await client.call_tool("tool")
     assert result.is_error
-    assert "a provider swallowed the exception" in text_of(result)
+    assert "a provider suppressed the exception" in text_of(result)
 
 
 @both_eras

@@ -101,12 +101,12 @@ def test_a_method_belongs_to_an_extension_that_is_declared() -> None:
 @pytest.mark.parametrize(
     ("extensions", "error", "message"),
     [
-        ({"feature": {}}, ValueError, "'feature' is no identifier of an extension: it must be a prefix"),
-        ({"com.example/": {}}, ValueError, "is no identifier"),
-        ({"/feature": {}}, ValueError, "is no identifier"),
-        ({"1com/feature": {}}, ValueError, "is no identifier"),
-        ({"com.example/a/b": {}}, ValueError, "is no identifier"),
-        ({5: {}}, ValueError, "is no identifier"),
+        ({"feature": {}}, ValueError, "'feature' is not a valid extension identifier: it must be a prefix"),
+        ({"com.example/": {}}, ValueError, "is not a valid extension identifier"),
+        ({"/feature": {}}, ValueError, "is not a valid extension identifier"),
+        ({"1com/feature": {}}, ValueError, "is not a valid extension identifier"),
+        ({"com.example/a/b": {}}, ValueError, "is not a valid extension identifier"),
+        ({5: {}}, ValueError, "is not a valid extension identifier"),
         ({FEATURE: None}, TypeError, "the settings of the extension 'com.example/feature' must be a mapping"),
         ([FEATURE], TypeError, "extensions must map identifiers to settings, got list"),
     ],

@@ -134,7 +134,7 @@ def test_enum_names_that_do_not_match_the_choices_are_refused() -> None:
 
 
 def test_a_choice_of_several_is_refused_where_the_revision_has_none() -> None:
-    with pytest.raises(NoSuchField, match=r"'several' is a choice of several.*2025-06-18"):
+    with pytest.raises(NoSuchField, match=r"'several' is a multiple choice.*2025-06-18"):
         form_of(Everything).schema_for("2025-06-18")
 
 
@@ -154,18 +154,18 @@ class Numbers(enum.Enum):
     ("annotation", "text"),
     [
         (Inner, "'field' is object"),
-        (list[str], "list of something else than choices"),
-        (list[Inner], "list of something else than choices"),
-        (list[Any], "list of something else than choices"),
+        (list[str], "is a list, but not of choices"),
+        (list[Inner], "is a list, but not of choices"),
+        (list[Any], "is a list, but not of choices"),
         (dict[str, str], "'field' is object"),
         (Any, "'field' is of any type"),
         (int | str, "'field' is a union"),
         (Literal["a"] | int, "'field' is a union"),
-        (Literal[1, 2], "something else than strings"),
-        (Literal["a", 2], "something else than strings"),
-        (Numbers, "something else than strings"),
+        (Literal[1, 2], "a choice, but not only of strings"),
+        (Literal["a", 2], "a choice, but not only of strings"),
+        (Numbers, "a choice, but not only of strings"),
         (SecretStr, r"a secret.*ctx\.elicit_url"),
-        (tuple[int, int], "list of something else than choices"),
+        (tuple[int, int], "is a list, but not of choices"),
         (object, "can't be described|of any type"),
         (None, "'field' is null"),
     ],

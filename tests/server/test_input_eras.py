@@ -166,7 +166,7 @@ async def test_nothing_else_may_ask(revision: str) -> None:
         assert (await client.drive("completion/complete", reference))["completion"]["values"] == ["x"]
         assert (await client.drive("prompts/list", {}))["prompts"]
         assert not client.questions
-    assert [("nothing can be asked here" in text) for text in refused] == [True, True]
+    assert [("can't ask the client here" in text) for text in refused] == [True, True]
     assert "'completion/complete'" in refused[0]
 
 
@@ -237,7 +237,7 @@ async def test_what_is_no_answer_at_all_is_an_error(revision: str, park: bool, a
     async with hand_client(server, revision, lambda _: answer) as client:
         error = await client.tool("tool")
     assert isinstance(error, ErrorData)
-    assert (error.code, "'input-1' is no valid answer" in error.message) == (-32602, True)
+    assert (error.code, "'input-1' is not a valid answer" in error.message) == (-32602, True)
 
 
 ASKS: list[tuple[Any, dict[str, Any], str]] = [
@@ -539,7 +539,7 @@ async def test_a_handler_that_outlives_its_request_can_ask_nobody(
         await left.wait()
         await settle()
         assert client.arrived() == []
-    assert outcome == ["nothing can be asked any more: the client has cancelled 'tools/call', or is gone"]
+    assert outcome == ["can't ask the client any more: the client has cancelled 'tools/call', or has disconnected"]
 
 
 async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:
@@ -641,11 +641,11 @@ async def test_a_context_that_is_kept_can_ask_nothing_more() -> None:
     for revision in (LEGACY, MODERN):
         async with hand_client(server, revision) as client:
             await client.tool("tool")
-            with pytest.raises(Exception, match="nothing can be asked here"):
+            with pytest.raises(Exception, match="can't ask the client here"):
                 await kept[-1].list_roots()
 
 
 def test_park_input_needs_something_to_ask_with() -> None:
     server = Server("test")
-    with pytest.raises(TypeError, match="park_input, but nothing to ask with"):
+    with pytest.raises(TypeError, match="park_input, but can't ask for input"):
         server.add_tool(lambda: 1, name="tool", park_input=True)

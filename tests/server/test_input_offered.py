@@ -70,7 +70,7 @@ async def test_responses_to_what_nobody_asks_are_ignored(server: Server) -> None
 
 @pytest.mark.parametrize(
     ("response", "text"),
-    [(12345, "no valid answer"), ({}, "no valid answer"), (accept(name=7), "does not fit the form")],
+    [(12345, "not a valid answer"), ({}, "not a valid answer"), (accept(name=7), "does not fit the form")],
 )
 async def test_a_response_that_is_no_answer_is_refused(server: Server, response: Any, text: str) -> None:
     async with hand_client(server) as client:

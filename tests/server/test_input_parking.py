@@ -83,7 +83,7 @@ async def test_a_state_is_used_once() -> None:
         again = await client.ask("tools/call", retry(asked))
         assert isinstance(again, ErrorData)
         assert again.code == INVALID_PARAMS
-        assert "nothing waits for this requestState any more" in again.message
+        assert "no handler is waiting for this requestState" in again.message
     assert desk.events == ["start", "end"]
 
 
@@ -126,7 +126,7 @@ async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not()
         async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
             error = await stranger.ask("tools/call", retry(asked))
             assert isinstance(error, ErrorData)
-            assert "another process's" in error.message
+            assert "belongs to another process" in error.message
         async with link_to(run) as second:
             assert text_of(await second.ask("tools/call", retry(asked))) == "Ann"
     assert desk.events == ["start", "end"]
@@ -153,7 +153,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.Moc
         assert desk.parked == 0
         error = await client.ask("tools/call", retry(asked))
         assert isinstance(error, ErrorData)
-        assert "its time was up" in error.message
+        assert "has expired" in error.message
 
 
 async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.testing.MockClock) -> None:

@@ -191,7 +191,7 @@ async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogC
         refused(
             await go_on(client, state, **{"input-1": accept(name="x")}), "'input-1' is not the one that was answered"
         )
-    assert "asks something else under 'input-1'" in caplog.text
+    assert "asks a different question under 'input-1'" in caplog.text
 
 
 async def test_rounds_are_bounded() -> None:
@@ -335,7 +335,7 @@ async def test_both_forms_go_together(revision: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        (({},), ValueError, "must have a question"),
+        (({},), ValueError, "must have at least one question"),
         (([],), TypeError, "must be a mapping"),
         (({"a": 1},), TypeError, r"requests\['a'\] must be a question"),
         (({1: 1},), TypeError, "must be a mapping of keys"),

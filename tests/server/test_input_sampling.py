@@ -109,10 +109,10 @@ async def test_a_loop_of_tools(revision: str) -> None:
     [
         ([message("assistant", USE)], "a tool result is missing"),
         ([message("assistant", USE), "go on"], "a tool result is missing"),
-        ([message("user", RESULT)], "belongs to no tool use"),
+        ([message("user", RESULT)], "a tool result without a tool use"),
         ([message("assistant", USE), message("user", RESULT, types.TextContent(text="x"))], "mixes tool results"),
-        ([message("assistant", USE), message("assistant", RESULT)], "results come from the user"),
-        ([message("user", USE), message("user", RESULT)], "used by the assistant"),
+        ([message("assistant", USE), message("assistant", RESULT)], "tool results from the user"),
+        ([message("user", USE), message("user", RESULT)], "tool uses must come from the assistant"),
         ([message("assistant", USE), message("user", RESULT, RESULT)], "a tool result is missing"),
     ],
 )

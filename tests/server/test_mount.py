@@ -278,11 +278,11 @@ def test_what_can_not_be_mounted_is_refused_with_a_reason() -> None:
         server.mount("other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"extension 'com\.example/x'"):
         server.mount(other)
-    with pytest.raises(ValueError, match="would hold itself"):
+    with pytest.raises(ValueError, match="would contain itself"):
         server.mount(server)
     middle = Server("middle")
     server.mount(middle)
-    with pytest.raises(ValueError, match="would hold itself"):
+    with pytest.raises(ValueError, match="would contain itself"):
         middle.mount(server)
     with pytest.raises(ValueError, match="mounted there already"):
         server.mount(middle, prefix="again")

@@ -163,9 +163,9 @@ def test_what_is_refused_at_registration() -> None:
     with pytest.raises(TypeError, match=r"write @server.prompt\(name='x'\)"):
         server.prompt("x")  # type: ignore[call-overload]
     for name in ("", 1):
-        with pytest.raises(ValueError, match="is no valid prompt name"):
+        with pytest.raises(ValueError, match="is not a valid prompt name"):
             server.add_prompt(review, name=name)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is no valid prompt name"):
+    with pytest.raises(ValueError, match="is not a valid prompt name"):
         server.add_prompt(lambda: "")
     server.add_prompt(review)
     with pytest.raises(ValueError, match="there is a prompt named 'review' already"):

@@ -149,7 +149,7 @@ async def test_an_exception_is_an_internal_error(sync: bool, revision: str, capl
 async def test_what_is_no_message_is_the_servers_fault(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     error = await failure_of(lambda: value, expose_errors=True)
     assert error.code == INTERNAL_ERROR
-    assert "a prompt returns strings, content blocks" in error.message
+    assert "a prompt must return strings, content blocks" in error.message
     assert len(caplog.records) == 1
 
 

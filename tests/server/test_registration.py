@@ -139,13 +139,13 @@ async def test_the_names_that_the_specification_allows(name: str) -> None:
 
 @given(st.text(max_size=130).filter(lambda name: not name.isascii() or " " in name or "," in name or not name))
 def test_other_names_are_refused_when_registered(name: str) -> None:
-    with pytest.raises(ValueError, match="no valid tool name"):
+    with pytest.raises(ValueError, match="not a valid tool name"):
         Server("test").add_tool(add, name=name)
 
 
 @pytest.mark.parametrize("name", ["x" * 129, "a\n", 3])
 def test_names_too_long_or_no_string_are_refused(name: Any) -> None:
-    with pytest.raises(ValueError, match="no valid tool name"):
+    with pytest.raises(ValueError, match="not a valid tool name"):
         Server("test").add_tool(add, name=name)
 
 

@@ -126,7 +126,7 @@ def test_every_process_has_a_key_of_its_own_by_default() -> None:
     [
         (b"short", ValueError, "5 bytes"),
         ([KEY, b"x" * 31], ValueError, "31 bytes"),
-        ([], ValueError, "must have a key"),
+        ([], ValueError, "must have at least one key"),
         ("x" * 32, TypeError, "got str"),
         (["x" * 32], TypeError, "got a str"),
         (7, TypeError, "got int"),

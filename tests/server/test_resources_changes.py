@@ -139,7 +139,7 @@ async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     async with client_of(with_resources(), LEGACY) as client:
         for number in (0, 1, 2, 2):
             await subscribe(client, f"x://t/{number}")
-        with pytest.raises(McpError, match="3 resources at most"):
+        with pytest.raises(McpError, match="at most 3 resources"):
             await subscribe(client, "x://t/3")
         await client.request("resources/unsubscribe", {"uri": "x://t/0"})
         await subscribe(client, "x://t/3")

@@ -146,7 +146,7 @@ async def test_a_refusal_that_names_the_very_revision_as_supported_is_tried_once
     client, asked = await negotiate_with(refusal, MODERN)
     assert client.server.revision == "2026-07-28"
     assert [message.method for message in asked] == ["server/discover", "server/discover"]
-    with pytest.raises(NegotiationError, match="the server serves 2026-07-28, and refuses it"):
+    with pytest.raises(NegotiationError, match="the server serves 2026-07-28, but refuses it"):
         await negotiate_with(refusal, refusal)
 
 

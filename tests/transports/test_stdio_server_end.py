@@ -203,7 +203,7 @@ def test_a_full_disk_under_the_output_is_said_with_a_status(by: str, tmp_path: P
         )
     assert done.returncode == 1
     (line,) = done.stderr.decode().splitlines()
-    assert line == f"the server can't go on: standard output can't be written: [Errno 28] {FULL}"
+    assert line == f"the server can't continue: standard output can't be written: [Errno 28] {FULL}"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ECONNRESET])

@@ -160,10 +160,10 @@ def test_a_definition_may_carry_keys_of_ones_own_and_those_of_extensions(key: st
         ("-x", True, "is malformed: it must be a name"),
         ("com..example/x", True, "is malformed"),
         ("/x", False, "is malformed"),
-        *((key, of_request, "is filled in by trio_mcp") for key in FILLED_IN for of_request in (True, False)),
-        *((key, False, "belongs to requests") for key in OF_REQUESTS),
-        ("com.mcp.tools/x", True, "2025-06-18 keeps prefixes in which 'mcp'"),
-        ("dev.mcp/x", False, "2025-11-25 keeps prefixes whose second label is 'mcp'"),
+        *((key, of_request, "is set by trio_mcp") for key in FILLED_IN for of_request in (True, False)),
+        *((key, False, "is for requests only") for key in OF_REQUESTS),
+        ("com.mcp.tools/x", True, "2025-06-18 reserves prefixes in which 'mcp'"),
+        ("dev.mcp/x", False, "2025-11-25 reserves prefixes whose second label is 'mcp'"),
     ],
 )
 def test_a_bad_key_is_named_with_its_rule(key: str, of_request: bool, rule: str) -> None:

@@ -30,14 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()  # nobody reads on, as in `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `| head`
+        _drop_output()
         return CLOSED_PIPE
     except Exit as exc:
         return _complain(options.command, str(exc), exc.status)
     except TrioMcpError as exc:
         return _complain(options.command, str(exc), exit_of(exc))
-    except OSError as exc:  # after ours, some of which are a TimeoutError as well
+    except OSError as exc:  # after our own errors, some of which are a TimeoutError, and so an OSError, as well
+        # Only what a full or broken disk raises: any other OSError is a bug, and deserves its traceback.
         if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _drop_output()
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    """What runs a command. It is loaded only now: `--help` and completion load none of what the others need."""
+    """Return the function that runs a command. It is loaded only now: `--help` and completion need none of them."""
     match name:
         case "run":
             from trio_mcp.cli.run import run
@@ -62,7 +63,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _drop_output() -> None:
-    """Let what is still to be flushed go nowhere: the interpreter would complain."""
+    """Redirect standard output to nowhere: the interpreter flushes it on exit, and would complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

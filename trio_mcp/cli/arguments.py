@@ -1,4 +1,4 @@
-"""The arguments of a tool, from words of the command line, by the tool's input schema."""
+"""Turns words of the command line into a tool's arguments, guided by the tool's input schema."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from trio_mcp.cli.exits import Exit
 
 __all__ = ["as_json_object", "from_words", "value_of"]
 
+# Chosen: generous for a real field, and a moment's work for a hostile one.
 MAX_PARTS = 200
-"""How many parts of a field's schema are looked at: it comes from the server, and may go round in circles."""
+"""The limit of subschemas visited for one field: the schema comes from the server, and may be circular or huge."""
 
 WORD = re.compile(r"(?P<name>.+?)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
-INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
-NO_VALUE = object()
+INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")  # int() refuses more than 4300 digits
+NO_VALUE = object()  # None would be the value null
 
 
 def as_json_object(text: str) -> dict[str, Any]:
-    """The arguments as one JSON text.
+    """Return the arguments given as one JSON text.
 
     Raises:
-        Exit: It is none, or no object.
+        Exit: If it is not valid JSON, or not an object.
     """
     value = _json("the arguments", text)
     if not isinstance(value, dict):
@@ -33,10 +34,10 @@ def as_json_object(text: str) -> dict[str, Any]:
 
 
 def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as ``name=value`` and ``name:=json``; an array may be given item by item.
+    """Return the arguments given as ``name=value`` and ``name:=json``; an array may be given item by item.
 
     Raises:
-        Exit: A word has neither form, a value does not fit the schema, or the schema has no such name.
+        Exit: If a word has neither form, a value does not match the schema, or the schema has no such name.
     """
     found: dict[str, Any] = {}
     properties = schema.get("properties")
@@ -52,6 +53,7 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
             _check_name(name, fields, schema)
             field = fields.get(name, True)
             value = value_of(name, text, field, schema)
+            # `items=a items=b`: each word gives a list of one, and they add up.
             if isinstance(value, list) and isinstance(found.get(name), list):
                 value = found.pop(name) + value
         if name in found:
@@ -61,31 +63,33 @@ def from_words(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def _check_name(name: str, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    # The schema may allow names that it does not list; the server will judge those.
     if name in fields or schema.get("additionalProperties") or "patternProperties" in schema:
         return
     near = difflib.get_close_matches(name, fields, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(fields) or 'none'}"
-    raise Exit(f"the tool has no argument {name!r}; {hint} To send it all the same, say {name}:=JSON")
+    hint = f"did you mean {near[0]!r}?" if near else f"the arguments are: {', '.join(fields) or 'none'}."
+    raise Exit(f"the tool has no argument {name!r}; {hint} To send it anyway, write {name}:=JSON")
 
 
 def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as exc:
-        raise Exit(f"{name}: no valid JSON: {exc}") from None
+        raise Exit(f"{name}: not valid JSON: {exc}") from None
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")  # NaN and Infinity, which Python's parser accepts
 
 
 def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
-    """A value, as the schema of its field wants it.
+    """Return a value as the schema of its field describes it.
 
     Raises:
-        Exit: It can't be read as any type that the schema takes.
+        Exit: If it can't be read as any type that the schema allows.
     """
     types, items, choices = _accepted(field, root)
+    # Listed values first, so that "1" becomes the number or the string, whichever the schema lists.
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -95,21 +99,23 @@ def value_of(name: str, text: str, field: Any, root: Mapping[str, Any]) -> Any:
         if kind in types and (value := read(text)) is not NO_VALUE:
             return value
     if "array" in types:
+        # An array of arrays is not read item by item; its inner text is passed as it is.
         return [text if "array" in _accepted(items, root)[0] else value_of(name, text, items, root)]
     if "string" in types:
         return text
     if types:
         raise Exit(f"{name}: must be {' or '.join(sorted(types))}; got {text!r}")
-    value = _loaded(text)
+    value = _loaded(text)  # the schema names no type: read JSON as JSON, and anything else as a string
     return text if value is NO_VALUE else value
 
 
 def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[Any]]:
-    """The types that a schema takes (none means any), the schema of an array's items, and the values it lists."""
+    """Return the types that a schema allows (none means any), the schema of an array's items, and the listed values."""
     types: set[str] = set()
     items: Any = True
     choices: list[Any] = []
     waiting = [field]
+    # Breadth first and bounded: references may lead back to where they came from.
     for _ in range(MAX_PARTS):
         if not waiting:
             break
@@ -132,10 +138,10 @@ def _accepted(field: Any, root: Mapping[str, Any]) -> tuple[set[str], Any, list[
 
 
 def _followed(reference: str, root: Mapping[str, Any]) -> Any:
-    """What a reference within the schema leads to (RFC 6901); anything if it leads nowhere."""
+    """Follow a reference within the schema (RFC 6901); return True, the schema of anything, if it leads nowhere."""
     found: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
+        key = step.replace("~1", "/").replace("~0", "~")  # in this order: "~01" stands for "~1"
         if not isinstance(found, Mapping) or key not in found:
             return True
         found = found[key]
@@ -150,7 +156,7 @@ def _loaded(text: str) -> Any:
 
 
 def _of(text: str, kind: type) -> Any:
-    """What the text is as JSON, if that is of a kind."""
+    """Return the value of a JSON text if it is of a type."""
     value = _loaded(text)
     return value if isinstance(value, kind) else NO_VALUE
 
@@ -163,4 +169,4 @@ READERS: dict[str, Callable[[str], Any]] = {
     "array": lambda text: _of(text, list),
     "object": lambda text: _of(text, dict),
 }
-"""How each type is read, in the order in which they are tried; a string is what nothing else is."""
+"""How each type is read, in the order in which they are tried; a string is what matches nothing else."""

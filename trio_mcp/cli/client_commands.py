@@ -1,4 +1,4 @@
-"""``trio-mcp list``, ``inspect``, ``call``, ``read`` and ``prompt``: what is done with a server, as its client."""
+"""``trio-mcp list``, ``inspect``, ``call``, ``read`` and ``prompt``: the commands that act as a server's client."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ Item = Tool | Prompt | Resource | ResourceTemplate
 
 
 def run(options: argparse.Namespace) -> int:
-    """Connect, and do what the command says."""
+    """Connect to the server and run the command."""
+    # Made before connecting, as a question of the server must clear its line.
     options.bar = ProgressBar(sys.stderr)
     if options.command == "call":
-        # Before anything is started: what is wrong with it is wrong without a server, too.
+        # Before a server is started: malformed arguments are wrong whatever the server is.
         options.whole = _whole(options.arguments)
 
     async def main() -> int:
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 # --- what a server offers ---------------------------------------------------------------------------------------------
 
-# kind -> the capability that it takes, the listing, its line
+# For each kind: the capability that it needs, the method that lists it, the line for an item.
 KINDS: dict[str, tuple[str, Callable[[Client], AsyncIterator[Any]], Callable[[Any], str]]] = {
     "tools": ("tools", Client.iter_tools, lambda tool: f"{clean_line(tool.name)}({_parameters(tool.input_schema)})"),
     "prompts": ("prompts", Client.iter_prompts, lambda prompt: f"{clean_line(prompt.name)}({_blanks(prompt)})"),
@@ -88,19 +89,20 @@ async def _inspect(client: Client, options: argparse.Namespace) -> None:
 
 
 async def _offered(client: Client, kinds: Iterable[str] | None = None) -> dict[str, list[Item]]:
-    """Everything of these kinds that the server lists; of all that it offers if none is named.
+    """Return everything of these kinds that the server lists; without kinds, of all that it has declared.
 
     Raises:
-        CapabilityError: A kind is named that the server does not offer.
+        CapabilityError: If a kind is named that the server does not offer.
     """
     found: dict[str, list[Item]] = {}
     for kind, (capability, items, _) in KINDS.items():
+        # A kind that was named is asked for in any case, so that its absence is an error.
         if kind not in kinds if kinds is not None else getattr(client.capabilities, capability) is None:
             continue
         try:
             found[kind] = [item async for item in items(client)]
         except McpError as exc:
-            # A server with resources need not know of templates.
+            # A server that offers resources need not support templates.
             if kinds is not None or exc.code != METHOD_NOT_FOUND:
                 raise
     return found
@@ -111,7 +113,7 @@ def _as_json(found: Mapping[str, list[Item]]) -> dict[str, Any]:
 
 
 def _outline(kind: str, items: list[Item], indent: str = "") -> str:
-    """One kind, with a line or more for each item."""
+    """Format one kind, with a line or more for each item."""
     if not items:
         return f"{indent}{kind}: none"
     line = KINDS[kind][2]
@@ -140,6 +142,7 @@ def _blanks(prompt: Prompt) -> str:
 
 def _parameters(schema: Mapping[str, Any]) -> str:
     properties, required = schema.get("properties"), schema.get("required")
+    # Whatever the server lists is shown as far as it makes sense: schemas are not validated here.
     if not isinstance(properties, dict):
         return ""
     needed = required if isinstance(required, list) else []
@@ -149,11 +152,12 @@ def _parameters(schema: Mapping[str, Any]) -> str:
 
 
 def _type(field: Any) -> str:
-    """The type of a parameter as far as it can be said in a word or two."""
+    """Describe the type of a parameter, if a word or two can."""
     if not isinstance(field, dict):
         return ""
     options = field.get("anyOf", field.get("oneOf"))
     if isinstance(options, list):
+        # A few alternatives only: the schema is the server's, and the line is for people.
         names = [_type(each)[2:] for each in options[:5]]
         return f": {' | '.join(names)}" if all(names) else ""
     if isinstance(field.get("enum"), list):
@@ -171,7 +175,8 @@ def _type(field: Any) -> str:
 
 
 def _whole(words: list[str]) -> dict[str, Any] | None:
-    """The arguments of a tool if they are given as one JSON text."""
+    """Return the arguments of a tool if they are given as one JSON text, else None."""
+    # No argument can have the form name=value and begin with a brace in practice, so one word tells.
     if len(words) != 1 or not (words[0] == "-" or words[0].lstrip().startswith("{")):
         return None
     return as_json_object(sys.stdin.read() if words[0] == "-" else words[0])
@@ -180,6 +185,7 @@ def _whole(words: list[str]) -> dict[str, Any] | None:
 async def _call(client: Client, options: argparse.Namespace) -> int:
     arguments = options.whole
     if arguments is None:
+        # Without arguments there is nothing to read by the schema, and the tools need not be listed.
         arguments = from_words(options.arguments, await _schema(client, options.tool) if options.arguments else {})
     bar: ProgressBar = options.bar
     try:
@@ -194,6 +200,7 @@ async def _call(client: Client, options: argparse.Namespace) -> int:
     elif result.is_error:
         print(f"trio-mcp call: {clean(_text(result)) or f'the tool {options.tool!r} failed'}", file=sys.stderr)
     elif text := _text(result):
+        # A program that reads the output gets the text as it is; a terminal must not act on it.
         print(clean(text) if sys.stdout.isatty() else text)
     return FAILED if result.is_error else OK
 
@@ -202,7 +209,7 @@ async def _schema(client: Client, name: str) -> Mapping[str, Any]:
     schemas = {tool.name: tool.input_schema async for tool in client.iter_tools()}
     if name in schemas:
         return schemas[name]
-    raise Exit(f"the server lists no tool {name!r}; there are: {', '.join(schemas) or 'none'}", FAILED)
+    raise Exit(f"the server lists no tool {name!r}; its tools are: {', '.join(schemas) or 'none'}", FAILED)
 
 
 def _text(result: ToolResult) -> str:
@@ -222,27 +229,29 @@ async def _read(client: Client, options: argparse.Namespace) -> None:
     pieces = [_bytes(each) for each in result.contents]
     if options.output is not None:
         if len(pieces) != 1:
-            raise Exit(f"there are {len(pieces)} contents, and --output takes one; see them with --json", FAILED)
+            raise Exit(f"the resource has {len(pieces)} contents, but --output takes one; use --json instead", FAILED)
         try:
             Path(options.output).write_bytes(pieces[0])  # noqa: ASYNC240 - nothing else runs here
         except OSError as exc:
             raise Exit(f"can't write {options.output}: {exc.strerror or exc}", FAILED) from None
     elif not sys.stdout.isatty():
+        # As bytes: a resource need not be text, and text must reach a file unchanged.
         sys.stdout.buffer.write(b"".join(pieces))
         sys.stdout.buffer.flush()
     else:
         for each in result.contents:
             if isinstance(each, BlobResourceContents):
-                raise Exit("it is binary: say where to write it with --output FILE, or redirect the output")
+                raise Exit("the resource is binary: write it to a file with --output FILE, or redirect the output")
             print(clean(each.text))
 
 
 def _bytes(contents: TextResourceContents | BlobResourceContents) -> bytes:
     if isinstance(contents, TextResourceContents):
+        # "surrogatepass": JSON may escape half of a surrogate pair, which plain UTF-8 could not encode.
         return contents.text.encode("utf-8", "surrogatepass")
     content = decoded(contents.blob)
     if content is None:
-        raise Exit(f"the server sent broken Base64 for {contents.uri!r}", NO_CONNECTION)
+        raise Exit(f"the server sent invalid Base64 for {contents.uri!r}", NO_CONNECTION)
     return content
 
 
@@ -265,4 +274,4 @@ COMMANDS: dict[str, Callable[[Client, argparse.Namespace], Awaitable[int | None]
     "read": _read,
     "prompt": _prompt,
 }
-"""What each command does; it gives the exit status if that is not `OK`."""
+"""The function of each command; it returns the exit status if that is not `OK`."""

@@ -1,4 +1,4 @@
-"""``trio-mcp completion``: scripts for shells, made from the table of commands."""
+"""``trio-mcp completion``: completion scripts for shells, generated from the table of commands."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Print the script for a shell."""
     print(SCRIPTS[options.shell](), end="")
     return OK
 
 
 def _options(command: str) -> Iterator[tuple[str, str, Sequence[str], bool]]:
-    """Name, help, choices and whether it takes a value, of each long option."""
+    """Yield each long option: its name, its help, its choices, and whether it takes a value."""
     yield "--help", "show this help message and exit", (), False
     for each in _arguments(command):
         if each.name.startswith("--"):
+            # argparse's default action is "store".
             takes = each.settings.get("action", "store") in ("store", "append")
+            # The zsh and fish scripts have the help inside single quotes.
             yield each.name, each.settings["help"].replace("'", ""), each.settings.get("choices", ()), takes
 
 
 def _values(command: str) -> Sequence[str]:
-    """The choices of a positional argument."""
+    """Return the choices of a command's positional arguments."""
     named = (each.settings.get("choices", ()) for each in _arguments(command) if not each.name.startswith("--"))
     return [choice for choices in named for choice in choices]
 
@@ -38,6 +40,7 @@ def _arguments(command: str) -> Iterator[Argument]:
 
 
 def _bash() -> str:
+    # bash knows words only; zsh and fish below show each option's help as well.
     names = {command: " ".join([*(name for name, *_ in _options(command)), *_values(command)]) for command in COMMANDS}
     cases = "\n".join(f'        {command}) words="{words}" ;;' for command, words in names.items())
     choices = sorted({(name, " ".join(of)) for command in COMMANDS for name, _, of, _ in _options(command) if of})
@@ -64,6 +67,7 @@ def _zsh() -> str:
     for command in COMMANDS:
         rows = []
         for name, help_, choices, takes in _options(command):
+            # Brackets and colons are zsh's own marks in a specification.
             text = help_.replace("[", "(").replace("]", ")").replace(":", "\\:")
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
             rows.append(f"'*{name}[{text}]{value}'")

@@ -1,4 +1,4 @@
-"""``trio-mcp demo``: one server, every transport; what happened, and how long it took."""
+"""``trio-mcp demo``: the same steps over every transport; what happened in each, and how long it took."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["demo", "run"]
 
 HEADINGS = ("transport", "step", "what happened", "time")
+# Enough for a steady figure, few enough to take a moment on each transport.
 CALLS = 500
 COUNT_TO = 5
 IMPATIENCE = "the demo has seen enough"
-STREAM_CLOSED = "the client closed the response stream"
+STREAM_CLOSED = "the client closed the response stream"  # the reason that a server over HTTP gives
 
 
 class _Report:
-    """The table."""
+    """The table of what happened."""
 
     def __init__(self) -> None:
         self.rows = [HEADINGS]
 
     @contextlib.contextmanager
     def step(self, transport: str, name: str) -> Iterator[list[str]]:
-        """Time one step; the block puts what happened into the list."""
+        """Time one step; the block appends what happened to the list it gets."""
         print(f"  {transport}: {name} …", file=sys.stderr, flush=True)
         happened: list[str] = []
         started = trio.current_time()
@@ -53,7 +54,7 @@ class _Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the demo."""
     return trio.run(demo)
 
 
@@ -70,6 +71,7 @@ async def demo() -> int:
         targets: dict[str, Target] = {
             "memory": make_server(),
             "stdio": StdioServerParameters(sys.executable, ["-m", "trio_mcp.cli.demo_server"]),
+            # Port 0 takes a free port; `start` returns the URL.
             "http": await start(nursery, partial(make_server().serve_http, port=0)),
             "sse": HttpServerParameters(await start(nursery, partial(make_server().serve_sse, port=0)), kind="sse"),
         }
@@ -82,7 +84,7 @@ async def demo() -> int:
 
 
 async def _try(report: _Report, transport: str, target: Target) -> list[str]:
-    """Everything that the demo does with one server; gives what did not come out as it should."""
+    """Run the demo's steps with one server; return what came out wrong."""
     problems: list[str] = []
 
     def expect(what: str, got: object, wanted: object) -> None:
@@ -112,9 +114,10 @@ async def _try(report: _Report, transport: str, target: Target) -> list[str]:
             step.append(f"{len(seen)} notifications, then the result {counted}")
         with report.step(transport, "cancel a call") as step:
             with trio.CancelScope() as scope:
+                # The first progress says that the handler is running, so what is cancelled is a call under way.
                 await client.call_tool("wait", on_progress=lambda _: scope.cancel(IMPATIENCE))
             reasons = (await client.call_tool("why_cancelled")).data
-            # Over HTTP a modern client cancels by closing the stream of the answer, which has no room for a reason.
+            # Over HTTP a modern client cancels by closing the response stream, which has no room for a reason.
             expect("the reason of the cancellation", reasons, [STREAM_CLOSED if transport == "http" else IMPATIENCE])
             step.append(f"the server's task was cancelled: {', '.join(reasons)}")
         with report.step(transport, "close") as step:

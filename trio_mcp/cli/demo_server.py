@@ -1,4 +1,4 @@
-"""The server that ``trio-mcp demo`` talks to. ``python -m trio_mcp.cli.demo_server`` serves it over stdio."""
+"""The server of ``trio-mcp demo``. ``python -m trio_mcp.cli.demo_server`` serves it over stdio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["make_server"]
 
 
 def make_server() -> Server:
-    """A new server with a handful of tools."""
+    """Make a server with a handful of tools."""
     server = Server("demo", version=__version__, instructions="Add numbers, count, or wait.")
     cancellations: list[str] = []
 
@@ -33,7 +33,7 @@ def make_server() -> Server:
 
     @server.tool
     async def wait(ctx: Context) -> None:
-        """Say that it has begun, and wait until somebody cancels."""
+        """Report that it has begun, and wait until it is cancelled."""
         await ctx.report_progress(0, message="waiting")
         try:
             await trio.sleep_forever()

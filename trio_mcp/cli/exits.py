@@ -1,4 +1,4 @@
-"""The exit statuses of ``trio-mcp``, and which error ends with which."""
+"""The exit statuses of ``trio-mcp``, and the errors that lead to each."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ FAILED = 1
 USAGE = 2
 NO_CONNECTION = 3
 TIMEOUT = 4
+# The shells' convention: 128 and the number of the signal.
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-"""As a shell shows a program that SIGPIPE has ended."""
+"""What a shell reports for a program ended by SIGPIPE."""
 
+# The first match counts.
 _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
     (McpError, FAILED),
     (ToolError, FAILED),
@@ -48,7 +50,7 @@ _STATUSES: tuple[tuple[type[TrioMcpError], int], ...] = (
 
 
 class Exit(Exception):
-    """Ends the command with a message for people.
+    """Ends the command with a message for the user.
 
     Attributes:
         status: The exit status.
@@ -60,5 +62,5 @@ class Exit(Exception):
 
 
 def exit_of(error: TrioMcpError) -> int:
-    """The status that an error ends the command with."""
+    """Return the status with which an error ends the command."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), FAILED)

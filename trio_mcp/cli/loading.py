@@ -1,4 +1,4 @@
-"""Finds the `Server` in a file or module."""
+"""Finds the `Server` in a Python file or module."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from trio_mcp.server.base_server import BaseServer
 __all__ = ["load_server"]
 
 OURS = (__file__, importlib.__file__, "<frozen importlib")
-"""How the names of the files begin that stand between us and what is imported."""
+"""The beginnings of file names in a traceback that lie between us and the imported file."""
 
 
 def load_server(name: str) -> BaseServer:
-    """The server that is meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
+    """Load the server meant by ``FILE``, ``FILE:name`` or ``package.module:name``.
 
-    A name may also be that of a function without parameters that makes the server. Without a name there must be
-    exactly one server in the module, or else one function that says it returns a `Server`. What is printed meanwhile
+    The name may also be that of a function without parameters that makes the server. Without a name there must be
+    exactly one server in the module, or one function annotated as returning a `Server`. Output printed meanwhile
     goes to standard error: standard output may be the wire.
 
     Raises:
-        Exit: There is no such file, no server in it or several, or it can't be imported.
+        Exit: If there is no such file, it has no server or several, or it can't be imported.
     """
     source, _, attribute = name.partition(":")
+    # The factory runs in here, too: what it prints must not reach the wire either.
     with _stdout_to_stderr():
         module = _imported(source)
         found = _attribute(module, source, attribute) if attribute else _only_server(module, source)
@@ -44,9 +45,7 @@ def load_server(name: str) -> BaseServer:
 
 def _made(factory: Any, name: str) -> BaseServer:
     if not callable(factory):
-        raise Exit(
-            f"{name} is no Server and no function that makes one, but something of type {type(factory).__name__}"
-        )
+        raise Exit(f"{name} must be a Server or a function that makes one, but is of type {type(factory).__name__}")
     if not _without_arguments(factory):
         raise Exit(f"{name} can't make a server here: it must be callable without arguments")
     try:
@@ -54,17 +53,18 @@ def _made(factory: Any, name: str) -> BaseServer:
     except Exception as exc:
         raise Exit(f"{name}() failed:\n{_their_traceback(exc)}", FAILED) from None
     if inspect.iscoroutine(made):
-        made.close()
+        made.close()  # or Python would warn of a coroutine that was never awaited
     if not isinstance(made, BaseServer):
-        raise Exit(f"{name}() gave something of type {type(made).__name__}, not a Server")
+        raise Exit(f"{name}() returned something of type {type(made).__name__}, not a Server")
     return made
 
 
 def _imported(source: str) -> ModuleType:
     try:
         return _imported_file(source) if source.endswith(".py") or "/" in source else _imported_module(source)
+    # A script without a `__main__` guard may call sys.exit while it is imported.
     except SystemExit as exc:
-        raise Exit(f"{source} ended the program (status {exc.code}) while it was imported", FAILED) from None
+        raise Exit(f"{source} exited (status {exc.code}) while it was imported", FAILED) from None
     except Exit:
         raise
     except Exception as exc:
@@ -74,14 +74,15 @@ def _imported(source: str) -> ModuleType:
 def _imported_file(source: str) -> ModuleType:
     path = Path(source)
     if not path.is_file():
-        raise Exit(f"{source}: {'is no file' if path.exists() else 'there is no such file'}", USAGE)
+        raise Exit(f"{source}: {'not a regular file' if path.exists() else 'there is no such file'}", USAGE)
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as `python FILE` does
-    # By its own name, so that other modules that import it get this one; but it must not pass for another.
+    # Under its own name, so that modules that import it get this one; but it must not replace a module of that name.
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise Exit(f"{source} is no Python file", USAGE)
+        raise Exit(f"{source} is not a Python file", USAGE)
+    # Registered before it runs, as an import does: dataclasses and pickling look modules up by name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -94,8 +95,9 @@ def _imported_module(source: str) -> ModuleType:
     try:
         return importlib.import_module(source)
     except ModuleNotFoundError as exc:
+        # Only if the named module itself is missing: an import that fails inside it is shown with its traceback.
         if exc.name is not None and (source == exc.name or source.startswith(f"{exc.name}.")):
-            raise Exit(f"there is no module {exc.name!r}; for a file, say {source}.py", USAGE) from None
+            raise Exit(f"there is no module {exc.name!r}; for a file, write {source}.py", USAGE) from None
         raise
 
 
@@ -110,30 +112,33 @@ def _attribute(module: ModuleType, source: str, attribute: str) -> Any:
 
 
 def _servers(module: ModuleType) -> dict[str, BaseServer]:
-    """The servers of a module, each under its first name."""
+    """Return the servers of a module, each under the first of its names."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, BaseServer)}
     seen: set[int] = set()
+    # By identity: one server under two names is one server.
     return {name: value for name, value in found.items() if id(value) not in seen and not seen.add(id(value))}  # type: ignore[func-returns-value]
 
 
 def _only_server(module: ModuleType, source: str) -> Any:
     servers = _servers(module)
+    # Functions count only if there is no server: a module may have both, and then the server is meant.
     found: dict[str, Any] = servers or {
         name: value for name, value in vars(module).items() if _says_it_makes_one(module, value)
     }
     if not found:
         raise Exit(
-            f"{source} has no Server at its top level; if a function makes it, say {source}:FUNCTION, or annotate the "
-            f"function with `-> Server`"
+            f"{source} has no Server at its top level; if a function makes it, write {source}:FUNCTION, or annotate "
+            f"the function with `-> Server`"
         )
     if len(found) > 1:
-        raise Exit(f"{source} has several servers; say which: {', '.join(f'{source}:{name}' for name in found)}")
+        raise Exit(f"{source} has several servers; pick one: {', '.join(f'{source}:{name}' for name in found)}")
     return next(iter(found.values()))
 
 
 def _says_it_makes_one(module: ModuleType, value: object) -> bool:
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or not _without_arguments(value):
         return False
+    # Read as it stands, not evaluated: a postponed annotation may name what is imported only for type checkers.
     returned = value.__annotations__.get("return")
     if isinstance(returned, str):
         return returned.strip("'\"").rpartition(".")[2] == "Server"
@@ -143,13 +148,13 @@ def _says_it_makes_one(module: ModuleType, value: object) -> bool:
 def _without_arguments(function: Any) -> bool:
     try:
         inspect.signature(function).bind()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # it needs arguments, or its signature is unknown
         return False
     return True
 
 
 def _their_traceback(exc: Exception) -> str:
-    """The traceback from the first frame that is theirs."""
+    """Format the traceback from the first frame of the user's code."""
     found: TracebackType | None = exc.__traceback__
     while found is not None and found.tb_frame.f_code.co_filename.startswith(OURS):
         found = found.tb_next
@@ -158,9 +163,9 @@ def _their_traceback(exc: Exception) -> str:
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Keep what is printed, by this process or its children, off standard output."""
+    """Send to standard error what is printed meanwhile, by this process or its children."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    kept = os.dup(1)  # the descriptor, not `sys.stdout`: children and C code write to it directly
     os.dup2(2, 1)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command line's grammar, as a table. It loads nothing heavy: ``--help`` and completion need only this."""
+"""The grammar of the command line, as a table. It imports nothing heavy: ``--help`` and completion need only this."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["COMMANDS", "Argument", "Command", "parse"]
 TARGETS = """\
 TARGET is one of
   server.py, server.py:name      a server's file, started as `trio-mcp run` does
-  package.module:name            the same, by its import name
+  package.module:name            the same, by import name
   mcp.json#name                  an entry of an mcpServers file
   https://host/mcp               a URL
-In place of a TARGET, the line may end in -- COMMAND [ARGUMENT ...], which starts a server."""
+Instead of a TARGET, the line may end with -- COMMAND [ARGUMENT ...], a command that starts a server."""
 
 
 class Argument:
-    """An argument or option: its name, and what `argparse` is told of it."""
+    """An argument or option: its name, and the settings for `argparse`."""
 
     def __init__(self, name: str, **settings: Any) -> None:
         self.name = name
@@ -36,10 +36,10 @@ class Command:
     """A command.
 
     Attributes:
-        help: What it does, in a line.
+        help: Its purpose, in one line.
         arguments: Its own arguments and options.
-        for_http: Whether it has those of a server over HTTP.
-        has_target: Whether it talks to a server, and so has a TARGET and those of the connection.
+        for_http: Whether it has the options of a server over HTTP.
+        has_target: Whether it talks to a server, and so has a TARGET and the options of the connection.
     """
 
     help: str
@@ -48,7 +48,7 @@ class Command:
     has_target: bool = False
 
     def groups(self) -> dict[str | None, tuple[Argument, ...]]:
-        """All arguments and options but the TARGET, under the headings that `--help` has for them."""
+        """Return all arguments and options except the TARGET, under their headings in `--help`."""
         found: dict[str | None, tuple[Argument, ...]] = {None: self.arguments}
         if self.for_http:
             found["for http and sse"] = HTTP
@@ -59,12 +59,13 @@ class Command:
 
 def _seconds(text: str) -> float:
     value = float(text)
+    # NaN fails this comparison, too.
     if not 0 < value < math.inf:
         raise ValueError(text)
     return value
 
 
-_seconds.__name__ = "number of seconds"  # what argparse calls it
+_seconds.__name__ = "number of seconds"  # argparse names the type by it: "invalid number of seconds value"
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -81,6 +82,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+# Options of the commands that talk to a server.
 CONNECTION = (
     Argument(
         "--mode",
@@ -89,31 +91,33 @@ CONNECTION = (
         metavar="MODE",
         help="auto (the default), legacy or a revision",
     ),
-    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for its process"),
-    Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="for a URL"),
-    Argument("--root", action="append", default=[], metavar="DIR", help="where the server may work"),
-    Argument("--timeout", type=_seconds, metavar="SECONDS", help="to wait for an answer"),
+    Argument("--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="a variable for its process"),
+    Argument("--header", action="append", default=[], type=_header, metavar="'NAME: VALUE'", help="a header for a URL"),
+    Argument("--root", action="append", default=[], metavar="DIR", help="a directory the server may work in"),
+    Argument("--timeout", type=_seconds, metavar="SECONDS", help="how long to wait for a response"),
     Argument(
         "--log-level",
         choices=("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"),
         metavar="LEVEL",
-        help="show the server's log messages from this level on",
+        help="show the server's log messages of this level and above",
     ),
 )
+# Options of the commands that serve. Host and port are None unless given, so that the runner's defaults count.
 SERVING = (
     Argument("--transport", default="stdio", metavar="NAME", help="stdio (the default), http, ..."),
-    Argument("--host", help="the address to listen on; for web pages 0.0.0.0 needs --allowed-host"),
+    Argument("--host", help="the address to listen on; with 0.0.0.0, web pages need --allowed-host"),
     Argument("--port", type=int, help="the port to listen on; 0 takes a free one"),
 )
+# `store_const` rather than `store_true`, so that an option that is not given is None here, too.
 HTTP = (
     Argument("--path", help="the path of the endpoint"),
-    Argument("--sse-path", metavar="PATH", help="where to serve HTTP+SSE, too, for old clients"),
+    Argument("--sse-path", metavar="PATH", help="a path for HTTP+SSE as well, for old clients"),
     Argument("--stateless", action="store_const", const=True, help="keep no sessions"),
-    Argument("--json-only", action="store_const", const=True, help="answer with JSON, never with a stream"),
-    Argument("--allowed-host", action="append", metavar="NAME", help="a name the server may be reached by"),
-    Argument("--allowed-origin", action="append", metavar="ORIGIN", help="a page that may call; * for any"),
-    Argument("--cors", action="store_const", const=True, help="let browsers hand answers to those pages"),
-    Argument("--event-store", metavar="FILE", help="keep what is sent, for clients whose connection breaks"),
+    Argument("--json-only", action="store_const", const=True, help="respond with JSON, never with a stream"),
+    Argument("--allowed-host", action="append", metavar="NAME", help="a name by which the server may be reached"),
+    Argument("--allowed-origin", action="append", metavar="ORIGIN", help="a web page that may call; * for any"),
+    Argument("--cors", action="store_const", const=True, help="let browsers pass responses to those pages"),
+    Argument("--event-store", metavar="FILE", help="store what is sent, for clients whose connection breaks"),
 )
 JSON = Argument("--json", action="store_true", help="print JSON")
 
@@ -122,7 +126,7 @@ COMMANDS = {
         "serve a server's file",
         (
             Argument("server", metavar="FILE[:NAME]", help="a server's file, or package.module:name"),
-            Argument("--reload", action="store_true", help="start it anew when a Python file beside it changes"),
+            Argument("--reload", action="store_true", help="restart it when a Python file beside it changes"),
             *SERVING,
         ),
         for_http=True,
@@ -139,7 +143,7 @@ COMMANDS = {
                     action="append_const",
                     dest="kinds",
                     const=kind,
-                    help=f"only the {kind}, and others named",
+                    help=f"list only the {kind}; can be combined",
                 )
                 for kind in ("tools", "prompts", "resources", "templates")
             ),
@@ -147,7 +151,7 @@ COMMANDS = {
         ),
         has_target=True,
     ),
-    "inspect": Command("show all that a server says of itself and offers", (JSON,), has_target=True),
+    "inspect": Command("show everything that a server says about itself and offers", (JSON,), has_target=True),
     "call": Command(
         "call a tool",
         (
@@ -157,9 +161,9 @@ COMMANDS = {
                 nargs="*",
                 metavar="ARGUMENT",
                 help="name=value, read by the tool's schema; name:=json; or one JSON object; "
-                "- reads that from standard input",
+                "- reads that object from standard input",
             ),
-            Argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may last at most"),
+            Argument("--total-timeout", type=_seconds, metavar="SECONDS", help="how long the call may take in total"),
             JSON,
         ),
         has_target=True,
@@ -186,11 +190,11 @@ COMMANDS = {
 
 
 def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentParser:
-    """The parser of one command.
+    """Return the parser of one command.
 
     Args:
         name: The command.
-        process: Whether the line ends in ``-- COMMAND``, so that there is no TARGET.
+        process: Whether the line ends with ``-- COMMAND``, so that there is no TARGET.
     """
     command = COMMANDS[name]
     parser = argparse.ArgumentParser(
@@ -201,7 +205,7 @@ def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentPar
         allow_abbrev=False,
     )
     if command.has_target and not process:
-        parser.add_argument("target", metavar="TARGET", help="the server, see below")
+        parser.add_argument("target", metavar="TARGET", help="the server; see below")
     for heading, arguments in command.groups().items():
         group = parser if heading is None else parser.add_argument_group(heading)
         for each in arguments:
@@ -210,35 +214,39 @@ def _command_parser(name: str, *, process: bool = False) -> argparse.ArgumentPar
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read a command line.
+    """Parse a command line.
 
     Raises:
-        SystemExit: After ``--help`` or ``--version`` with status 0, after a wrong line with status 2.
+        SystemExit: After ``--help`` or ``--version``, with status 0; if the line is invalid, with status 2.
     """
+    # Each command's parser is made when it is needed, instead of argparse's subparsers, which make all of them.
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items())
     top = argparse.ArgumentParser(
         prog="trio-mcp",
         usage="trio-mcp [-h] [--version] COMMAND ...",
         description="The Model Context Protocol for Trio.",
-        epilog=f"commands:\n{listing}\n\n`trio-mcp COMMAND --help` tells more.",
+        epilog=f"commands:\n{listing}\n\nSee `trio-mcp COMMAND --help` for more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"trio-mcp {__version__}")
     name = arguments[0] if arguments else None
     if name is None or name not in COMMANDS:
+        # `--help` and `--version`; anything else ends in an error here.
         if name is not None and name.startswith("-"):
             top.parse_args(arguments[:1])
         top.error(f"the command must be one of {', '.join(COMMANDS)}" + ("" if name is None else f"; got {name!r}"))
     rest = list(arguments[1:])
     process: list[str] | None = None
+    # Cut off before argparse sees it: the command has options of its own.
     if COMMANDS[name].has_target and "--" in rest:
         at = rest.index("--")
         rest, process = rest[:at], rest[at + 1 :]
     parser = _command_parser(name, process=process is not None)
     if process == []:
-        parser.error("after -- there must be a command that starts a server")
+        parser.error("-- must be followed by a command that starts a server")
+    # Intermixed: options may stand between the positional arguments, `call TARGET --json TOOL`.
     options = parser.parse_intermixed_args(rest)
     options.command, options.process = name, process
     return options

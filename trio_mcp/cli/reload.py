@@ -1,7 +1,7 @@
-"""``trio-mcp run --reload``: the server has a process of its own, which is started anew when a source file changes.
+"""``trio-mcp run --reload``: runs the server in a process of its own, restarted when a source file changes.
 
 Over stdio the client keeps its connection: this process holds it, and passes messages on. A new server process gets the
-handshake that the client has made with the first one.
+``initialize`` that the client sent to the first one.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ from trio_mcp.types.error_codes import INTERNAL_ERROR
 __all__ = ["reload_process", "reload_stdio", "source_files", "until_signalled"]
 
 INTERVAL = 0.5
-"""Seconds between two looks at the files."""
+"""Seconds between two looks at the files. Polling needs no support of the platform, and works on network drives."""
 
-MAX_FILES = 10_000
+MAX_FILES = 10_000  # chosen: a folder such as a home directory must not keep the disk busy
 MAX_WAITING = 1000
-"""Messages of the client that wait for a server. More are refused: only who reads on sees that the client leaves."""
+"""Messages of the client that may wait for a server. Further requests are refused rather than left unread: only a
+reader notices that the client has left."""
 GRACE = 7.0
-"""Seconds that a server process gets to end: a little more than it gives its requests."""
+"""Seconds that a server process gets to end: a little more than it gives its own requests."""
 
 INITIALIZED = "notifications/initialized"
 LISTS = ("tools", "prompts", "resources")
 
 
 def source_files(folder: Path) -> dict[str, int]:
-    """The Python files of a folder and below, each with the time of its last change; those of environments aside."""
+    """Return the Python files in and below a folder with the time of their last change, except in environments."""
     found: dict[str, int] = {}
     for place, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
+            # A virtual environment: thousands of files that are not the user's source.
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith((".", "__")) and name != "node_modules"]
@@ -62,14 +64,15 @@ def source_files(folder: Path) -> dict[str, int]:
                 try:
                     found[path] = os.stat(path).st_mtime_ns
                 except OSError:
-                    pass  # gone meanwhile
+                    pass  # deleted meanwhile
     return found
 
 
 async def _changed(folder: Path, before: dict[str, int]) -> str:
-    """Wait for a change, and say which file it is about."""
+    """Wait for a change; return a file that has changed."""
     while True:
         await trio.sleep(INTERVAL)
+        # In a thread: a large folder on a slow disk must not hold up messages.
         now = await trio.to_thread.run_sync(source_files, folder, abandon_on_cancel=True)
         if now != before:
             return min(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
@@ -80,16 +83,16 @@ def _say(text: str) -> None:
 
 
 async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: object) -> int:
-    """Serve until that ends, or until SIGINT or SIGTERM; gives the signal, else 0.
+    """Serve until that ends, or until SIGINT or SIGTERM; return the signal, or else 0.
 
-    The server's process must not outlive this one.
+    The signals are handled because the server's process must not outlive this one.
     """
     received = 0
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
 
         async def run() -> None:
             await serve(*arguments)
-            nursery.cancel_scope.cancel("the client has left")
+            nursery.cancel_scope.cancel("the client has left")  # ends the wait for a signal
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -99,24 +102,26 @@ async def until_signalled(serve: Callable[..., Awaitable[None]], *arguments: obj
 
 
 async def _anew_on_changes(folder: Path, serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve, anew whenever a file in the folder changes, until cancelled."""
+    """Serve until cancelled, starting over whenever a file in the folder changes."""
     while True:
         before = source_files(folder)
         async with trio.open_nursery() as generation:
             generation.start_soon(serve)
             path = await _changed(folder, before)
             generation.cancel_scope.cancel("the source has changed")
-        _say(f"{path} has changed: starting anew")
+        _say(f"{path} has changed: restarting")
 
 
 async def reload_process(command: list[str], folder: Path) -> None:
-    """Run a command, anew whenever a file in the folder changes, until cancelled."""
+    """Run a command until cancelled, restarting it whenever a file in the folder changes."""
 
     async def serve() -> None:
+        # Standard input is the terminal's, which only this process should read.
         process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
         try:
             await trio.sleep_forever()
         finally:
+            # Shielded: the port must be free before the next process is started. The deadline bounds it.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + GRACE):
                 if process.returncode is None:
                     process.terminate()
@@ -128,34 +133,36 @@ async def reload_process(command: list[str], folder: Path) -> None:
 
 
 async def reload_stdio(command: list[str], folder: Path) -> None:
-    """Serve this process's standard streams with a command, anew whenever a file changes, until the client leaves."""
+    """Serve standard input and output with a command, restarted when a file changes, until the client leaves."""
+    # The whole environment: the server is the user's own, and this process only stands in for it.
     parameters = StdioServerParameters(command[0], command[1:], env=dict(os.environ))
     async with stdio_server() as (read, write), trio.open_nursery() as nursery:
         relay = _Relay(write, parameters)
         nursery.start_soon(_anew_on_changes, folder, relay.serve)
         nursery.start_soon(relay.hand_on)
         async for item in read:
+            # Never waits for a server: reading on is the only way to notice that the client has left.
             await relay.from_client(item.message)
         nursery.cancel_scope.cancel("the client has left")
 
 
 class _Relay:
-    """Between one client and the server processes that follow each other."""
+    """Passes messages between one client and a succession of server processes."""
 
     def __init__(self, client: trio.abc.SendChannel[SessionMessage], parameters: StdioServerParameters) -> None:
         self._client = client
         self._parameters = parameters
-        self._waiting, self._taken = trio.open_memory_channel[Incoming](MAX_WAITING)  # of the client's
+        self._waiting, self._taken = trio.open_memory_channel[Incoming](MAX_WAITING)  # the client's messages
         self._server: trio.abc.SendChannel[SessionMessage] | None = None
-        self._ready = trio.Event()  # a server takes messages, or has failed
-        self._handshake: Request | None = None
-        self._confirmed = False
-        self._replayed: RequestId | None = None
-        self._asked: set[RequestId] = set()  # by the client
-        self._asking: set[RequestId] = set()  # by the server
+        self._ready = trio.Event()  # set when a server takes messages, or has failed
+        self._handshake: Request | None = None  # the client's `initialize`, replayed to each new server
+        self._confirmed = False  # whether the client has sent `notifications/initialized`
+        self._replayed: RequestId | None = None  # the id of the replay: its response is not the client's to see
+        self._asked: set[RequestId] = set()  # the client's requests without a response
+        self._asking: set[RequestId] = set()  # the server's requests without a response
 
     async def serve(self) -> None:
-        """One server process, until it ends or this is cancelled."""
+        """Run one server process until it ends or this is cancelled."""
         self._not_ready()
         try:
             async with stdio_client(self._parameters) as (read, write):
@@ -163,25 +170,28 @@ class _Relay:
                 if self._handshake is None:
                     self._ready.set()
                 else:
+                    # Under the client's own id: it has been answered, so the client uses it for no other request.
                     self._replayed = self._handshake.id
                     await write.send(SessionMessage(self._handshake))
                 async for item in read:
                     if isinstance(item.message, Failure):
                         break
                     await self._from_server(item.message)
-            _say("the server has ended; it is started again when its source changes")
+            _say("the server has ended; it is restarted when its source changes")
         except (TransportError, trio.BrokenResourceError) as exc:
-            _say(f"the server can't be started: {exc}")
+            _say(f"can't start the server: {exc}")
         finally:
             self._server = None
             unanswered, self._asked = self._asked, set()
             self._asking.clear()
             self._replayed = None
+            # Shielded, as cancellation is the usual end: every call that was pending is owed a response.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
                 for request_id in unanswered:
-                    await self._refuse(request_id, "the server was started anew, its source has changed: call again")
+                    await self._refuse(request_id, "the server was restarted because its source changed: call again")
+            # A cancelled scope's deadline is -inf: this server is being replaced, so calls wait for the next one.
             if trio.current_effective_deadline() > -float("inf"):
-                self._ready.set()  # it has failed: who asks now is told
+                self._ready.set()  # it failed: further calls are refused at once
             else:
                 self._not_ready()
 
@@ -193,21 +203,21 @@ class _Relay:
         await self._to_client(ErrorResponse(request_id, ErrorData(INTERNAL_ERROR, text)))
 
     async def _to_client(self, message: Incoming) -> None:
-        await _sent(self._client, message)  # if the client has left, its end of the link says so
+        await _sent(self._client, message)  # if the client has left, the reader of its messages notices
 
     async def _to_server(self, message: Incoming) -> bool:
         return self._server is not None and await _sent(self._server, message)
 
     async def from_client(self, message: Incoming) -> None:
-        """Take what the client says, without waiting for a server."""
+        """Queue a message of the client, without waiting for a server."""
         try:
             self._waiting.send_nowait(message)
         except trio.WouldBlock:
             if isinstance(message, Request):
-                await self._refuse(message.id, f"{MAX_WAITING} messages wait for the server already: call again later")
+                await self._refuse(message.id, f"{MAX_WAITING} messages already wait for the server: call again later")
 
     async def hand_on(self) -> None:
-        """Pass on what the client says, whenever there is a server."""
+        """Pass the client's messages on whenever there is a server."""
         async for message in self._taken:
             await self._ready.wait()
             await self._hand_on(message)
@@ -218,15 +228,16 @@ class _Relay:
                 if message.method == "initialize":
                     self._handshake = message
                 self._asked.add(message.id)
+                # It has failed, or ends just now.
                 if not await self._to_server(message):
                     self._asked.discard(message.id)
-                    await self._refuse(message.id, "the server does not run: its error output says why")
+                    await self._refuse(message.id, "the server is not running: its standard error says why")
             case Response() | ErrorResponse():
-                if message.id in self._asking:  # else it is for a server that has ended
+                if message.id in self._asking:  # else it is for a server that has been replaced
                     self._asking.discard(message.id)
                     await self._to_server(message)
             case Failure():
-                pass
+                pass  # malformed lines and lost links are not for the server
             case _:
                 self._confirmed |= isinstance(message, Notification) and message.method == INITIALIZED
                 await self._to_server(message)
@@ -237,19 +248,21 @@ class _Relay:
                 self._replayed = None
                 await self._begin_anew(message)
                 return
-            if message.id not in self._asked:
+            if message.id not in self._asked:  # refused already, or never asked
                 return
             self._asked.discard(message.id)
         elif isinstance(message, Request):
+            # A response to it must not reach the next server, which may use the same ids.
             self._asking.add(message.id)
         await self._to_client(message)
 
     async def _begin_anew(self, answer: Response | ErrorResponse) -> None:
-        """The client has made its handshake: a new server's answer to it tells only what may have changed."""
+        """Complete the replayed handshake, and tell the client what the new server may have changed."""
         if self._confirmed:
             await self._to_server(Notification(INITIALIZED))
         self._ready.set()
         declared: Any = answer.result.get("capabilities") if isinstance(answer, Response) else None
+        # The new source may offer something else; a client that was told so lists again.
         for name in LISTS:
             feature = declared.get(name) if isinstance(declared, dict) else None
             if self._confirmed and isinstance(feature, dict) and feature.get("listChanged"):

@@ -1,4 +1,4 @@
-"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or what another server offers."""
+"""``trio-mcp run`` and ``trio-mcp bridge``: serve the server of a file or module, or pass another server's offer on."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ OPTIONS = {
     "http": (*LISTENING, *GUARDED, "sse_path", "stateless", "json_only", "event_store"),
     "sse": (*LISTENING, *GUARDED),
 }
-"""Which of the options each transport takes, by the names that `argparse` gives them."""
+"""The options that each transport takes, under the names that `argparse` gives them."""
 
 LISTS = {"allowed_host": "allowed_hosts", "allowed_origin": "allowed_origins"}
-"""What may be given several times, and the setting that the values make."""
+"""Options that may be given several times, and the setting that their values make."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Serve the server of a file or module."""
     if options.reload:
         return _reload(options)
     return _serve(options, lambda: load_server(options.server))
 
 
 def bridge(options: argparse.Namespace) -> int:
-    """Serve what another server offers, over another transport or in another era."""
-    # Only here: a server that is run needs nothing of a client.
+    """Serve everything that another server offers, over another transport or in another era."""
+    # Imported here: `run` needs nothing of a client.
     from trio_mcp.cli.targets import target_of
     from trio_mcp.proxy import ProxyServer
 
     for name in ("root", "timeout", "log_level"):
         if getattr(options, name):
-            raise Exit(f"{_flag(name)} is not for bridge: that is a matter of the bridge's clients")
+            raise Exit(f"{_flag(name)} is not for bridge: the bridge's clients decide that")
 
     def proxy() -> BaseServer:
         try:
@@ -61,14 +61,17 @@ def _reload(options: argparse.Namespace) -> int:
     from trio_mcp.cli.reload import reload_process, reload_stdio, until_signalled
 
     source = Path(options.server.partition(":")[0])
+    # Checked here: in the child process it would only be reported, and waited for.
     if source.suffix == ".py" and not source.is_file():
         raise Exit(f"there is no file {source}")
     if options.transport != "stdio" and options.port == 0:
-        raise Exit("--reload needs a --port of its own: 0 would be another one each time")
+        raise Exit("--reload needs a fixed --port: with 0, each restart would use a different one")
     command = [sys.executable, "-m", "trio_mcp", "run", options.server, "--transport", options.transport]
     for name, value in _given(options).items():
         flag = _flag(name)
+        # `--flag=value` in one word: a value may begin with a dash.
         command += [flag] if value is True else [f"{flag}={each}" for each in (value if name in LISTS else [value])]
+    # A module is imported from the current directory, as `python -m` does.
     folder = source.resolve().parent if source.suffix == ".py" else Path.cwd()
     serve_again = reload_stdio if options.transport == "stdio" else reload_process
     received = trio.run(until_signalled, serve_again, command, folder)
@@ -76,21 +79,23 @@ def _reload(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -> int:
-    """Serve in this process, until the client leaves or a signal comes.
+    """Serve in this process, until the client leaves or a signal arrives.
 
     Args:
         options: The command line.
-        make_server: Gives the server.
+        make_server: Makes the server.
     """
     given = _given(options)
     transport = options.transport
+    # An option without effect would be a surprise, for example --allowed-host with stdio.
     for name in given:
         if name not in OPTIONS.get(transport, given):
             raise Exit(f"{_flag(name)} is not for --transport {transport}")
+    # Only now: importing the file may take long, or fail for its own reasons.
     server = make_server()
     there = server.transports
     if transport not in there:
-        raise Exit(f"there is no transport {transport!r}; there are: {', '.join(there)}")
+        raise Exit(f"there is no transport {transport!r}; the transports are: {', '.join(there)}")
     address = _address(given)
     with _event_store(given):
         try:
@@ -103,6 +108,7 @@ def _serve(options: argparse.Namespace, make_server: Callable[[], BaseServer]) -
 def _address(given: dict[str, Any]) -> dict[str, Any]:
     address: dict[str, Any] = {name: given.pop(name) for name in ("host", "port") if name in given}
     if address:
+        # The runner's own check, before anything is opened, so that a wrong port is reported as a usage error.
         from trio_mcp.http.runner.hypercorn import configured
 
         try:
@@ -123,7 +129,7 @@ def _flag(name: str) -> str:
 
 @contextlib.contextmanager
 def _event_store(given: dict[str, Any]) -> Iterator[None]:
-    """Put an event store in the place of its file, and close it at the end."""
+    """Open the event store of a file, put it in place of the file's name, and close it at the end."""
     if "event_store" not in given:
         yield
         return
@@ -133,6 +139,7 @@ def _event_store(given: dict[str, Any]) -> Iterator[None]:
 
     given["event_store"] = store = SqliteEventStore(path := given["event_store"])
     try:
+        # In a run of Trio of its own: `server.run` starts another one, and the store is tied to neither.
         trio.run(store.__aenter__)
     except (OSError, sqlite3.Error) as exc:
         raise Exit(f"can't use {path} as an event store: {exc}") from None
@@ -148,6 +155,7 @@ def _endpoint(transport: str, given: dict[str, Any]) -> dict[str, Any]:
     from trio_mcp.http.server.options import HttpOptions
 
     settings = {LISTS.get(name, name): value for name, value in given.items()}
+    # The stand-alone SSE transport has one path, which is its `sse_path`.
     if transport == "sse" and "path" in settings:
         settings["sse_path"] = settings.pop("path")
     try:

@@ -1,4 +1,4 @@
-"""The server that a command line means, and the connection to it."""
+"""The server named on the command line, and the connection to it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from trio_mcp.types.notices import LoggingMessageNotificationParams
 
 __all__ = ["connected", "target_of"]
 
+# The name is required here: a bare word is more likely a mistyped command than a module.
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def target_of(options: argparse.Namespace) -> StdioServerParameters | HttpServerParameters:
-    """What a `Client` is to be pointed at.
+    """Return the target for a `Client`.
 
     Raises:
-        Exit: It can't be made out.
-        ConfigError: The configuration is wrong.
+        Exit: If the command line names none, or an invalid one.
+        ConfigError: If the configuration is invalid.
     """
     env, headers = dict(options.env), dict(options.header)
     try:
@@ -63,13 +64,14 @@ def _named(name: str) -> StdioServerParameters | HttpServerParameters:
     if file.endswith(".py") and not os.path.isfile(file):
         raise Exit(f"{file}: there is no such file")
     if file.endswith(".py") or MODULE.fullmatch(name):
-        # As a process, as a host would start it: what it prints, and how it dies, is its own affair.
+        # In a process, as a host would start it: its output, and its crash, must not affect this one.
+        # The process gets a short list of variables only; without this one it might not find what this process finds.
         path = os.environ.get("PYTHONPATH", "")
         return StdioServerParameters(
             sys.executable, ["-m", "trio_mcp", "run", name], env={"PYTHONPATH": path} if path else {}
         )
     raise Exit(
-        f"{name!r} is no target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
+        f"{name!r} is not a target: it must be a Python file, package.module:name, mcp.json#name or a URL; "
         f"a command that starts a server goes after --, at the end of the line"
     )
 
@@ -80,22 +82,23 @@ def _configured(path: str, name: str) -> StdioServerParameters | HttpServerParam
     if not name and len(servers) == 1:
         return next(iter(servers.values()))
     if not name:
-        raise Exit(f"{path} has several servers, or none: say {path}#NAME; there are: {names}")
+        raise Exit(f"{path} has several servers, or none: write {path}#NAME; its servers are: {names}")
     if name not in servers:
-        raise Exit(f"{path} has no server {name!r} that is enabled; there are: {names}")
+        raise Exit(f"{path} has no enabled server {name!r}; its servers are: {names}")
     return servers[name]
 
 
 @contextlib.asynccontextmanager
 async def connected(options: argparse.Namespace, before_asking: Callable[[], object]) -> AsyncIterator[Client]:
-    """A client of the server that the command line means.
+    """Connect to the server named on the command line, while the block runs.
 
-    If there is a terminal, the server may ask its user. Nobody answers for a language model.
+    With a terminal, the server may ask its user. There is no language model to ask.
 
     Args:
         options: The command line.
-        before_asking: Called before the user is asked something for the server.
+        before_asking: Called before the user is asked something on behalf of the server.
     """
+    # Without a terminal elicitation is not declared, so that the server knows not to ask.
     dialogue = Dialogue(before_asking) if has_terminal() else None
     settings: dict[str, Any] = {} if dialogue is None else {"elicitation": dialogue}
     timeouts = CallOptions() if options.timeout is None else CallOptions(timeout=options.timeout)
@@ -110,11 +113,12 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
         raise Exit(str(exc), USAGE) from None
     try:
         async with client:
+            # Known only once connected.
             if dialogue is not None and client.server_info is not None:
                 dialogue.asker = client.server_info.name
             yield client
     except ProcessExited as exc:
-        # Its standard error was shown when it was written.
+        # Without the standard error that it quotes: the process wrote that to ours already.
         raise ProcessExited(exc.command, exc.returncode) from None
 
 

@@ -22,27 +22,28 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Dialogue", "ProgressBar", "has_terminal"]
 
-MAX_LINE = 64 * 1024
+MAX_LINE = 64 * 1024  # bytes; chosen: more than anyone types, and a bound on what a paste or a pipe can fill
+# Leaves most of an 80-column line to the message.
 BAR_LENGTH = 24
 YES, NO = ("y", "yes"), ("n", "no")
 
 
 class _Stopped(Exception):
-    """The user wants no more of it; its text is what to answer, ``"decline"`` or ``"cancel"``."""
+    """The user has stopped the dialogue; its text is the answer to give, ``"decline"`` or ``"cancel"``."""
 
 
 def has_terminal() -> bool:
-    """Whether there is somebody to ask: standard input and standard error are a terminal."""
+    """Tell whether a user can be asked: standard input and standard error must both be a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class Dialogue:
     """The callback ``elicitation=`` of a `Client`: asks on standard error, reads standard input.
 
-    One question after the other, however many come at once.
+    Questions that come at the same time are asked one after the other.
 
     Args:
-        before: Called before anything is written, to take away what else is on the terminal.
+        before: Called before anything is written, to clear the terminal's line of anything else.
     """
 
     def __init__(self, before: Callable[[], object] = lambda: None) -> None:
@@ -52,7 +53,8 @@ class Dialogue:
         self._typed = b""
 
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Any:
-        """Ask. When cancelled, the question is left as it stands."""
+        """Ask the user. When cancelled, the question is left unanswered on the terminal."""
+        # There is one terminal: the questions of several calls must not mix.
         async with self._turn:
             self.before()
             _say(f"\n{clean_line(self.asker)} asks:\n{paragraph(params.message, '  ')}")
@@ -64,18 +66,19 @@ class Dialogue:
                 return str(exc)
 
     async def _visit(self, url: str) -> str:
-        """The whole address, and consent before anything happens (Safe URL Handling). Opening it is up to the user."""
+        """Show the whole address and ask for consent (Safe URL Handling). The user opens the page, not this program."""
         host = urlsplit(url).hostname or ""
+        # A name in other scripts may only look like a known one; its encoded form can't.
         plain = host.encode("idna").decode("ascii") if not host.isascii() else host
-        _say(f"It wants you to visit this page:\n  {clean(url)}\n  on the host {plain}")
-        agreed = await self._agrees("Will you? Then open it in your browser. [y/N] ", default=False)
+        _say(f"It asks you to visit this page:\n  {clean(url)}\n  on the host {plain}")
+        agreed = await self._agrees("Do you agree? Then open it in your browser. [y/N] ", default=False)
         return "accept" if agreed else "decline"
 
     async def _fill_in(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:
         fields = schema.get("properties") or {}
         required = schema.get("required") or []
         if fields:
-            _say("(Return alone takes what is in [ ]; ! declines; Ctrl-D cancels.)")
+            _say("(Press Return to accept the value in [ ]; ! declines; Ctrl-D cancels.)")
         content: dict[str, Any] = {}
         for name, field in fields.items():
             value = await self._field(name, field, name in required)
@@ -85,11 +88,12 @@ class Dialogue:
         return content if await self._agrees(question, default=True) else "decline"
 
     async def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
-        """The value of a field that fits it; None if it is left out."""
+        """Ask for a field until its value is valid; return None if it is left out."""
         choices = _choices(field)
         _say(_described(name, field, choices, required))
         default = field.get("default")
         shown = f" [{clean_line(_shown(default))}]" if default is not None else "" if required else " [leave out]"
+        # A form of this one field: its value is checked as it is typed, not after the last field.
         form = Form({"type": "object", "properties": {name: dict(field)}})
         while True:
             text = await self._ask(f"{clean_line(str(field.get('title') or name))}{shown}: ")
@@ -113,10 +117,10 @@ class Dialogue:
                 return text in YES
 
     async def _ask(self, question: str) -> str:
-        """A line of the user's, without blanks around it.
+        """Ask for a line; return it without surrounding blanks.
 
         Raises:
-            _Stopped: The user declines or cancels.
+            _Stopped: If the user declines or cancels.
         """
         print(question, end="", file=sys.stderr, flush=True)
         text = await self._line()
@@ -125,12 +129,14 @@ class Dialogue:
         return text
 
     async def _line(self) -> str:
-        # No thread: one that waits for a terminal could be neither stopped nor left behind when the program ends.
+        # Not in a thread: one that waits for a terminal can be neither stopped nor abandoned when the program ends.
         descriptor = sys.stdin.fileno()
+        # Bytes beyond a line stay for the next question: one read may return several lines.
         while b"\n" not in self._typed:
             await trio.lowlevel.wait_readable(descriptor)
+            # Not through `sys.stdin`, whose buffer would hide what `wait_readable` waits for.
             typed = os.read(descriptor, 4096)
-            if not typed or len(self._typed) > MAX_LINE:
+            if not typed or len(self._typed) > MAX_LINE:  # Ctrl-D, or the terminal is closed
                 _say("")
                 self._typed = b""
                 raise _Stopped("cancel")
@@ -144,8 +150,9 @@ def _say(text: str) -> None:
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """The values that may be chosen, with their titles."""
+    """Return the values to choose from, with their titles."""
     items = field.get("items")
+    # A choice of several is an array, whose items list the values (`client/elicitation`).
     source: Mapping[str, Any] = items if isinstance(items, dict) else field
     titled = source.get("oneOf", source.get("anyOf"))
     if isinstance(titled, list):
@@ -153,10 +160,12 @@ def _choices(field: Mapping[str, Any]) -> dict[str, str]:
         return {each["const"]: str(each.get("title", each["const"])) for each in options}
     listed, names = source.get("enum"), source.get("enumNames")
     values = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    # `enumNames` is the titles' older form; one of another length can't be matched to the values.
     titles = names if isinstance(names, list) and len(names) == len(values) else values
     return dict(zip(values, map(str, titles), strict=True))
 
 
+# The keywords that the forms of the specification may use (`client/elicitation`, Requested Schema).
 LIMITS = (
     ("minLength", "at least {} characters"),
     ("maxLength", "at most {} characters"),
@@ -189,10 +198,10 @@ def _shown(value: Any) -> str:
 
 
 def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
-    """What the user has typed, as a value.
+    """Return the user's line as a value.
 
     Raises:
-        Exit: It is none.
+        Exit: If it can't be read as one.
     """
     if field.get("type") == "array":
         return [_chosen(each.strip(), choices) for each in text.split(",") if each.strip()]
@@ -204,10 +213,11 @@ def _read(name: str, text: str, field: Mapping[str, Any], choices: Mapping[str, 
 
 
 def _chosen(text: str, choices: Mapping[str, str]) -> str:
-    """A choice by its number, its value or its title."""
+    """Return a choice by its number, its value or its title."""
     values = list(choices)
     if text in choices:
         return text
+    # At most six digits: int() of a long text takes quadratic time.
     if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= len(values):
         return values[int(text[:6]) - 1]
     found = [value for value, title in choices.items() if title.lower() == text.lower()]
@@ -217,10 +227,10 @@ def _chosen(text: str, choices: Mapping[str, str]) -> str:
 
 
 class ProgressBar:
-    """Shows how far a request has come, in one line that is gone when it ends.
+    """Shows the progress of a request in one line, which is erased when the request ends.
 
     Args:
-        stream: Where to; if it is no terminal, nothing is shown.
+        stream: Where to write; unless it is a terminal, nothing is shown.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -229,7 +239,7 @@ class ProgressBar:
         self.wanted = stream.isatty()
 
     def show(self, progress: ProgressNotificationParams) -> None:
-        """Show a notification."""
+        """Show a progress notification."""
         message = clean_line(progress.message or "")
         total = progress.total
         if total is not None and total > 0:
@@ -239,14 +249,15 @@ class ProgressBar:
         else:
             head = f"{progress.progress:g}"
         columns = shutil.get_terminal_size().columns
+        # One column less: a full line would wrap, and could not be erased.
         self._write(shorten(f"{head} {message}".rstrip(), columns - 1))
         self._shown = True
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._shown:
             self._write("")
             self._shown = False
 
     def _write(self, line: str) -> None:
-        print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)
+        print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)  # back to the start of the line, and erase it

@@ -1,4 +1,4 @@
-"""Text for people: what a server says, and blocks of content, made fit for a terminal."""
+"""Text for people: output of a server and blocks of content, made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from trio_mcp.types.resources import BlobResourceContents
 
 __all__ = ["block_text", "clean", "clean_line", "decoded", "dumps", "paragraph", "shorten"]
 
+# Fixed, so that output is the same in a terminal and in a file.
 WIDTH = 80
-# Unseen, and able to turn around or hide what stands beside them (UAX #9).
+# Invisible characters, some of which can reorder or hide the text around them (UAX #9).
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
 def clean(text: str) -> str:
-    """A text without what could control a terminal or hide something; lines and tabs stay."""
+    """Return a text without anything that could control a terminal or hide something; lines and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     return _escaped(text, "\n\t", lambda each: "" if each == "\r" else each.encode("unicode_escape").decode("ascii"))
 
 
 def clean_line(text: str) -> str:
-    """The same, in one line."""
+    """Return a text cleaned by `clean`, in one line."""
     return " ".join(clean(text).split())
 
 
@@ -38,15 +39,17 @@ def _escaped(text: str, kept: str, escape: Callable[[str], str]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """A line that is no longer than so many characters."""
+    """Return a line, shortened to a number of characters."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def paragraph(text: str, indent: str) -> str:
-    """A text in lines that fit the width; its own paragraphs stay."""
+    """Return a text wrapped to the width; its own paragraphs stay."""
     lines = []
     for line in clean(text).strip().splitlines():
+        # A line's own indentation stays, so that lists and code in descriptions keep their form.
         own = line[: len(line) - len(line.lstrip())]
+        # Words stay whole, so that URLs and names can be copied.
         filled = textwrap.wrap(
             line.strip(), WIDTH - len(indent) - len(own), break_long_words=False, break_on_hyphens=False
         )
@@ -55,10 +58,10 @@ def paragraph(text: str, indent: str) -> str:
 
 
 def dumps(value: Any) -> str:
-    """JSON for people, and for programs: characters that a terminal would act on are escaped in any case."""
+    """Return indented JSON; on a terminal, with characters escaped that it would act on."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if sys.stdout.isatty():
-        # Within a string of JSON an escape stands for the same character.
+        # Inside a JSON string an escape stands for the same character, so the value stays the same.
         text = _escaped(text, "\n", lambda each: json.dumps(each)[1:-1])
     return text
 
@@ -67,7 +70,7 @@ def dumps(value: Any) -> str:
 
 
 def decoded(data: str) -> bytes | None:
-    """The bytes of Base64; None if it is none."""
+    """Decode Base64; return None if it is invalid."""
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -76,11 +79,11 @@ def decoded(data: str) -> bytes | None:
 
 def _size(data: str) -> str:
     content = decoded(data)
-    return "broken Base64" if content is None else f"{len(content)} bytes"
+    return "invalid Base64" if content is None else f"{len(content)} bytes"
 
 
 def block_text(block: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource) -> str:
-    """A block's text, or in brackets what it is."""
+    """Return a block's text, or a description of the block in brackets."""
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, (ImageContent, AudioContent)):

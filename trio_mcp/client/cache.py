@@ -1,4 +1,4 @@
-"""Results that a client keeps for as long as the server allows (`server/utilities/caching`, 2026-07-28)."""
+"""Results cached for as long as the server allows (`server/utilities/caching`, 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from trio_mcp.http.client.parameters import HttpServerParameters
 
 __all__ = ["CacheStatistics", "Flight", "ResponseCache"]
 
-MAX_TTL_MS = 365 * 24 * 3600 * 1000
+MAX_TTL_MS = 365 * 24 * 3600 * 1000  # chosen: a year; a hostile `ttlMs` must not overflow the clock
 OVERHEAD = 500
-"""Bytes that an entry is taken to need beside its key and its result."""
+"""Bytes counted for an entry beside its key and its result: Python's own objects."""
 
+# The methods whose results a change of each kind makes stale.
 LISTS = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -27,23 +28,24 @@ LISTS = {
 }
 
 Question: TypeAlias = tuple[str, str, str | None]
-"""Revision, method, and the cursor or the URI."""
+"""The revision, the method, and the cursor or the URI."""
 
 
+# A class as a marker: no principal that a program can pass is equal to it.
 class _Everybody:
     """The owner of public entries."""
 
 
 @attrs.frozen
 class _Entry:
-    result: bytes  # a fresh parse for each caller: nobody can change what the next one gets
+    result: bytes  # parsed anew for each caller, so that none can change what the next one gets
     fresh_until: float
     size: int
 
 
 @attrs.define(eq=False)
 class Flight:
-    """A request on its way; an invalidation meanwhile spoils its answer."""
+    """A request in flight; a change announced meanwhile spoils its response for the cache."""
 
     question: Question
     spoiled: bool = False
@@ -51,12 +53,12 @@ class Flight:
 
 @attrs.frozen
 class CacheStatistics:
-    """What a cache holds.
+    """The contents of a cache, in numbers.
 
     Attributes:
-        entries: Results that it keeps.
-        bytes: What they count for in ``max_bytes``.
-        pending: Requests that are on their way, whose results it may keep.
+        entries: The number of cached results.
+        bytes: Their size, as counted for ``max_bytes``.
+        pending: The number of requests in flight whose results may be cached.
     """
 
     entries: int
@@ -65,16 +67,16 @@ class CacheStatistics:
 
 
 class ResponseCache:
-    """Keeps those results of **one** server that may be kept: ``Client(..., cache=ResponseCache())``.
+    """A cache of the results of **one** server: ``Client(..., cache=ResponseCache())``.
 
-    Several clients of that server may share it: what is public they share, what is private only those with the same
-    ``principal``. It lives in one run of Trio; a later run finds it empty.
+    Several clients of that server may share it: all of them share public results, and those with the same
+    ``principal`` share private ones. It belongs to one run of Trio; a later run finds it empty.
 
     Args:
-        max_entries: How many results it keeps; the one not used for the longest time goes first.
-        max_bytes: How many bytes of them.
-        stale_if_error: For how many seconds longer a result is given when asking for a new one fails with a
-            `TransportError` or `RequestTimeout`. What the server has said to be changed is never given.
+        max_entries: How many results to keep; the least recently used is evicted first.
+        max_bytes: How many bytes of results to keep.
+        stale_if_error: For how many seconds after its expiry a result may still be used, if asking for a new one fails
+            with `TransportError` or `RequestTimeout`. A result that the server has announced as changed is never used.
     """
 
     def __init__(
@@ -95,42 +97,45 @@ class ResponseCache:
         return len(self._entries)
 
     def statistics(self) -> CacheStatistics:
-        """What the cache holds now. Cheap: it only looks at counters."""
+        """Return the size of the cache now. Cheap: it only reads counters."""
         return CacheStatistics(len(self._entries), self._bytes, len(self._flights))
 
     def clear(self) -> None:
-        """Forget everything, also the answers that are on their way."""
+        """Forget everything, including the responses still on their way."""
         self._entries.clear()
         self._bytes = 0
         for flight in self._flights:
             flight.spoiled = True
 
     def forget(self, method: str, uri: str | None = None) -> None:
-        """Forget the results of a method, or of reading one URI: who asks next asks the server."""
+        """Forget the results of a method, or of reading one URI, so that the next caller asks the server."""
         self._drop(lambda question: question[1] == method and uri in (None, question[2]))
 
     # --- for clients ---------------------------------------------------------------------------------------------
 
     def attach(self, target: object) -> None:
-        """Take a target for the server's.
+        """Bind the cache to the server of a target.
 
         Raises:
-            ValueError: It already belongs to another.
+            ValueError: If it is already bound to another server.
         """
         server = target.url if isinstance(target, HttpServerParameters) else target
+        # Two servers may use the same names and URIs: an entry of one must not answer for the other.
         if self._server is not None and self._server != server:
             raise ValueError("a ResponseCache is for one server: give a client of another target a cache of its own")
         self._server = server
 
     def find(self, question: Question, owner: Hashable, *, stale: bool = False) -> Any:
-        """The result that may be given now, of this caller's own; None if there is none."""
+        """Return the result that may be used now, as the caller's own copy; None if it is not cached."""
         self._check_run()
         now = trio.current_time()
         for who in (owner, _Everybody):
+            # The caller's own entry first.
             entry = self._entries.get((who, question))
             if entry is None:
                 continue
             if now < entry.fresh_until + (self._grace if stale else 0.0):
+                # Used last, so evicted last.
                 self._entries.move_to_end((who, question))
                 return from_json(entry.result)
             if now >= entry.fresh_until + self._grace:
@@ -138,49 +143,54 @@ class ResponseCache:
         return None
 
     def departs(self, question: Question) -> Flight:
-        """A request leaves; `landed` must follow."""
+        """Note that a request is about to be sent; `landed` must follow."""
         flight = Flight(question)
         self._flights.add(flight)
         return flight
 
     def landed(self, flight: Flight) -> None:
-        """It is over."""
+        """Note that a request has ended, with or without a result."""
         self._flights.discard(flight)
 
     def keep(self, flight: Flight, owner: Hashable, result: dict[str, Any]) -> None:
-        """Keep a result that has just come, if the server allows it and nothing has changed meanwhile."""
+        """Cache a result that has just arrived, if the server allows it and has announced no change meanwhile."""
         ttl, scope = result.get("ttlMs"), result.get("cacheScope")
-        # "Interim results with resultType input_required are not cacheable"; a ttl that is none counts as 0.
+        # "Interim results with resultType input_required are not cacheable"; an invalid ttl counts as 0.
         if flight.spoiled or type(ttl) is not int or ttl <= 0 or result.get("resultType", "complete") != "complete":
             return
         try:
             data = to_json(result, inf_nan_mode="constants")
         except (PydanticSerializationError, ValueError):
-            return
+            return  # can't be stored as JSON; the caller gets the result all the same
         question = flight.question
         size = len(data) + len(question[2] or "") * 4 + OVERHEAD
+        # Its scope may have changed since it was cached: an older entry must not outlive it under the other owner.
         for who in (owner, _Everybody):
             self._remove((who, question))
         if size > self._max_bytes:
             return
+        # Only an explicit "public" is shared: a missing or unknown scope counts as private.
         key = (_Everybody if scope == "public" else owner, question)
         self._entries[key] = _Entry(data, trio.current_time() + min(ttl, MAX_TTL_MS) / 1000, size)
         self._bytes += size
+        # The entry just added is the last to go, and fits by itself: the loop ends.
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """The server says that a list, or the resource of this URI, is another now."""
+        """Drop what the server has announced as changed: a list, or the resource of this URI."""
         if uri is None:
             self._drop(lambda question: question[1] in LISTS[kind])
         else:
-            # It may lie below one that was read as a whole, and the other way round.
+            # The URI may be part of a resource read as a whole, and the other way round.
             self._drop(lambda question: question[1] == "resources/read" and _related(question[2] or "", uri))
 
     def _drop(self, concerns: Any) -> None:
+        # A list first: entries are removed on the way.
         for key in [key for key in self._entries if concerns(key[1])]:
             self._remove(key)
         for flight in self._flights:
+            # A response already on its way may still show the state before the change.
             flight.spoiled = flight.spoiled or concerns(flight.question)
 
     def _remove(self, key: tuple[Hashable, Question]) -> None:
@@ -190,7 +200,7 @@ class ResponseCache:
 
     def _check_run(self) -> None:
         run = trio.lowlevel.current_trio_token()
-        if run is not self._run:  # each run has a clock of its own
+        if run is not self._run:  # each run has its own clock, so that old expiry times mean nothing
             self.clear()
             self._flights.clear()
             self._run = run

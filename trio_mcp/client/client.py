@@ -1,4 +1,4 @@
-"""`Client`: what people use to talk to a server."""
+"""`Client`: the public client of one server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from trio_mcp.types.resources import (
 )
 from trio_mcp.types.tools import ListToolsResult, Tool
 
-if TYPE_CHECKING:  # most clients answer nothing: what they could is loaded by those that do
+if TYPE_CHECKING:  # most clients answer no questions of the server: only those that do load these modules
     from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
     from trio_mcp.client.answers.roots import Roots
     from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
@@ -57,15 +57,15 @@ ResultT = TypeVar("ResultT", bound=BaseModel)
 
 @attrs.frozen
 class ClientStatistics:
-    """What a client is doing.
+    """A snapshot of what a client is doing.
 
     Attributes:
-        session: What its session is doing; None before it is connected.
-        subscriptions: Blocks of `Client.listen` that are open.
-        subscription_requests: How many of them have a request at the server: modern era only.
-        watched_resources: Resources that the client is subscribed to: legacy era only.
-        events_waiting: Events that have come and that no loop has taken.
-        known_tools: Tools whose output schema is known from a list.
+        session: The statistics of its session; None before it is connected.
+        subscriptions: The number of open `Client.listen` blocks.
+        subscription_requests: How many of those have a request open at the server (modern era only).
+        watched_resources: The number of resources that the client is subscribed to (legacy era only).
+        events_waiting: The number of events received but not yet taken by a loop.
+        known_tools: The number of tools whose output schema is known from a list.
     """
 
     session: SessionStatistics | None
@@ -79,50 +79,49 @@ class ClientStatistics:
 class Client(EnteredOnce):
     """A client of one server. Use it as an async context manager; it can be entered once.
 
-    Entering connects and negotiates. What is raised in the block leaves it as it is; the loss of the server ends the
-    calls that wait for it, with the reason, never the block.
+    Entering connects and negotiates. An exception raised in the block leaves it unchanged. If the server is lost, its
+    pending calls raise the reason; the block itself is never cancelled.
 
     Args:
         target: A URL or `HttpServerParameters`; `StdioServerParameters`; a `Server` (served in memory); or a callable
-            that gives an async context manager which yields a `Link`.
-        mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` does the handshake; a revision does what
-            that revision asks for, and accepts no other.
-        client_info: What the client says of itself.
-        extensions: The extensions of the protocol that the client declares, each with its settings:
+            that returns an async context manager yielding a `Link`.
+        mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
+            opens the session as that revision requires, and accepts no other.
+        client_info: The name and version that the client gives the server.
+        extensions: The protocol extensions that the client declares, each with its settings:
             ``{"com.example/feature": {}}``.
-        result_types: The values of ``resultType`` that those extensions add; a result of a type that the client does
-            not know is an error.
-        capabilities: More capabilities to declare, as `ClientCapabilities` or plain data: of extensions, or of what the
-            program answers by itself. Those of the callbacks below are declared without it.
+        result_types: The values of ``resultType`` that those extensions add; a result of an unknown type is an error.
+        capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of extensions, or of
+            requests that the program answers itself. The callbacks below declare their own.
         elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
             `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
-            model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. Defaults of the form are
-            filled in, and what does not fit it is not sent.
-        elicitation_modes: Which kinds the callback takes: ``"form"``, ``"url"`` or both.
+            model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. The form's defaults are filled
+            in, and content that does not match the form is not sent.
+        elicitation_modes: The kinds that the callback handles: ``"form"``, ``"url"`` or both.
         sampling: Called, sync or async, when the server asks the client's language model, with
             `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a text. To refuse, raise
             ``McpError(-1, "…")``.
-        sampling_features: What the callback can do beyond plain messages: ``"tools"``, ``"context"``.
+        sampling_features: What the callback supports beyond plain messages: ``"tools"``, ``"context"``.
         roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
-            URI; or a sync or async function that gives them. See `Client.set_roots`.
-        max_input_rounds: How many times in one call a server of the modern era may ask for input.
-        options: Limits, timeouts and hooks of the session.
+            URI; or a sync or async function that returns them. See `Client.set_roots`.
+        max_input_rounds: How many times a server of the modern era may ask for input during one call.
+        options: The session's limits, timeouts and hooks.
         connect_timeout: Seconds for starting, connecting and negotiating together.
         probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.
-        log_level: The least severe level of log messages that the server shall send; see `Client.set_log_level`. A
-            server that sends none is not asked. None leaves it to a server of the legacy era what it sends;
-            one of the modern era then sends nothing.
-        on_log: Called, sync or async, with each `LoggingMessageNotificationParams` of the server.
-        on_error: Called, sync or async, with what arrived and belongs to no request.
-        on_message: Called, sync or async, with every `Notification` of the server.
-        cache: Keeps lists and what `read_resource` has read for as long as the server allows. None, the default, keeps
-            nothing: each call asks the server.
-        principal: On whose behalf the client acts: of the clients that share a cache, those with the same principal
-            share what is private. Without one it shares none of it.
-        middleware: Each is ``async (call, call_next) -> result`` and surrounds every request, the first outermost.
+        log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A
+            server that does not declare logging is not asked. With None, a server of the legacy era decides for itself
+            what to send, and one of the modern era sends nothing.
+        on_log: Called, sync or async, with each `LoggingMessageNotificationParams` from the server.
+        on_error: Called, sync or async, with each protocol error that belongs to no request.
+        on_message: Called, sync or async, with every `Notification` from the server.
+        cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
+            caches nothing: each call asks the server.
+        principal: On whose behalf the client acts. Clients that share a cache share its private entries only if they
+            have the same principal; a client without one shares none.
+        middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError, ValueError: If an argument is invalid.
     """
 
     def __init__(
@@ -157,6 +156,7 @@ class Client(EnteredOnce):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
         if principal is not None and not isinstance(principal, str):
             raise TypeError(f"principal must be a string, got {type(principal).__name__}")
+        # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = Connection(
@@ -183,10 +183,13 @@ class Client(EnteredOnce):
             on_message=on_message,
             middleware=middleware,
         )
+        # Without a principal the client itself is the owner, so that its private results are shared with no other
+        # client.
         self._calls = CachedCalls(self._connection, cache, principal or self)
         self._rounds = InputRounds(self._connection, max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
+            # Raises if the cache belongs to another server.
             cache.attach(target)
             self._subscriptions.hooks.append(cache.changed)
 
@@ -196,25 +199,25 @@ class Client(EnteredOnce):
         return self._connection.opened()
 
     async def aclose(self) -> None:
-        """End the connection: early, in any order with other clients, from any task; again is a no-op.
+        """Close the connection: early, from any task, in any order with other clients. Closing again does nothing.
 
-        Pending calls raise `SessionClosed`; the server process, if there is one, is asked to exit and then made to.
-        When cancelled, the same happens at once, without the asking.
+        Pending calls raise `SessionClosed`. A server process, if there is one, is asked to exit, and killed if it does
+        not. When cancelled, the connection is closed at once, without asking.
         """
         await self._connection.aclose()
 
     @property
     def session(self) -> ConnectedSession:
-        """The session underneath, for whatever the client has no method for.
+        """The session underneath, for anything that the client has no method for.
 
         Raises:
-            LocalProtocolError: The client has not been entered.
+            LocalProtocolError: If the client has not been entered.
         """
         return self._connection.session
 
     @property
     def server_info(self) -> Implementation | None:
-        """What the server says of itself, which nothing checks; None if it says nothing readable."""
+        """The server's name and version, which are not verified; None if missing or malformed."""
         try:
             return Implementation.from_wire(self._connection.session.server.info)
         except ValidationError:
@@ -222,19 +225,20 @@ class Client(EnteredOnce):
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What the server has declared.
+        """The capabilities that the server has declared.
 
         Raises:
-            RemoteProtocolError: It is malformed.
+            RemoteProtocolError: If they are malformed.
         """
         try:
             return ServerCapabilities.from_wire(self._connection.session.server.capabilities)
         except ValidationError as exc:
+            # `brief`: a validation error quotes its input, which comes from the server and may be long.
             raise RemoteProtocolError(f"the server's capabilities are malformed: {brief(exc)}") from None
 
     @property
     def extensions(self) -> dict[str, dict[str, Any]]:
-        """The settings of each extension that the server has declared, by its identifier."""
+        """The extensions that the server has declared: their settings, by identifier."""
         return declared_extensions(self._connection.session.server.capabilities)
 
     @property
@@ -244,11 +248,11 @@ class Client(EnteredOnce):
 
     @property
     def protocol_version(self) -> str:
-        """The revision that is spoken."""
+        """The negotiated revision of the protocol."""
         return self._connection.session.server.revision
 
     def statistics(self) -> ClientStatistics:
-        """What the client is doing now. Cheap: it only looks at counters, and at each `Client.listen` that is open."""
+        """Return what the client is doing now. Cheap: it reads counters, and visits each open `Client.listen`."""
         return ClientStatistics(
             session=self._connection.session.statistics() if self._connection.is_open else None,
             subscriptions=len(self._subscriptions),
@@ -290,21 +294,21 @@ class Client(EnteredOnce):
         Arguments, errors and cancellation are those of `BaseSession.send_request`.
 
         Returns:
-            The result: a ``result_type``, or plain data.
+            The result: an instance of ``result_type``, or plain data without one.
         """
         result = await self._connection.request(method, params, limits)
         return result if result_type is None else as_result(result, result_type, method)
 
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
-        """Ask the server for a sign of life (legacy era only).
+        """Check that the server responds (legacy era only).
 
         Raises:
-            LocalProtocolError: The revision has no ping.
+            LocalProtocolError: If the revision has no ping.
         """
         await self._connection.request("ping", None, {"timeout": timeout})
 
     async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
-        """Send the server a notification of your own. Over Streamable HTTP the modern era has none.
+        """Send the server a notification of any method. Over Streamable HTTP the modern era allows none.
 
         Arguments, errors and cancellation are those of `BaseSession.send_notification`.
         """
@@ -313,30 +317,30 @@ class Client(EnteredOnce):
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListToolsResult:
-        """One page of the server's tools.
+        """Return one page of the server's tools.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
-            CapabilityError: The server offers no tools.
-            McpError: The server refused, for example an invalid cursor.
+            CapabilityError: If the server offers no tools.
+            McpError: If the server refuses, for example because the cursor is invalid.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
+        # Every page teaches the output schemas, however it was asked for, so that calls need not list again.
         page = await self._calls.page(ListToolsResult, "tools/list", cursor, timeout)
         self._output_schemas.learn(page.tools)
         return page
 
     def iter_tools(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Tool]:
-        """Every tool, page after page: ``async for tool in client.iter_tools()``.
+        """Iterate over every tool, page by page: ``async for tool in client.iter_tools()``.
 
         Args:
             timeout: Seconds to wait for each page.
 
-        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`; errors otherwise as
-        in `list_tools`.
+        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_tools`.
         """
         return every(self.list_tools, "tools", timeout)
 
@@ -350,31 +354,32 @@ class Client(EnteredOnce):
     ) -> ToolResult:
         """Call a tool.
 
-        Structured content is validated against the tool's output schema; the list of tools is asked for once if it
-        has not been, and again after it has changed. If the server asks for input, the callbacks of the `Client` give
-        it, and the call goes on.
+        Structured content is validated against the tool's output schema, so the list of tools is fetched if it has not
+        been yet, or has changed. If the server asks for input, the `Client`'s callbacks provide it and the call
+        continues.
 
         Args:
             name: The tool's name.
-            arguments: Its arguments: JSON data, or anything that pydantic turns into it.
-            meta: More entries for the request's ``_meta``; a key has the form ``com.example/name``.
+            arguments: Its arguments: JSON data, or anything that pydantic can turn into JSON.
+            meta: Further entries for the request's ``_meta``; a key has the form ``com.example/name``.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``on_progress``: see `CallLimits`. Each
-                round of input has ``timeout`` anew; what callbacks take between the rounds does not count (modern era).
+                round of input starts ``timeout`` anew; time spent in callbacks between the rounds does not count
+                (modern era).
 
         Returns:
-            The result. ``is_error`` says that the tool itself failed: that is for the model to see, so nothing is
-            raised.
+            The result. If the tool itself failed, ``is_error`` is set and nothing is raised: such a failure is for the
+            model to see.
 
         Raises:
-            TypeError: The arguments are no mapping, or can't be turned into JSON.
-            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
-            McpError: The server refused, for example because there is no such tool.
-            InputError: The server asks for input, and the callback gave none (modern era).
-            RemoteProtocolError: The result is malformed, breaks the tool's output schema, or asks for input that it
-                may not ask for.
+            TypeError: If the arguments are not a mapping, or can't be turned into JSON.
+            ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
+            McpError: If the server refuses, for example because there is no such tool.
+            InputError: If the server asks for input and the callback provides none (modern era).
+            RemoteProtocolError: If the result is malformed, breaks the tool's output schema, or asks for input that
+                the client has not declared.
             RequestTimeout, TransportError: As in `BaseSession.send_request`.
 
-        When cancelled, the server is told (with the reason) and the call ends at once.
+        When cancelled, the call tells the server (with the reason) and ends at once.
         """
         params = _tool_params(name, arguments)
         if meta is not None:
@@ -384,6 +389,7 @@ class Client(EnteredOnce):
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("tools/call", params, result, started, limits)
         answer = as_result(result, ToolResult, "tools/call")
+        # A tool that failed need not match its output schema, which describes success (`server/tools`).
         if "structuredContent" in result and not answer.is_error:
             await self._output_schemas.check(name, result["structuredContent"])
         return answer
@@ -398,23 +404,23 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ToolResult | InputRequiredResult:
-        """Call a tool for one round of input, by hand; no callback is called.
+        """Call a tool for a single round of input; callbacks are not used.
 
-        A server of the modern era may answer with an `InputRequiredResult`. To go on, call again with the same name
-        and arguments, with a response for each of its ``input_requests`` and with its very ``request_state``. The
+        A server of the modern era may respond with an `InputRequiredResult`. To continue, call again with the same
+        name and arguments, a response to each of its ``input_requests``, and its ``request_state`` unchanged. The
         server asks only for what the client has declared: see ``capabilities`` of the `Client`.
 
         Args:
-            name: As in `call_tool`, like all that follow.
+            name: As in `call_tool`, like the rest.
             arguments: Its arguments.
-            input_responses: The responses to the round before, by the key of the request: `ElicitResult`,
+            input_responses: The responses to the previous round, by the key of the request: `ElicitResult`,
                 `CreateMessageResult`, `ListRootsResult`, or plain data.
-            request_state: The ``request_state`` of the round before; None if it had none.
-            meta: More entries for the request's ``_meta``.
+            request_state: The ``request_state`` of the previous round; None if it had none.
+            meta: Further entries for the request's ``_meta``.
             limits: As in `call_tool`.
 
         Raises:
-            LocalProtocolError: Responses or a state are given in the legacy era.
+            LocalProtocolError: If responses or a state are given in the legacy era.
 
         Further errors and cancellation as in `call_tool`.
         """
@@ -430,42 +436,41 @@ class Client(EnteredOnce):
     # --- resources -------------------------------------------------------------------------------------------------
 
     async def list_resources(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListResourcesResult:
-        """One page of the server's resources.
+        """Return one page of the server's resources.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
-            CapabilityError: The server offers no resources.
-            McpError: The server refused, for example an invalid cursor.
+            CapabilityError: If the server offers no resources.
+            McpError: If the server refuses, for example because the cursor is invalid.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         return await self._calls.page(ListResourcesResult, "resources/list", cursor, timeout)
 
     def iter_resources(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Resource]:
-        """Every resource, page after page: ``async for resource in client.iter_resources()``.
+        """Iterate over every resource, page by page: ``async for resource in client.iter_resources()``.
 
         Args:
             timeout: Seconds to wait for each page.
 
-        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`; errors otherwise as
-        in `list_resources`.
+        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_resources`.
         """
         return every(self.list_resources, "resources", timeout)
 
     async def list_resource_templates(
         self, cursor: str | None = None, *, timeout: Limit = USE_SESSION
     ) -> ListResourceTemplatesResult:
-        """One page of the server's resource templates: URI templates (RFC 6570) that name families of resources.
+        """Return one page of the server's resource templates: URI templates (RFC 6570) that name families of resources.
 
         Arguments, errors and cancellation as in `list_resources`.
         """
         return await self._calls.page(ListResourceTemplatesResult, "resources/templates/list", cursor, timeout)
 
     def iter_resource_templates(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[ResourceTemplate]:
-        """Every resource template, page after page. Arguments and errors as in `iter_resources`."""
+        """Iterate over every resource template, page by page. Arguments and errors as in `iter_resources`."""
         return every(self.list_resource_templates, "resource_templates", timeout)
 
     async def read_resource(
@@ -475,24 +480,24 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ReadResourceResult:
-        """Read a resource. If the server asks for input, the callbacks of the `Client` give it.
+        """Read a resource. If the server asks for input, the `Client`'s callbacks provide it.
 
         Args:
-            uri: Its URI: one from a list, or made from a template.
-            meta: More entries for the request's ``_meta``, as in `call_tool`.
+            uri: Its URI: one from a list, or expanded from a template.
+            meta: Further entries for the request's ``_meta``, as in `call_tool`.
             limits: As in `call_tool`.
 
         Returns:
             Its ``contents``: `TextResourceContents` with a ``text``, `BlobResourceContents` with a ``blob`` in Base64;
-            several where the URI names a group.
+            several if the URI names a group.
 
         Raises:
-            TypeError: The URI is no string.
-            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
-            CapabilityError: The server offers no resources.
-            McpError: The server refused, for example because there is no such resource.
-            InputError: The server asks for input, and the callback gave none (modern era).
-            RemoteProtocolError: The result is malformed, or asks for input that it may not ask for.
+            TypeError: If the URI is not a string.
+            ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
+            CapabilityError: If the server offers no resources.
+            McpError: If the server refuses, for example because there is no such resource.
+            InputError: If the server asks for input and the callback provides none (modern era).
+            RemoteProtocolError: If the result is malformed, or asks for input that the client has not declared.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
@@ -501,7 +506,7 @@ class Client(EnteredOnce):
         started = trio.current_time()
         if meta is None:
             result = await self._calls.request("resources/read", uri, params, limits)
-        else:  # what the entries of `meta` do to the result, nobody knows
+        else:  # entries of `meta` may change the result in ways that the cache can't know of
             result = await self._connection.request("resources/read", params, limits)
         if result.get("resultType") == INPUT_REQUIRED:
             result = await self._rounds.finish("resources/read", params, result, started, limits)
@@ -516,7 +521,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ReadResourceResult | InputRequiredResult:
-        """Read a resource for one round of input, by hand: to `read_resource` as `call_tool_once` is to `call_tool`."""
+        """Read a resource for a single round of input: the counterpart of `call_tool_once` for `read_resource`."""
         params = _uri_params(uri)
         self._add_meta(params, meta, f"the request for {uri!r}")
         _, answer = await self._rounds.once(
@@ -525,53 +530,52 @@ class Client(EnteredOnce):
         return answer
 
     async def subscribe_resource(self, uri: str, *, timeout: Limit = USE_SESSION) -> None:
-        """Ask to be told when a resource changes (legacy era only).
+        """Subscribe to changes of a resource (legacy era only).
 
-        The server then sends ``notifications/resources/updated``, which ``on_message`` of the `Client` gets.
+        The server then sends ``notifications/resources/updated``, which the `Client` passes to ``on_message``.
 
         Args:
             uri: Its URI.
             timeout: Seconds to wait.
 
         Raises:
-            TypeError: The URI is no string.
-            LocalProtocolError: The revision has no such request; 2026-07-28 and later have none.
-            CapabilityError: The server takes no subscriptions.
-            McpError: The server refused.
+            TypeError: If the URI is not a string.
+            LocalProtocolError: If the revision has no such request: 2026-07-28 and later have none.
+            CapabilityError: If the server does not support subscriptions.
+            McpError: If the server refuses.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         await self._connection.request("resources/subscribe", _uri_params(uri), {"timeout": timeout})
 
     async def unsubscribe_resource(self, uri: str, *, timeout: Limit = USE_SESSION) -> None:
-        """Ask to be told no more. Arguments, errors and cancellation as in `subscribe_resource`."""
+        """Unsubscribe from a resource. Arguments, errors and cancellation as in `subscribe_resource`."""
         await self._connection.request("resources/unsubscribe", _uri_params(uri), {"timeout": timeout})
 
     # --- prompts, and completion of arguments -----------------------------------------------------------------------
 
     async def list_prompts(self, cursor: str | None = None, *, timeout: Limit = USE_SESSION) -> ListPromptsResult:
-        """One page of the server's prompts.
+        """Return one page of the server's prompts.
 
         Args:
             cursor: The ``next_cursor`` of the page before; None for the first page.
             timeout: Seconds to wait.
 
         Raises:
-            CapabilityError: The server offers no prompts.
-            McpError: The server refused, for example an invalid cursor.
+            CapabilityError: If the server offers no prompts.
+            McpError: If the server refuses, for example because the cursor is invalid.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         return await self._calls.page(ListPromptsResult, "prompts/list", cursor, timeout)
 
     def iter_prompts(self, *, timeout: Limit = USE_SESSION) -> AsyncIterator[Prompt]:
-        """Every prompt, page after page: ``async for prompt in client.iter_prompts()``.
+        """Iterate over every prompt, page by page: ``async for prompt in client.iter_prompts()``.
 
         Args:
             timeout: Seconds to wait for each page.
 
-        A server whose pages never end is given up after `MAX_PAGES` with a `RemoteProtocolError`; errors otherwise as
-        in `list_prompts`.
+        If there are more than `MAX_PAGES` pages, `RemoteProtocolError` is raised. Other errors as in `list_prompts`.
         """
         return every(self.list_prompts, "prompts", timeout)
 
@@ -583,24 +587,24 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> GetPromptResult:
-        """Fill in a prompt. If the server asks for input, the callbacks of the `Client` give it.
+        """Get a prompt with its arguments filled in. If the server asks for input, the `Client`'s callbacks provide it.
 
         Args:
             name: The prompt's name.
-            arguments: Its arguments. They are strings, in every revision.
-            meta: More entries for the request's ``_meta``, as in `call_tool`.
+            arguments: Its arguments: strings, in every revision.
+            meta: Further entries for the request's ``_meta``, as in `call_tool`.
             limits: As in `call_tool`.
 
         Returns:
             The ``messages``, and perhaps a ``description``.
 
         Raises:
-            TypeError: The name is no string, or the arguments are no mapping of strings.
-            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
-            CapabilityError: The server offers no prompts.
-            McpError: The server refused, for example because there is no such prompt or an argument is missing.
-            InputError: The server asks for input, and the callback gave none (modern era).
-            RemoteProtocolError: The result is malformed, or asks for input that it may not ask for.
+            TypeError: If the name is not a string, or the arguments are not a mapping of strings.
+            ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
+            CapabilityError: If the server offers no prompts.
+            McpError: If the server refuses, for example because there is no such prompt or an argument is missing.
+            InputError: If the server asks for input and the callback provides none (modern era).
+            RemoteProtocolError: If the result is malformed, or asks for input that the client has not declared.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
@@ -622,7 +626,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> GetPromptResult | InputRequiredResult:
-        """Fill in a prompt for one round of input, by hand: to `get_prompt` as `call_tool_once` is to `call_tool`."""
+        """Get a prompt for a single round of input: the counterpart of `call_tool_once` for `get_prompt`."""
         params = _prompt_params(name, arguments)
         self._add_meta(params, meta, f"the request for the prompt {name!r}")
         _, answer = await self._rounds.once(
@@ -640,29 +644,29 @@ class Client(EnteredOnce):
         timeout: Limit = USE_SESSION,
         meta: Mapping[str, Any] | None = None,
     ) -> CompleteResult:
-        """Ask what an argument of a prompt, or a variable of a resource template, could be.
+        """Ask for completions of a prompt's argument or a resource template's variable.
 
         ``await client.complete(PromptReference(name="review"), "language", "py")``
 
         Args:
             ref: Which prompt, by its name, or which template, by its URI template.
             argument: The name of the argument.
-            value: What has been typed of it.
-            context: Other arguments that are known already. Before 2025-06-18 there is no such thing: a server of an
-                older revision is not told.
+            value: The part typed so far.
+            context: Other arguments whose values are known. Revisions before 2025-06-18 have no such field, so it is
+                not sent there.
             timeout: Seconds to wait.
-            meta: More entries for the request's ``_meta``, as in `call_tool`.
+            meta: Further entries for the request's ``_meta``, as in `call_tool`.
 
         Returns:
-            Its ``completion`` has at most 100 ``values``, the best first, and perhaps says how many there are
-            (``total``) or that there are more (``has_more``).
+            A ``completion`` with at most 100 ``values``, the best first; it may say how many there are (``total``)
+            or that there are more (``has_more``).
 
         Raises:
-            TypeError: An argument is not what it should be.
-            ValueError: A key of ``meta`` is malformed, or the protocol keeps it for itself.
-            CapabilityError: The server completes nothing.
-            McpError: The server refused, for example because there is no such prompt.
-            RemoteProtocolError: The result is malformed.
+            TypeError: If an argument has the wrong type.
+            ValueError: If a key of ``meta`` is malformed or reserved by the protocol.
+            CapabilityError: If the server offers no completion.
+            McpError: If the server refuses, for example because there is no such prompt.
+            RemoteProtocolError: If the result is malformed.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
@@ -672,6 +676,7 @@ class Client(EnteredOnce):
             raise TypeError(f"the argument's name and value must be strings, got {argument!r}, {value!r}")
         params: dict[str, Any] = {"ref": ref.to_wire(), "argument": {"name": argument, "value": value}}
         if context is not None:
+            # Checked in every revision, so that a mistake does not show up only with a newer server.
             known = _strings(context, "context")
             if rules_of(self.protocol_version).completion_context:
                 params["context"] = {"arguments": known}
@@ -690,56 +695,59 @@ class Client(EnteredOnce):
         resources: Iterable[str] = (),
         timeout: Limit = USE_SESSION,
     ) -> AbstractAsyncContextManager[Subscription]:
-        """Hear of changes: ``async with client.listen(tools_list_changed=True) as events``.
+        """Listen for changes: ``async with client.listen(tools_list_changed=True) as events``.
 
-        The loop over ``events`` gives `ToolsListChanged`, `PromptsListChanged`, `ResourcesListChanged` and
+        Iterating over ``events`` yields `ToolsListChanged`, `PromptsListChanged`, `ResourcesListChanged` and
         `ResourceUpdated`. Entering waits until the server has agreed; ``events.honored`` says to what. In the legacy
-        era it says which of it the server has declared, and entering subscribes to the resources.
+        era it holds those of the requested changes that the server has declared, and entering subscribes to the
+        resources.
 
-        Leaving the block ends it at once, without waiting for the server. So does a cancellation, also while entering.
+        Leaving the block ends it at once, without waiting for the server. So does a cancellation, even while entering.
 
         Args:
-            tools_list_changed: Hear of changes of the list of tools.
-            prompts_list_changed: Hear of changes of the list of prompts.
-            resources_list_changed: Hear of changes of the lists of resources and of resource templates.
-            resources: The URIs of resources to hear of, `MAX_URIS` at most.
-            timeout: Seconds to wait for the server to agree; None waits forever; by default the session's. Nothing
-                limits how long the block lasts.
+            tools_list_changed: Listen for changes of the list of tools.
+            prompts_list_changed: Listen for changes of the list of prompts.
+            resources_list_changed: Listen for changes of the lists of resources and resource templates.
+            resources: The URIs of resources to listen to, at most `MAX_URIS`.
+            timeout: Seconds to wait for the server to agree; None waits forever; the default is the session's. The
+                block itself may last as long as it likes.
 
         Raises:
-            TypeError: An argument is of another type, for example a string instead of a list of URIs.
-            ValueError: Nothing was asked for, a URI is empty, or there are too many.
-            CapabilityError: A server of the legacy era has declared nothing of what was asked for.
-            LocalProtocolError: The client is not connected; entering raises it if it listens too often at once.
+            TypeError: If an argument has the wrong type, for example a string instead of a list of URIs.
+            ValueError: If nothing was asked for, a URI is empty, or there are too many.
+            CapabilityError: If a server of the legacy era has declared nothing of what was asked for.
+            LocalProtocolError: If the client is not connected; on entering, if too many blocks are open already.
 
-        Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not answer in time,
-        `RemoteProtocolError` if its answer is malformed, `TransportError` if the link is lost. What the loop raises
-        is described at `Subscription`.
+        Entering raises `McpError` if the server refuses, `RequestTimeout` if it does not respond in time,
+        `RemoteProtocolError` if its response is malformed, `TransportError` if the link is lost. `Subscription` says
+        what the loop raises.
         """
+        # Checked here, not on entering: the mistake shows where `listen` is called.
         asked = wanted_filter(tools_list_changed, prompts_list_changed, resources_list_changed, resources)
         return self._listening.block(asked, timeout)
 
     async def set_log_level(self, level: LoggingLevel | None, *, timeout: Limit = USE_SESSION) -> None:
-        """Say which log messages the server shall send from now on; ``on_log`` of the `Client` gets them.
+        """Set which log messages the server should send; the `Client` passes them to ``on_log``.
 
         In the legacy era the server is told at once (``logging/setLevel``). In the modern era nothing is sent now:
-        every later request asks for the messages that belong to it; None asks for none.
+        each later request asks for the messages that belong to it; with None, it asks for none.
 
         Args:
             level: The least severe level wanted.
             timeout: Seconds to wait.
 
         Raises:
-            ValueError: There is no such level; or it is None in the legacy era, which has no word for that.
-            CapabilityError: A server of the legacy era has not declared that it logs. (In the modern era there are
-                servers that log all the same, so they are asked.)
-            McpError: The server refused.
+            ValueError: If there is no such level; or if it is None in the legacy era, which can't express that.
+            CapabilityError: If a server of the legacy era has not declared logging. (In the modern era some servers
+                log without declaring it, so they are asked regardless.)
+            McpError: If the server refuses.
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
         if level is not None:
             check_log_level(level)
         session = self._connection.session
+        # No request is sent, but a public async function is a checkpoint whichever way it takes.
         if session.modern:
             await trio.lowlevel.checkpoint()
             session.set_log_level(level)
@@ -749,40 +757,42 @@ class Client(EnteredOnce):
             await self._connection.request("logging/setLevel", {"level": level}, {"timeout": timeout})
 
     async def set_roots(self, roots: Roots) -> None:
-        """Have other roots from now on.
+        """Replace the roots.
 
         A server of the legacy era is told that they have changed, and may ask for them; one of the modern era asks
-        whenever it wants to know.
+        whenever it needs them.
 
         Args:
             roots: As the ``roots`` of the `Client`.
 
         Raises:
-            TypeError, ValueError: A root is none; the old ones stay.
-            LocalProtocolError: The client was made without ``roots``, so it has not declared any.
-            TransportError: The link failed or the session was closed; the old ones stay.
+            TypeError, ValueError: If a root is invalid; the old roots stay.
+            LocalProtocolError: If the client was made without ``roots``, so it has not declared any.
+            TransportError: If the link failed or the session was closed; the old roots stay.
 
         When cancelled, the old roots stay, and the server is not told.
         """
         own = self._connection.inputs.roots
         if own is None:
             raise LocalProtocolError("the client has declared no roots: pass roots= to Client, if only an empty list")
+        # Checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
             await self._connection.session.send_notification("notifications/roots/list_changed")
         else:
             await trio.lowlevel.checkpoint()
-        own.set(new)  # before anybody can read the notification
+        own.set(new)  # before any task can read the notification and answer with the old roots
 
     # --- what the calls share ----------------------------------------------------------------------------------------
 
     def _add_meta(self, params: dict[str, Any], meta: Mapping[str, Any] | None, what: str) -> None:
-        """Put what the caller wants in the ``_meta`` of a request where it belongs.
+        """Put the caller's entries into the ``_meta`` of a request.
 
         Raises:
-            TypeError, ValueError: As `checked_meta` does.
+            TypeError, ValueError: As `checked_meta` raises them.
         """
         if meta is not None:
+            # Only the caller's entries: the era adds the protocol's own when the request is sent.
             params["_meta"] = checked_meta(meta, what, of_request=True, revisions=(self.protocol_version,))
 
 
@@ -793,6 +803,7 @@ def _tool_params(name: str, arguments: Mapping[str, Any] | None) -> dict[str, An
     if arguments is not None:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments must be a mapping, got {type(arguments).__name__}")
+        # A copy as plain data: the caller may change its mapping while the request is still queued.
         params["arguments"] = as_json(dict(arguments), f"the arguments of {name!r}")
     return params
 
@@ -810,14 +821,14 @@ def _prompt_params(name: str, arguments: Mapping[str, str] | None) -> dict[str, 
 
 
 def _strings(given: Mapping[str, str], what: str) -> dict[str, str]:
-    """A mapping of strings as it travels.
+    """Return a copy of a mapping of strings, as it is sent.
 
     Args:
         given: The mapping.
-        what: What it is, for the error message.
+        what: Its description, for the error message.
 
     Raises:
-        TypeError: It is no mapping, or not of strings.
+        TypeError: If it is not a mapping, or not one of strings.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"{what} must be a mapping of strings, got {type(given).__name__}")

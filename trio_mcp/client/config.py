@@ -1,4 +1,4 @@
-"""The configuration of servers that hosts share: ``mcpServers`` in a JSON file."""
+"""The configuration of servers that hosts use: ``mcpServers`` in a JSON file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ __all__ = ["ConfigSource", "expand", "load_config", "locate"]
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 TABLES = ("mcpServers", "servers")
-"""Where hosts keep their servers; the second is VS Code's."""
+"""The keys under which hosts list their servers; the second is VS Code's."""
 
+# Hosts spell them differently; "streamable-http" and "streamableHttp" are both in use.
 TYPES: dict[str, HttpKind | None] = {
     "stdio": None,
     "http": "http",
@@ -36,26 +37,28 @@ PROCESS_KEYS = ("command", "args", "env", "cwd")
 URL_KEYS = ("url", "headers")
 KEYS = (*PROCESS_KEYS, *URL_KEYS, "type", "disabled")
 
+# A host's own settings, accepted so that its file can be used as it is; they don't affect how a server is reached.
 HOST_KEYS = (
     *("alwaysAllow", "autoApprove", "description", "dev", "disabledTools", "enabledTools"),
     *("gallery", "icon", "name", "timeout", "trust", "version"),
 )
-"""What hosts keep beside a server for themselves: it does not say how to reach it."""
+"""Keys of a server's entry that are ignored."""
 
+# The types in the words of JSON, for messages.
 KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
 
 def load_config(
     source: ConfigSource, *, environ: Mapping[str, str] | None = None
 ) -> dict[str, StdioServerParameters | HttpServerParameters]:
-    """The servers of a configuration, by name, as targets of a `Client`; without those that are ``disabled``.
+    """Read the servers of a configuration: targets for a `Client`, by name, without those that are ``disabled``.
 
     Args:
-        source: The path of a JSON file, or what would be in it: ``{"mcpServers": {"name": {"command": …}}}``.
+        source: The path of a JSON file, or its content as a mapping: ``{"mcpServers": {"name": {"command": …}}}``.
         environ: The variables for ``${NAME}``; by default those of this process.
 
     Raises:
-        ConfigError: Something is wrong with it. The error lists everything that is, with file, line and server.
+        ConfigError: If the configuration is invalid. It lists every problem, with file, line and server.
     """
     variables = os.environ if environ is None else environ
     if isinstance(source, Mapping):
@@ -68,24 +71,24 @@ def load_config(
         content = json.loads(text)
     except json.JSONDecodeError as exc:
         hint = "; JSON has no comments" if text.startswith(("//", "/*"), exc.pos) else ""
-        problem = f"{name}:{exc.lineno}:{exc.colno}: no valid JSON: {exc.msg}{hint}"
+        problem = f"{name}:{exc.lineno}:{exc.colno}: not valid JSON: {exc.msg}{hint}"
         raise ConfigError(name, (problem,)) from None
     except RecursionError:
-        raise ConfigError(name, (f"{name}: no valid configuration: it is nested too deeply",)) from None
+        raise ConfigError(name, (f"{name}: not a valid configuration: it is nested too deeply",)) from None
     return _Reader(name, locate(text), variables).read(content)
 
 
 def _text_of(name: str) -> str:
     try:
-        return Path(name).read_text("utf-8-sig")  # some editors put a mark before the text
+        return Path(name).read_text("utf-8-sig")  # some editors write a byte order mark
     except OSError as exc:
         raise ConfigError(name, (f"{name}: can't be read: {exc.strerror or exc}",)) from exc
     except UnicodeDecodeError as exc:
-        raise ConfigError(name, (f"{name}: is no UTF-8: {exc.reason} at byte {exc.start}",)) from None
+        raise ConfigError(name, (f"{name}: not valid UTF-8: {exc.reason} at byte {exc.start}",)) from None
 
 
 class _Reader:
-    """Goes through a configuration once, and collects what is wrong."""
+    """Reads a configuration once, collecting all problems instead of stopping at the first."""
 
     def __init__(self, source: str, places: Places, variables: Mapping[str, str]) -> None:
         self._source = source
@@ -95,7 +98,7 @@ class _Reader:
 
     def read(self, content: object) -> dict[str, StdioServerParameters | HttpServerParameters]:
         for path, line in self._places.repeated:
-            self._problems.append((line, f"{self._source}:{line}: {_where(path)}the key is there twice"))
+            self._problems.append((line, f"{self._source}:{line}: {_where(path)}the key appears twice"))
         servers = {}
         table = self._table(content)
         for name, entry in self._entries(content, table):
@@ -107,6 +110,7 @@ class _Reader:
             elif (server := self._server(path, entry)) is not None:
                 servers[name] = server
         if self._problems:
+            # In the order of the file.
             raise ConfigError(self._source, tuple(text for _, text in sorted(self._problems)))
         return servers
 
@@ -121,7 +125,7 @@ class _Reader:
             self._problem((), f"must be an object with the key 'mcpServers', not {_kind(content)}")
         elif not found:
             near = difflib.get_close_matches("mcpServers", [key for key in content if isinstance(key, str)], 1)
-            self._problem(tuple(near), "there is no 'mcpServers' (or 'servers')")
+            self._problem(tuple(near), "there is no key 'mcpServers' (or 'servers')")
         elif len(found) > 1:
             self._problem((found[1],), "there are both 'mcpServers' and 'servers'; keep one")
         return tuple(found[:1])
@@ -143,22 +147,25 @@ class _Reader:
         before = len(self._problems)
         for key in entry:
             if key not in KEYS and key not in HOST_KEYS:
+                # `str`: a mapping given in place of a file may have keys of any type.
                 near = difflib.get_close_matches(str(key), KEYS, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(KEYS)}"
-                self._problem((*path, key), f"there is no such key{hint}")
+                hint = f"; did you mean {near[0]!r}?" if near else f"; the keys are {', '.join(KEYS)}"
+                self._problem((*path, key), f"unknown key{hint}")
         by_url = self._goes_by_url(path, entry)
         misplaced = PROCESS_KEYS if by_url else URL_KEYS
         for key in misplaced:
             if by_url is not None and key in entry:
-                self._problem((*path, key), f"a server with {'a url' if by_url else 'a command'} has none")
+                self._problem((*path, key), f"not allowed for a server with {'a url' if by_url else 'a command'}")
         if by_url is None or not self._has_all_types(path, entry):
             return None
         filled = {key: self._filled((*path, key), entry[key]) for key in (*PROCESS_KEYS, *URL_KEYS) if key in entry}
+        # An entry with problems noted above would only fail below with a less precise message.
         if len(self._problems) > before:
             return None
         try:
             if not by_url:
                 return StdioServerParameters(**filled)
+            # Without a type, the scheme of the URL decides.
             kind = TYPES[entry["type"]] if "type" in entry else None
             return HttpServerParameters(**filled, kind=kind or _kind_of(filled["url"]))
         except (TypeError, ValueError) as exc:
@@ -166,7 +173,7 @@ class _Reader:
             return None
 
     def _goes_by_url(self, path: tuple[Any, ...], entry: Mapping[Any, Any]) -> bool | None:
-        """Whether the server has a URL rather than a command; None if it can't be told."""
+        """Tell whether the server has a URL rather than a command; None if its entry does not say."""
         kind = self._of(str, path, entry, "type")
         if kind is not None and kind not in TYPES:
             near = difflib.get_close_matches(kind, TYPES, 1)
@@ -195,7 +202,7 @@ class _Reader:
         return len(self._problems) == before
 
     def _of(self, kind: type, path: tuple[Any, ...], entry: Mapping[Any, Any], key: str) -> Any:
-        """A value if it is there and of its type."""
+        """Return a value if it is present and of its type; note a problem if it has another type."""
         value = entry.get(key)
         if key in entry and not isinstance(value, kind):
             self._problem((*path, key), f"must be {KINDS[kind]}, not {_kind(value)}")
@@ -203,10 +210,11 @@ class _Reader:
         return value
 
     def _filled(self, path: tuple[Any, ...], value: Any) -> Any:
-        """The same with the variables filled in."""
+        """Return a value with the variables in all its strings filled in."""
         if isinstance(value, list):
             return [self._filled((*path, index), item) for index, item in enumerate(value)]
         if isinstance(value, dict):
+            # Values only: a variable in the name of a variable or header would be a surprise.
             return {key: self._filled((*path, key), item) for key, item in value.items()}
         text, problems = expand(value, self._variables)
         for problem in problems:
@@ -215,7 +223,7 @@ class _Reader:
 
 
 def _where(path: tuple[Any, ...]) -> str:
-    """What a path leads to, in words."""
+    """Describe a path in words."""
     if not path:
         return ""
     if path[0] not in TABLES or len(path) == 1:
@@ -225,7 +233,7 @@ def _where(path: tuple[Any, ...]) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in the words of JSON; never the value, which may be a secret."""
+    """Name a value's type in JSON's words, but never the value, which may be a secret."""
     if value is None:
         return "null"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -234,26 +242,28 @@ def _kind(value: object) -> str:
 
 
 def _kind_of(url: str) -> HttpKind:
+    # WebSocket is not a transport of the specification, but hosts' files have such entries.
     return "ws" if url.lower().startswith(("ws://", "wss://")) else "http"
 
 
 # --- variables: ${NAME}, ${NAME:-default}, ${env:NAME} -------------------------------------------------------------
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
+# The names that POSIX shells accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Fill in variables, once: what is filled in is taken as it is.
+    """Fill in variables, once: a value that is filled in is not expanded again.
 
-    A default counts where the variable is not set or empty, as in a shell.
+    As in a shell, a default counts if the variable is not set or empty.
 
     Args:
         text: The text.
         variables: The variables that are set.
 
     Returns:
-        The text, and what is wrong with it.
+        The expanded text, and the problems found.
     """
     problems: list[str] = []
 
@@ -262,10 +272,11 @@ def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
         name = name.removeprefix("env:")
         if not _NAME.fullmatch(name):
             problems.append(
-                f"{reference[0]} can't be filled in; there are ${{NAME}}, ${{NAME:-default}} and ${{env:NAME}}"
+                f"{reference[0]} can't be filled in; the forms are ${{NAME}}, ${{NAME:-default}} and ${{env:NAME}}"
             )
             return reference[0]
         if has_default:
+            # `or`: an empty value counts as missing, like `:-` in a shell.
             return variables.get(name) or default
         if name not in variables:
             problems.append(f"the variable {name} is not set; set it, or give a default: ${{{name}:-default}}")
@@ -274,7 +285,7 @@ def expand(text: str, variables: Mapping[str, str]) -> tuple[str, list[str]]:
     return _REFERENCE.sub(value, text), problems
 
 
-# --- where the keys of a JSON text stand, which the parsers don't tell ------------------------------------------------
+# --- the lines of the keys in a JSON text, which json.loads does not report -------------------------------------------
 
 Place: TypeAlias = tuple[str | int, ...]
 
@@ -283,18 +294,18 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 @attrs.frozen
 class Places:
-    """The lines of a text, counted from 1, by the path of what stands there.
+    """The lines of a JSON text, counted from 1, by the path of the value.
 
     Attributes:
-        lines: Of each key and each item of an array.
-        repeated: The path and line of each key that its object has already.
+        lines: The line of each key and each item of an array.
+        repeated: The path and line of each key that its object already has.
     """
 
     lines: dict[Place, int] = attrs.field(factory=dict)
     repeated: list[tuple[Place, int]] = attrs.field(factory=list)
 
     def line(self, path: Place) -> int | None:
-        """The line of something, or of the nearest thing around it that has one."""
+        """Return the line of a value, or of its nearest parent that has one."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
@@ -310,15 +321,16 @@ class _Container:
 
 
 def locate(text: str) -> Places:
-    """Find every key and every item.
+    """Find the lines of every key and every item.
 
     Args:
-        text: Valid JSON: a parser has accepted it.
+        text: Valid JSON: a parser has accepted it, so that one regular expression for tokens is enough.
     """
     places = Places()
     containers: list[_Container] = []
     line, counted = 1, 0
     for token in _TOKEN.finditer(text):
+        # Counted from token to token, so the whole takes linear time.
         line += text.count("\n", counted, token.start())
         counted = token.start()
         inner = containers[-1] if containers else None
@@ -337,9 +349,10 @@ def locate(text: str) -> Places:
             inner.key, inner.expects_key = key, False
             path = (*inner.path, key)
             if key in inner.keys:
+                # A parser keeps the last one silently: the first server of that name would just be missing.
                 places.repeated.append((path, line))
             inner.keys.add(key)
-            places.lines[path] = line  # of the last one, as that is what a parser keeps
+            places.lines[path] = line  # of the last one, which json.loads keeps
         else:
             path = () if inner is None else (*inner.path, inner.key)
             places.lines.setdefault(path, line)

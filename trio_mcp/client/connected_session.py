@@ -1,4 +1,4 @@
-"""The session of a `Client`: what the client has to see where messages arrive, in their order."""
+"""The session of a `Client`: the hooks that see messages where they arrive, in their order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ConnectedSession"]
 
 
 class ConnectedSession(ClientSession):
-    """The session of a `Client`."""
+    """A `ClientSession` that hands its `Client` the notifications, and notes changes in the order of arrival."""
 
     def __init__(
         self,
@@ -48,26 +48,29 @@ class ConnectedSession(ClientSession):
         return self._era is not None
 
     def set_log_level(self, level: LoggingLevel | None) -> None:
-        """Have every later request ask for log messages (modern era only)."""
+        """Make every later request ask for log messages of a level (modern era only)."""
         self._log_level = level
         self._era = self._modern_era(self.server.revision)
 
     def _modern_era(self, revision: str) -> ModernClientEra:
         era = super()._modern_era(revision)
+        # The era stamps each request with the level.
         return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
 
     async def received_error(self, error: RemoteProtocolError) -> None:
-        self.last_fault = error
+        self.last_fault = error  # named in the error if connecting then times out
         await super().received_error(error)
 
     async def received_notification(self, notification: Notification) -> None:
         await self._on_notification(notification)
 
     def _note(self, notification: Notification) -> None:
+        # Called by the reader, so that an event comes before a result that arrived after it; it must not wait.
         if notification.method in NOTICES:
             try:
                 self._subscriptions.note(notification, modern=self.modern)
             except RemoteProtocolError as exc:
+                # Not raised: a notification out of order is reported, and costs nothing else.
                 self._notices.put(exc)
 
     async def ask(
@@ -77,32 +80,34 @@ class ConnectedSession(ClientSession):
         opened: Callable[[OutgoingRequest], None],
         limits: Limits = UNLIMITED,
     ) -> dict[str, Any]:
-        """Send a request whose id somebody has to know, and wait for its result.
+        """Send a request whose id the caller needs to know, and wait for its result.
 
         Args:
             method: The method.
             params: Its parameters.
-            opened: Called with the request when it has its id and before it is sent.
-            limits: By default none: it may last.
+            opened: Called with the request once it has its id, before it is sent.
+            limits: By default none: the request may stay open as long as it likes.
 
         Errors and cancellation are those of `BaseSession.send_request`.
         """
+        # As `send_request` does, whose id the caller would learn too late.
         self._check_outgoing(method)
         return await self._call(method, params, limits, opened=opened)
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-        """Run something in a task that ends with the session; False if that has ended."""
+        """Run a function in a task that ends with the session; return False if the session has ended."""
         if self.closed or self._nursery is None:
             return False
         self._nursery.start_soon(function, *arguments)
         return True
 
     async def raise_loss(self) -> NoReturn:
-        """Wait until no call can be made any more, and raise what every call then raises."""
+        """Wait until the session can make no more calls, then raise what every call would raise."""
         await self._loss.wait()
         self._calls.check_open()
         raise AssertionError("a session that is lost has a reason")
 
     def _settle_everything(self, error: Exception) -> None:
         super()._settle_everything(error)
+        # After the calls have been settled, so that `raise_loss` finds the reason.
         self._loss.set()

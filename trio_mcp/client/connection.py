@@ -1,4 +1,4 @@
-"""The connection of a client: opened, negotiated and closed as one block, and its requests of any method."""
+"""A client's connection: opened, negotiated and closed as one block; and its requests, of any method."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ MODES = ("auto", "legacy", *REVISIONS)
 
 @attrs.define
 class OutgoingCall:
-    """A request on its way out. A middleware may replace what it holds.
+    """A request about to be sent. A middleware may replace its method and parameters.
 
     Attributes:
         method: Its method.
         params: Its parameters, as plain data.
-        protocol_version: The revision that is spoken; replacing it changes nothing.
-        request_id: The id that it was sent with, the last time; None before that.
+        protocol_version: The negotiated revision; replacing it changes nothing.
+        request_id: The id of the last attempt to send it; None before the first.
     """
 
     method: str
@@ -54,14 +54,14 @@ Middleware: TypeAlias = Callable[[OutgoingCall, Callable[[], Awaitable[dict[str,
 
 
 class Connection:
-    """What a `Client` is connected by. The arguments are those of `Client`, but for two.
+    """The connection of a `Client`. The arguments are those of `Client`, except for two.
 
     Args:
-        inputs: What the client can answer the server.
-        subscriptions: Where the server's notices of changes go.
+        inputs: The callbacks that answer the server's questions.
+        subscriptions: Where the server's notifications of changes go.
 
     Attributes:
-        inputs: What the client can answer the server.
+        inputs: The callbacks that answer the server's questions.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Connection:
         self._subscriptions = subscriptions
         self._extensions = checked_extensions(extensions, "client")
         self._result_types = _known_result_types(result_types, self._extensions)
+        # Everything is checked here, so that entering fails only for reasons that lie outside the program.
         self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
         self._open_link = link_factory(target)
         self._mode = mode
@@ -117,17 +118,20 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """The block in which there is a connection."""
+        """Stay connected while the block runs."""
         self._entered = True
         async with background_nursery(self.aclose) as nursery:
+            # Not entered here: nested context managers in the caller's task could only be closed by that task, in their
+            # order.
             await start(nursery, self._stay_connected)
             yield
 
     async def _stay_connected(self, task_status: trio.TaskStatus[None]) -> None:
-        """Everything that the connection is made of, in a task of its own, so that anybody may end it at any time."""
+        """Hold the whole connection in a task of its own, so that any task can close it at any time."""
         session: ConnectedSession | None = None
         try:
             with self._scope:
+                # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
                 with trio.CancelScope(deadline=trio.current_time() + self._connect_timeout) as connecting:
                     async with self._open_link() as link:
                         session = ConnectedSession(
@@ -141,60 +145,68 @@ class Connection:
                             on_notification=self._received,
                             subscriptions=self._subscriptions,
                         )
+                        # Before the session reads anything: a legacy server may ask as soon as it is initialized.
                         self.inputs.attach(session)
                         async with session:
                             await self._negotiate(session)
+                            # From here on the session's own timeouts count.
                             connecting.deadline = float("inf")
                             self._session = session
                             task_status.started()
                             await self._stop.wait()
+                # After the scope, so that the link has been closed and the process, if there is one, has ended.
                 if connecting.cancelled_caught:
                     raise TransportError(self._no_answer(session))
         finally:
+            # Also when connecting failed: a concurrent `aclose` waits for this event.
             self._ended.set()
 
     def _declared(self, revision: str) -> dict[str, Any]:
-        """The one place where what the client declares is put together."""
+        """Put together what the client declares; nothing else does."""
         extensions = {"extensions": self._extensions} if self._extensions else {}
         return merged(self.inputs.capabilities(revision), extensions, self._more_capabilities)
 
     async def _negotiate(self, session: ConnectedSession) -> None:
         if self._mode == "auto":
+            # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
             await session.negotiate(probe_timeout=self._probe_timeout, handshake_first=known)
         elif self._mode == "legacy":
             await session.initialize()
         elif self._mode in LEGACY_REVISIONS:
             server = await session.initialize(self._mode)
+            # `initialize` only proposes a revision; the server may answer with another one.
             if server.revision != self._mode:
                 text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
                 raise NegotiationError(text, (server.revision,))
         else:
             await session.discover(self._mode)
+        # In the modern era nothing is sent: each request names the level in its `_meta`.
         if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
             await session.send_request("logging/setLevel", {"level": self._log_level})
 
     def _no_answer(self, session: ConnectedSession | None) -> str:
         text = f"the server did not complete the connection within connect_timeout={self._connect_timeout:g} seconds"
         if session is not None and session.last_fault is not None:
-            text += f"; what it sent was no MCP: {session.last_fault}"
-        return text + "; is it an MCP server, and the right way to start it?"
+            text += f"; what it sent was not MCP: {session.last_fault}"
+        return text + "; is it an MCP server, and started the right way?"
 
     async def aclose(self) -> None:
-        """As `Client.aclose`."""
+        """Close the connection: `Client.aclose`."""
         if not self._entered:
             await trio.lowlevel.checkpoint()
             return
+        # Closing is a request to the background task, not a cancellation of the block: any task may close the client.
         self._stop.set()
         try:
             await self._ended.wait()
-        except trio.Cancelled:
+        except trio.Cancelled:  # don't wait for a graceful end; the background task unwinds by itself
             self._scope.cancel("the client is closed")
             raise
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session: since it was opened, also after it has ended."""
+        """Whether the session has been opened; it stays True after the session has ended."""
         return self._session is not None
 
     @property
@@ -202,7 +214,7 @@ class Connection:
         """The session underneath.
 
         Raises:
-            LocalProtocolError: The client has not been entered.
+            LocalProtocolError: If the client has not been entered.
         """
         if self._session is None:
             raise LocalProtocolError("the client is not connected: use it as `async with Client(...) as client:`")
@@ -213,32 +225,36 @@ class Connection:
     async def request(
         self, method: str, params: BaseModel | Mapping[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
-        """Send any request, through the middleware. As `Client.request`."""
+        """Send any request, through the middleware: `Client.request`."""
+        # The attribute first: the property's check is worth saving on every request.
         session = self._session or self.session
         if not self._middleware:
-            return await session.send_request(method, params, **limits)
+            return await session.send_request(method, params, **limits)  # most clients have none: no hops for them
         plain = {} if params is None else dict(as_object(params, "params"))
+        # A copy of the parameters, which a middleware may change in place.
         call = OutgoingCall(method, plain, session.server.revision)
 
         async def send() -> dict[str, Any]:
-            call.request_id = session.next_request_id  # nothing waits between here and the taking of an id
+            call.request_id = session.next_request_id  # no checkpoint between here and where the session takes the id
             return await session.send_request(call.method, call.params, **limits)
 
         await trio.lowlevel.checkpoint_if_cancelled()
         result = await self.through(call, send)
-        if call.request_id is None:  # a middleware has answered by itself, perhaps without any waiting
+        if call.request_id is None:  # a middleware responded itself, perhaps without a checkpoint
             await trio.lowlevel.cancel_shielded_checkpoint()
         return result
 
     def through(
         self, call: OutgoingCall, send: Callable[[], Awaitable[dict[str, Any]]], passed: int = 0
     ) -> Awaitable[dict[str, Any]]:
-        """Send a call through what is left of the middleware, when it has passed so many of it."""
+        """Send a call through the rest of the middleware, after the first ``passed`` of them."""
         if passed == len(self._middleware):
             return send()
         return self._middleware[passed](call, lambda: self.through(call, send, passed + 1))
 
     async def _received(self, notification: Notification) -> None:
+        # Handled by the session's task for notifications, so a slow callback delays the next notification, never a
+        # response.
         if notification.method == "notifications/message" and self._on_log is not None:
             try:
                 message = LoggingMessageNotificationParams.from_wire(notification.params or {})
@@ -250,10 +266,10 @@ class Connection:
 
 
 def check_log_level(level: object) -> None:
-    """Refuse what is no level of `LoggingLevel`.
+    """Check that a level is one of `LoggingLevel`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: If it is not.
     """
     levels = get_args(LoggingLevel)
     if level not in levels:
@@ -261,25 +277,27 @@ def check_log_level(level: object) -> None:
 
 
 def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Several declarations as one: objects are joined, whatever else is said twice is as the later part says it."""
+    """Merge declarations: objects are merged recursively; of any other value given twice, the later one counts."""
     whole: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
             known = whole.get(name)
             both = isinstance(value, Mapping) and isinstance(known, Mapping)
+            # So `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` declare both modes.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole
 
 
 def _known_result_types(given: Collection[str], extensions: Mapping[str, object]) -> frozenset[str]:
-    """The types of results that a client knows: those of the protocol, and those of the extensions it declares.
+    """Return the result types that a client knows: the protocol's, and those that its extensions add to them.
 
-    They are what its extensions add to the protocol (2026-07-28 `basic/index`, ResultType).
+    2026-07-28 `basic/index`, ResultType.
 
     Raises:
-        TypeError: They are no collection of strings.
-        ValueError: No extension is declared.
+        TypeError: If they are not a collection of strings.
+        ValueError: If no extension is declared.
     """
+    # A string is a collection of strings, too, but never the one that was meant.
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"result_types must be a list of strings, got {given!r}")
     if given and not extensions:

@@ -1,6 +1,6 @@
-"""Rounds of input: a modern server answers with questions, and the request goes out again with the answers.
+"""Rounds of input: a modern server responds with questions, and the request is sent again with the answers.
 
-2026-07-28 `basic/patterns/mrtr`. Each round is a request of its own: with a new id, through the middleware.
+2026-07-28 `basic/patterns/mrtr`. Each round is a request of its own, with a new id, and passes the middleware.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ if TYPE_CHECKING:  # few servers ask
 
 __all__ = ["InputRounds", "read_input_required"]
 
+# Chosen: no user answers more in one go, and each one may occupy a callback.
 MAX_INPUT_REQUESTS = 32
-"""What a server may ask for in one round; all of it is asked at once."""
+"""The limit of what a server may ask for in one round; all of it is asked at the same time."""
 
+# Chosen: short enough for a server that needs a moment, long enough not to load one that needs minutes.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds before a round in which there is nothing to answer: the server only wants to be asked again."""
+"""Seconds to wait, doubling, before a round without questions: the server only wants the request to be sent again."""
 
 ModelT = TypeVar("ModelT", bound=WireModel)
 GetAnswer = Callable[[], Awaitable[dict[str, Any]]]
@@ -38,8 +40,8 @@ class InputRounds:
     """The rounds of input of a client's calls.
 
     Args:
-        connection: The client's.
-        max_rounds: How many times in one call the server may ask.
+        connection: The client's connection.
+        max_rounds: How many times the server may ask during one call.
     """
 
     def __init__(self, connection: Connection, max_rounds: int) -> None:
@@ -49,26 +51,27 @@ class InputRounds:
     async def finish(
         self, method: str, params: dict[str, Any], result: dict[str, Any], started: float, limits: CallLimits
     ) -> dict[str, Any]:
-        """Answer until there is a result that asks for nothing more.
+        """Answer the server's questions until it returns a final result.
 
         Args:
             method: The method of the request.
-            params: Its parameters as they went out first.
-            result: What the server answered to that.
-            started: The clock time at which it went out.
-            limits: ``total_timeout`` holds for all of it, the others for each request; what the user takes does not
+            params: Its parameters as first sent.
+            result: The server's first result.
+            started: The clock time at which the request was first sent.
+            limits: ``total_timeout`` covers all rounds, the others each request; time taken by the user does not
                 count for ``timeout``.
 
         Raises:
-            InputError: A callback gave no answer.
-            RemoteProtocolError: The server asks for what it may not, or for too much.
-            RequestTimeout: A time limit ran out.
+            InputError: If a callback provides no answer.
+            RemoteProtocolError: If the server asks for something it must not, or for too much.
+            RequestTimeout: If a time limit runs out.
         """
         session = self._connection.session
         if not session.modern:
-            return result  # a field that means nothing there
+            return result  # in the legacy era the field has no meaning
         total = limits.get("total_timeout", USE_SESSION)
         total = session.options.calls.total_timeout if total is USE_SESSION else total
+        # Each request is limited by what is left of the total through the scope below, not by a total of its own.
         of_a_round = CallLimits(**{**limits, "total_timeout": None})
         with trio.CancelScope(deadline=inf if total is None else started + total):
             pause = FIRST_PAUSE
@@ -77,7 +80,7 @@ class InputRounds:
                 answers = None
                 if requests is not None:
                     answers = await self._answer(method, requests)
-                if not requests:
+                if not requests:  # a server that only polls must not make us spin
                     await trio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
                 result = await self._connection.request(method, _retry(params, answers, state), of_a_round)
@@ -85,22 +88,24 @@ class InputRounds:
                     return result
             limit = f"max_input_rounds={self._max_rounds}"
             raise RemoteProtocolError(f"the server still asks for input for {method!r} after {limit} rounds")
+        # Only the scope's deadline leads here: the loop either returns or raises.
         assert total is not None
         raise RequestTimeout(method, total, "total_timeout")
 
     async def _answer(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
-        """Check every question before any is put to a callback; then put them all at once."""
+        """Check every question before passing any to a callback; then ask them all at the same time."""
         revision = self._connection.session.server.revision
         ready: dict[str, tuple[str, GetAnswer]] = {}
         for key, request in requests.items():
             asked = request.get("method") if isinstance(request, dict) else None
             if not isinstance(asked, str):
-                raise RemoteProtocolError(f"the input {key[:100]!r} that {method!r} asks for is no request")
+                # The key is the server's: shortened, so that it can't flood a log.
+                raise RemoteProtocolError(f"input request {key[:100]!r} of {method!r} is malformed")
             try:
                 ready[key] = asked, self._connection.inputs.prepare(revision, asked, request.get("params"))
             except RemoteProtocolError as exc:
                 raise RemoteProtocolError(f"the input {key[:100]!r} of {method!r}: {exc}", exc.code) from None
-        if len(ready) == 1:
+        if len(ready) == 1:  # the usual case needs no nursery
             ((key, (asked, get_answer)),) = ready.items()
             return {key: await _get(key, asked, get_answer)}
         return await _get_all(ready)
@@ -114,19 +119,20 @@ class InputRounds:
         request_state: str | None,
         limits: CallLimits,
     ) -> tuple[dict[str, Any], ModelT | InputRequiredResult]:
-        """One round, by hand: the result as it came, and as a model."""
+        """Send one round, by hand; return the result as it came, and as a model."""
         session = self._connection.session
         if input_responses is not None or request_state is not None:
             if not session.modern:
                 raise LocalProtocolError(
-                    "input_responses and request_state belong to rounds of input, which "
-                    f"{session.server.revision} has not"
+                    "input_responses and request_state belong to rounds of input, which revision "
+                    f"{session.server.revision} does not have"
                 )
             params = _retry(params, _responses(input_responses), request_state)
         result = await self._connection.request(method, params, limits)
         if result.get("resultType") == INPUT_REQUIRED and session.modern:
             from trio_mcp.types.input_required import InputRequiredResult
 
+            # Only to check it: the caller answers.
             read_input_required(method, result)
             return result, as_result(result, InputRequiredResult, method)
         return result, as_result(result, model, method)
@@ -147,7 +153,9 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
         try:
             answers[key] = await _get(key, method, get_answer)
         except InputError as exc:
+            # Collected instead of raised: the caller gets this exception itself, not a group around it.
             failures.append(exc)
+            # The other questions of this round are pointless now: the call fails with the first failure.
             nursery.cancel_scope.cancel("another input of the same round failed")
 
     async with trio.open_nursery() as nursery:
@@ -159,17 +167,17 @@ async def _get_all(ready: Mapping[str, tuple[str, GetAnswer]]) -> dict[str, Any]
 
 
 def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
-    """What a result asks for, and the state to give back.
+    """Return what a result asks for, and the state to send back.
 
     Raises:
-        RemoteProtocolError: It is malformed, or asks for too much.
+        RemoteProtocolError: If it is malformed, or asks for too much.
     """
     requests, state = result.get("inputRequests"), result.get("requestState")
     if requests is None and state is None:
         text = f"the server asks for input for {method!r} without inputRequests or requestState"
         raise RemoteProtocolError(text)
     if not isinstance(requests, (dict, type(None))) or not isinstance(state, (str, type(None))):
-        raise RemoteProtocolError(f"the server asks for input for {method!r} in a form that is none")
+        raise RemoteProtocolError(f"the server's request for input to {method!r} is malformed")
     if requests is not None and len(requests) > MAX_INPUT_REQUESTS:
         count = len(requests)
         raise RemoteProtocolError(f"the server asks for {count} inputs at once; the limit is {MAX_INPUT_REQUESTS}")
@@ -177,7 +185,8 @@ def read_input_required(method: str, result: dict[str, Any]) -> tuple[dict[str, 
 
 
 def _retry(params: dict[str, Any], answers: dict[str, Any] | None, state: str | None) -> dict[str, Any]:
-    """The request once more, with the answers and the state of this round and nothing of earlier ones."""
+    """Return the parameters for another round: with its answers and its state, and nothing of earlier rounds."""
+    # Built from the first parameters each time: the state of an earlier round must not be sent again.
     again = dict(params)
     if answers is not None:
         again["inputResponses"] = answers

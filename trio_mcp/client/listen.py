@@ -1,4 +1,4 @@
-"""Hearing of changes, in both eras: 2026-07-28 `basic/patterns/subscriptions`; before, `resources/subscribe`."""
+"""`Client.listen` in both eras: 2026-07-28 `basic/patterns/subscriptions`; before, `resources/subscribe`."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ __all__ = ["Listening", "ResourceWatches", "wanted_filter"]
 
 LISTEN = "subscriptions/listen"
 
+# The keys are the filter's wire names, so that `to_wire` can be looked up directly.
 LEGACY_CAPABILITIES = {
     "toolsListChanged": "tools.listChanged",
     "promptsListChanged": "prompts.listChanged",
     "resourcesListChanged": "resources.listChanged",
     "resourceSubscriptions": "resources.subscribe",
 }
-"""What a server of the legacy era declares if it tells of a change, by the name in the filter."""
+"""The capability by which a server of the legacy era declares each notification, by the name in the filter."""
 
+# Chosen: far more than a program watches.
 MAX_URIS = 1000
 UNSUBSCRIBE_TIMEOUT = 10.0
-"""Seconds. Nobody waits for it but those who want the same resource again."""
+"""Seconds. Only a new subscription to the same resource waits for it."""
 
 UNLIMITED = CallLimits(timeout=None, total_timeout=None)
 
 
 class Listening:
-    """The blocks of `Client.listen`.
+    """Makes the blocks of `Client.listen`.
 
     Args:
-        connection: The client's.
-        subscriptions: Where the notices of the server go.
+        connection: The client's connection.
+        subscriptions: Where the server's notifications go.
     """
 
     def __init__(self, connection: Connection, subscriptions: Subscriptions) -> None:
@@ -56,17 +58,18 @@ class Listening:
         self.watches = ResourceWatches(connection)
 
     def block(self, asked: SubscriptionFilter, timeout: Limit) -> AbstractAsyncContextManager[Subscription]:
-        """The block of one `Client.listen`.
+        """Return the block of one `Client.listen`.
 
         Raises:
-            TypeError, ValueError: The time limit is none.
-            CapabilityError: A server of the legacy era has declared nothing of what was asked for.
-            LocalProtocolError: The client is not connected.
+            TypeError, ValueError: If the time limit is invalid.
+            CapabilityError: If a server of the legacy era has declared nothing of what was asked for.
+            LocalProtocolError: If the client is not connected.
         """
         session = self._connection.session
         limit = Limits.of(session.options.calls, {"timeout": timeout}).timeout
         if session.modern:
             return self._listening(asked, None, limit)
+        # A legacy server is not asked what it will tell: its capabilities say so beforehand.
         declared = session.server.capabilities
         wanted = asked.to_wire()
         honored = {name: value for name, value in wanted.items() if declares(declared, LEGACY_CAPABILITIES[name])}
@@ -78,11 +81,15 @@ class Listening:
     async def _listening(
         self, asked: SubscriptionFilter, legacy: SubscriptionFilter | None, limit: float | None
     ) -> AsyncIterator[Subscription]:
+        # The usual end; a timeout below gives another reason.
         reason = "the client listens no more"
+        # Held in both eras: statistics count it, and legacy notifications are delivered to all that are held.
         with self._subscriptions.holding(asked) as feed:
+            # A nursery of the block's own: leaving the block cancels the request, which tells the server.
             async with background_nursery() as nursery:
                 nursery.start_soon(self._hear, feed, legacy)
                 try:
+                    # Only the opening has a time limit: a subscription may stay open as long as the block.
                     with trio.move_on_after(math.inf if limit is None else limit) as waiting:
                         await feed.wait_opened()
                     if waiting.cancelled_caught and limit is not None:
@@ -90,10 +97,10 @@ class Listening:
                         raise RequestTimeout(LISTEN if legacy is None else "resources/subscribe", limit)
                     yield Subscription(feed)
                 finally:
-                    nursery.cancel_scope.cancel(reason)
+                    nursery.cancel_scope.cancel(reason)  # which goes out as the reason of the cancellation
 
     async def _hear(self, feed: Feed, legacy: SubscriptionFilter | None) -> None:
-        """Everything that lasts as long as the subscription, in a task of its own; the loop raises what it raises."""
+        """Hold the subscription, in a task of its own; what it raises is raised by the loop over the events."""
         try:
             if legacy is None:
                 await self._hear_modern(feed)
@@ -102,12 +109,13 @@ class Listening:
         except Exception as exc:
             feed.end(exc)
         else:
-            feed.end(None)
+            feed.end(None)  # the server ended it itself
 
     async def _hear_modern(self, feed: Feed) -> None:
         session = self._connection.session
         call = OutgoingCall(LISTEN, {"notifications": feed.asked.to_wire()}, session.server.revision)
 
+        # Called before the request is sent: the acknowledgement may arrive before this task runs again.
         def opened(outgoing: OutgoingRequest) -> None:
             call.request_id = outgoing.request.id
             self._subscriptions.opened(feed, outgoing)
@@ -117,29 +125,32 @@ class Listening:
 
         result = await self._connection.through(call, send)
         if result.get("resultType", "complete") != "complete":
-            raise RemoteProtocolError(f"the answer to {LISTEN!r} must be complete, not {result['resultType']!r}")
+            raise RemoteProtocolError(f"the response to {LISTEN!r} must be complete, not {result['resultType']!r}")
+        # `type(...) is int`: a boolean, which Python takes for an integer, must not match.
         named = as_result(result, SubscriptionsListenResult, LISTEN).meta.get(meta.SUBSCRIPTION_ID)
         if feed.outgoing is None or type(named) is not int or named != feed.outgoing.request.id:
-            raise RemoteProtocolError(f"the answer to {LISTEN!r} does not name the subscription that it ends")
+            raise RemoteProtocolError(f"the response to {LISTEN!r} does not name the subscription that it ends")
 
     async def _hear_legacy(self, feed: Feed, honored: SubscriptionFilter) -> None:
         session = self._connection.session
         feed.honor(honored)
         async with self.watches.watching(honored.resource_subscriptions or ()):
+            # The link may have been lost while subscribing; then the loss is what entering raises.
             if not session.closed:
                 feed.acknowledge()
+            # The legacy subscription has no request to wait for: it lasts until the link is lost.
             await session.raise_loss()
 
 
 @attrs.define(eq=False)
 class _Watch:
-    """The subscription to one URI.
+    """A legacy subscription to one URI.
 
     Attributes:
-        holders: How many want it.
-        asked: The server may know of it: it was asked, and perhaps carried it out though the call was given up.
-        sure: The server has said yes, and has not been asked to end it.
-        turn: Held by who is asking the server.
+        holders: How many blocks want it.
+        asked: Whether the server may know of it: subscribe was sent, and may have been applied even if our call failed.
+        sure: Whether the server has confirmed it, and no unsubscribe has been sent since.
+        turn: Held by the task that is asking the server.
     """
 
     holders: int = 0
@@ -149,13 +160,13 @@ class _Watch:
 
 
 class ResourceWatches:
-    """Which resources a client of the legacy era has subscribed to (`server/resources`, section Subscriptions).
+    """The resources to which a client of the legacy era is subscribed (`server/resources`, section Subscriptions).
 
-    There a link has one subscription per URI, whoever wants it. So those who want it are counted: the first subscribes,
-    the last unsubscribes, and what is done for one URI is done one after the other.
+    That era has one subscription per URI and session, however many blocks want it. So they are counted: the first one
+    subscribes, the last one unsubscribes, and requests about the same URI are sent one at a time.
 
     Args:
-        connection: The client's.
+        connection: The client's connection.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -167,14 +178,13 @@ class ResourceWatches:
 
     @contextlib.asynccontextmanager
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[None]:
-        """Be subscribed to resources.
+        """Be subscribed to resources while the block runs.
 
-        Leaving never waits: a task of the session's does the unsubscribing. When cancelled while it subscribes, the
-        same happens.
+        Leaving never waits: a task of the session unsubscribes. So it does if this is cancelled while subscribing.
 
         Raises:
-            LocalProtocolError: The client has too many subscriptions.
-            McpError: The server refused one.
+            LocalProtocolError: If the client has too many subscriptions.
+            McpError: If the server refuses one.
         """
         held: list[str] = []
         try:
@@ -182,7 +192,7 @@ class ResourceWatches:
                 watch = self._hold(uri)
                 held.append(uri)
                 async with watch.turn:
-                    if not watch.sure:
+                    if not watch.sure:  # else another block has subscribed already
                         await self._subscribe(uri, watch)
             yield
         finally:
@@ -193,8 +203,9 @@ class ResourceWatches:
         watch = self._watches.get(uri)
         if watch is None:
             if len(self._watches) >= MAX_URIS:
-                raise LocalProtocolError(f"a client may be subscribed to {MAX_URIS} resources at once; {uri!r} is more")
+                raise LocalProtocolError(f"a client may subscribe to {MAX_URIS} resources at once; can't add {uri!r}")
             watch = self._watches[uri] = _Watch()
+        # Counted before asking, so that a block that leaves meanwhile does not unsubscribe.
         watch.holders += 1
         return watch
 
@@ -203,6 +214,7 @@ class ResourceWatches:
         try:
             await self._connection.request("resources/subscribe", {"uri": uri}, UNLIMITED)
         except McpError:
+            # A refusal is certain: the server knows no more than before. Any other failure leaves that open.
             watch.asked = asked_before
             raise
         watch.sure = True
@@ -212,17 +224,20 @@ class ResourceWatches:
         watch.holders -= 1
         if watch.holders:
             return
+        # The entry stays until the server has been told, so that a new holder waits for its turn.
         if not (watch.asked and self._connection.session.start_soon(self._unsubscribe, uri, watch)):
             del self._watches[uri]
 
     async def _unsubscribe(self, uri: str, watch: _Watch) -> None:
         async with watch.turn:
-            if watch.asked and not watch.holders:
+            if watch.asked and not watch.holders:  # else a block has come to want it again
                 watch.sure = False
+                # Limits of its own: the session's may be None, and no caller is there to give up.
                 limits = CallLimits(timeout=UNSUBSCRIBE_TIMEOUT, total_timeout=UNSUBSCRIBE_TIMEOUT)
                 try:
                     await self._connection.request("resources/unsubscribe", {"uri": uri}, limits)
                 except Exception as exc:
+                    # Nothing more can be done; no subscription covers its notifications.
                     logger.info("the server has not ended the subscription to %r: %s", uri, exc)
                 watch.asked = False
         if not watch.holders and self._watches.get(uri) is watch:
@@ -230,11 +245,12 @@ class ResourceWatches:
 
 
 def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: Iterable[str]) -> SubscriptionFilter:
-    """What `Client.listen` was asked for.
+    """Make the filter of a `Client.listen`.
 
     Raises:
-        TypeError, ValueError: It makes no sense.
+        TypeError, ValueError: If an argument is invalid, or nothing is asked for.
     """
+    # The names of the filter's fields.
     flags = {
         "tools_list_changed": tools,
         "prompts_list_changed": prompts,
@@ -251,10 +267,11 @@ def wanted_filter(tools: bool, prompts: bool, resources_list: bool, resources: I
             raise TypeError(f"a URI must be a string, got {uri!r}")
         if not uri:
             raise ValueError("a URI must not be empty")
+    # Each URI once, in the given order.
     uris = list(dict.fromkeys(given))
     if len(uris) > MAX_URIS:
         raise ValueError(f"a client may listen for {MAX_URIS} resources at once, got {len(uris)}")
     if not uris and not any(flags.values()):
-        raise ValueError("nothing to listen for: pass tools_list_changed=True, resources=[uri] or another of its kind")
+        raise ValueError("nothing to listen for: pass tools_list_changed=True, resources=[uri] or another filter")
     wanted = {name: True for name, flag in flags.items() if flag}
     return SubscriptionFilter(**wanted, resource_subscriptions=uris or None)

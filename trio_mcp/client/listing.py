@@ -1,4 +1,4 @@
-"""Lists that come in pages (`server/utilities/pagination`), and whatever else the client may have kept."""
+"""Lists that come in pages (`server/utilities/pagination`), and requests whose results may be cached."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["CachedCalls", "every"]
 ModelT = TypeVar("ModelT", bound=WireModel)
 PageT = TypeVar("PageT", bound=CacheablePage)
 
-MAX_PAGES = 1000
+MAX_PAGES = 1000  # chosen: a server can invent cursors forever
 
 
 class CachedCalls:
-    """The requests of a client whose results it may have kept.
+    """The requests of a client whose results may be cached.
 
     Args:
-        connection: The client's.
-        cache: Where they are kept; None keeps nothing.
-        owner: On whose behalf the client acts: those with the same owner share what is private.
+        connection: The client's connection.
+        cache: Where results are kept; None keeps nothing.
+        owner: On whose behalf the client acts: clients with the same owner share private results.
     """
 
     def __init__(self, connection: Connection, cache: ResponseCache | None, owner: Hashable) -> None:
@@ -41,13 +41,13 @@ class CachedCalls:
     async def request(
         self, method: str, detail: str | None, params: dict[str, Any] | None, limits: CallLimits
     ) -> dict[str, Any]:
-        """A result out of the cache, else the server's, which is kept if the server allows it.
+        """Return a cached result, or else the server's, which is cached if the server allows it.
 
         Args:
             method: The method.
-            detail: What is asked for: a cursor or a URI.
+            detail: The cursor or the URI that is asked for.
             params: The parameters.
-            limits: What the call says of its own.
+            limits: The limits of this call.
         """
         cache = self._cache
         if cache is None:
@@ -55,17 +55,20 @@ class CachedCalls:
         question = (self._connection.session.server.revision, method, detail)
         kept = cache.find(question, self._owner)
         if kept is not None:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()  # a hit must be a checkpoint as well
             return cast("dict[str, Any]", kept)
+        # From here on, a change that the server announces keeps this response out of the cache.
         flight = cache.departs(question)
         try:
             result = await self._connection.request(method, params, limits)
             cache.keep(flight, self._owner, result)
             return result
         except McpError as exc:
+            # An invalid cursor: "discard all cached pages and re-fetch from the beginning"
             if exc.code == INVALID_PARAMS and detail is not None and method != "resources/read":
-                cache.forget(method)  # "discard all cached pages and re-fetch from the beginning"
+                cache.forget(method)
             raise
+        # Only if the server could not be asked: a refusal by the server is never hidden behind an old result.
         except (TransportError, RequestTimeout):
             kept = cache.find(question, self._owner, stale=True)
             if kept is None:
@@ -76,10 +79,10 @@ class CachedCalls:
             cache.landed(flight)
 
     def read(self, result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
-        """A result as a model; what can't be used is not kept.
+        """Return a result as a model; one that can't be used is dropped from the cache.
 
         Raises:
-            RemoteProtocolError: It is none.
+            RemoteProtocolError: If it is malformed.
         """
         try:
             return as_result(result, model, method)
@@ -89,12 +92,12 @@ class CachedCalls:
             raise
 
     async def page(self, model: type[PageT], method: str, cursor: str | None, timeout: Limit) -> PageT:
-        """One page of a list.
+        """Return one page of a list.
 
         Args:
-            model: What a page is.
+            model: The model of a page.
             method: The method that lists.
-            cursor: Which page; None for the first.
+            cursor: The page's cursor; None for the first page.
             timeout: Seconds to wait.
         """
         params = None if cursor is None else {"cursor": cursor}
@@ -102,31 +105,31 @@ class CachedCalls:
 
 
 class GetPage(Protocol):
-    """One of the methods of `Client` that give a page of a list."""
+    """A method of `Client` that returns a page of a list."""
 
     async def __call__(self, cursor: str | None = None, *, timeout: Limit = ...) -> CacheablePage:
-        """The page of a cursor, the first for None."""
+        """Return the page of a cursor; the first page for None."""
 
 
 async def every(get_page: GetPage, items: str, timeout: Limit) -> AsyncIterator[Any]:
-    """Every item of a list, page after page.
+    """Yield every item of a list, page by page.
 
     Args:
         get_page: Gets one page.
-        items: The field of a page that holds them; also what they are called in the error message.
+        items: The field of a page that holds the items; also their name in the error message.
         timeout: Seconds to wait for each page.
 
     Raises:
-        RemoteProtocolError: The list has more than `MAX_PAGES` pages.
+        RemoteProtocolError: If the list has more than `MAX_PAGES` pages.
     """
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await get_page(cursor, timeout=timeout)
         for item in getattr(page, items):
             yield item
-            await trio.lowlevel.checkpoint()  # of the next step, which may find the end
+            await trio.lowlevel.checkpoint()  # each step of a loop is a checkpoint, also the one that finds the end
         cursor = page.next_cursor
         if cursor is None:
             return
     what = items.replace("_", " ")
-    raise RemoteProtocolError(f"the server's list of {what} has no end: {MAX_PAGES} pages, and there is another")
+    raise RemoteProtocolError(f"the server's list of {what} has more than {MAX_PAGES} pages; giving up")

@@ -1,6 +1,6 @@
-"""What a client hears of: the changes of a server's lists and resources, and which notice is for which subscription.
+"""A client's subscriptions: the changes that a server announces, handed to the subscriptions that cover them.
 
-Nothing here waits but the iterator: the session's reader hands each notice over and goes on (rule 1 of docs/design).
+Only the iterator waits: the session's reader hands each notification over and continues (rule 1 of docs/design).
 """
 
 from __future__ import annotations
@@ -38,39 +38,42 @@ __all__ = [
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
+# Chosen: each one may be an open HTTP response stream.
 MAX_LISTENS = 100
-# What a server may make us hold for resources below one that was asked for. Beyond that they are told as that one.
+# Bounds on what a server can make us hold: events for resources below a subscribed one. Beyond them an event counts as
+# one of the subscribed resource itself.
 MAX_PENDING = 1000
+# The limit that `trio_mcp.uri_templates` has for URIs as well.
 LONGEST_URI = 8192
 
 ChangeHook: TypeAlias = Callable[[str, str | None], None]
-"""``(kind, uri)``: ``"tools"``, ``"prompts"`` or ``"resources"`` have changed, or the one resource of the URI.
+"""``(kind, uri)``: ``"tools"``, ``"prompts"`` or ``"resources"`` has changed, or the one resource of the URI.
 
-It is called by the session's reader: it must neither block nor raise.
+Called by the session's reader, so it must neither block nor raise.
 """
 
 
 @attrs.frozen
 class ToolsListChanged:
-    """The server's list of tools is another now."""
+    """The server's list of tools has changed."""
 
 
 @attrs.frozen
 class PromptsListChanged:
-    """The server's list of prompts is another now."""
+    """The server's list of prompts has changed."""
 
 
 @attrs.frozen
 class ResourcesListChanged:
-    """The server's list of resources, or of resource templates, is another now."""
+    """The server's list of resources, or of resource templates, has changed."""
 
 
 @attrs.frozen
 class ResourceUpdated:
-    """A resource holds something else now.
+    """The content of a resource has changed.
 
     Attributes:
-        uri: Its URI: one that was asked for, or one below it.
+        uri: Its URI: a subscribed one, or one below it.
     """
 
     uri: str
@@ -78,6 +81,7 @@ class ResourceUpdated:
 
 ChangeEvent: TypeAlias = ToolsListChanged | PromptsListChanged | ResourcesListChanged | ResourceUpdated
 
+# The events carry nothing, so one object of each serves for all.
 LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
     "notifications/tools/list_changed": ToolsListChanged(),
     "notifications/prompts/list_changed": PromptsListChanged(),
@@ -86,14 +90,14 @@ LIST_CHANGES: Final[dict[str, ChangeEvent]] = {
 UPDATED: Final = "notifications/resources/updated"
 
 NOTICES = frozenset({*LIST_CHANGES, UPDATED, ACKNOWLEDGED})
-"""The notifications that `Subscriptions.note` takes."""
+"""The notifications that `Subscriptions.note` handles."""
 
 
 def read_change(notification: Notification) -> ChangeEvent:
-    """The event that a notification of `LIST_CHANGES` or `UPDATED` stands for.
+    """Return the event for a notification of `LIST_CHANGES` or `UPDATED`.
 
     Raises:
-        RemoteProtocolError: It is malformed.
+        RemoteProtocolError: If it is malformed.
     """
     if notification.method != UPDATED:
         return LIST_CHANGES[notification.method]
@@ -104,23 +108,23 @@ def read_change(notification: Notification) -> ChangeEvent:
 
 
 def events_of(wanted: SubscriptionFilter) -> frozenset[ChangeEvent]:
-    """Every event that a filter lets through; what lies below its URIs aside."""
+    """Return every event that a filter covers, apart from resources below its URIs."""
     flags = (wanted.tools_list_changed, wanted.prompts_list_changed, wanted.resources_list_changed)
     events = [event for event, flag in zip(LIST_CHANGES.values(), flags, strict=True) if flag]
     return frozenset([*events, *map(ResourceUpdated, wanted.resource_subscriptions or ())])
 
 
 class Feed:
-    """One subscription: what was asked for and agreed to, and what it has heard and not yet told.
+    """One subscription: what was asked for and granted, and the events not taken yet.
 
     Args:
-        asked: What to hear of.
+        asked: The filter asked for.
 
     Attributes:
-        asked: What to hear of.
-        honored: What the server has agreed to tell of it.
+        asked: The filter asked for.
+        honored: The part of it that the server has agreed to.
         acknowledged: Whether the server has agreed.
-        outgoing: Its request, in the modern era: whatever names the id of that is for it.
+        outgoing: Its request, in the modern era: notifications carry that request's id.
     """
 
     def __init__(self, asked: SubscriptionFilter) -> None:
@@ -129,6 +133,7 @@ class Feed:
         self.honored = SubscriptionFilter()
         self.acknowledged = False
         self._wanted: frozenset[ChangeEvent] = frozenset()
+        # Ordered, and each event once: a slow loop holds no more than one event per list and URI.
         self._pending: OrderedDict[ChangeEvent, None] = OrderedDict()
         self._news = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -141,17 +146,18 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended it of its own accord."""
+        """Whether the server has ended it without an error."""
         return self._over and self._cause is None
 
     async def next(self) -> ChangeEvent:
-        """The next event. When cancelled, none is lost."""
+        """Wait for the next event and return it. When cancelled, no event is lost."""
         await trio.lowlevel.checkpoint()
         while True:
             if self._left:
-                raise LocalProtocolError("the block of `async with client.listen(...)` has been left")
+                raise LocalProtocolError("the block of `async with client.listen(...)` has ended")
             if self._pending:
                 return self._pending.popitem(last=False)[0]
+            # Only after the events: those that came before the end are delivered first.
             if self._cause is not None:
                 raise another(self._cause)
             if self._over:
@@ -159,11 +165,11 @@ class Feed:
             await self._news.park()
 
     def opened(self, outgoing: OutgoingRequest) -> None:
-        """It has its request, which the server has not agreed to."""
+        """Attach its request, which the server has yet to acknowledge."""
         self.outgoing, self.acknowledged = outgoing, False
 
     def honor(self, offered: SubscriptionFilter) -> None:
-        """Let through what is offered of what was asked for."""
+        """Restrict the subscription to what the server offers of what was asked for."""
         asked = self.asked
         uris = set(offered.resource_subscriptions or ())
         self.honored = SubscriptionFilter(
@@ -175,12 +181,12 @@ class Feed:
         self._wanted = events_of(self.honored)
 
     def acknowledge(self) -> None:
-        """The server has agreed."""
+        """Note that the server has agreed."""
         self.acknowledged = True
         self._opened.set()
 
     def deliver(self, event: ChangeEvent) -> bool:
-        """Keep an event until it is taken; whether it was wanted."""
+        """Keep an event until it is taken; return whether the subscription covers it."""
         kept = self._as_kept(event)
         if kept is None:
             return False
@@ -196,50 +202,53 @@ class Feed:
             return None
         # "This might be a sub-resource of the one that the client actually subscribed to" (schema, ResourceUpdated).
         uris = self.honored.resource_subscriptions or ()
+        # The longest is the nearest one above it.
         above = max((uri for uri in uris if lies_below(event.uri, uri)), key=len, default=None)
         if above is None:
             return None
+        # One that is pending already costs nothing more.
         if event in self._pending or (len(self._pending) < MAX_PENDING and len(event.uri) <= LONGEST_URI):
             return event
         return ResourceUpdated(above)
 
     def end(self, cause: Exception | None) -> None:
-        """Nothing more comes; the first cause counts."""
+        """End the subscription; of several causes, the first counts."""
         if self._over:
             return
         if cause is None and not self.acknowledged:
+            # The block is still being entered: without a cause it would wait until its time limit.
             cause = RemoteProtocolError("the server ended a subscription that it had not acknowledged")
         self._over, self._cause = True, cause
         self._opened.set()
         self._news.unpark_all()
 
     def leave(self) -> None:
-        """Its block has been left: there is nothing to tell any more."""
+        """Drop all events, as the block of the subscription has ended."""
         self._left = True
         self._pending.clear()
         self._news.unpark_all()
 
     async def wait_opened(self) -> None:
-        """Wait until it has been acknowledged.
+        """Wait until the server has acknowledged it.
 
         Raises:
-            TrioMcpError: It never will be.
+            TrioMcpError: If it ended before that.
         """
         await self._opened.wait()
         if not self.acknowledged:
             assert self._cause is not None
-            raise another(self._cause)
+            raise another(self._cause)  # a copy: each task that raises it adds its own traceback
 
 
 class Subscription(AsyncIterator[ChangeEvent]):
-    """What `Client.listen` gives: ``async for event in events``.
+    """The events of a `Client.listen` block: ``async for event in events``.
 
-    An event that has not been taken yet is not repeated: however slow the loop is, it sees each change once more
-    after the last time that it happened, and no more than one event waits for each list and each URI.
+    An event that waits to be taken is not queued again. However slow the loop is, it sees each change at least once
+    after it last happened, and at most one event waits for each list and each URI.
 
     The loop ends when the server ends the subscription. It raises `TransportError` (`SessionClosed`, `ProcessExited`)
-    when the link is lost, `McpError` when the server gives an error, `RemoteProtocolError` when it ends the
-    subscription in a way that the protocol does not know; what happened before is told first.
+    if the link is lost, `McpError` if the server responds with an error, and `RemoteProtocolError` if the server ends
+    the subscription in a way that breaks the protocol. Earlier events are delivered first.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -247,29 +256,29 @@ class Subscription(AsyncIterator[ChangeEvent]):
 
     @property
     def honored(self) -> SubscriptionFilter:
-        """What the server has agreed to tell of what was asked for: nothing else comes."""
+        """The part of the request that the server has agreed to; no other events come."""
         return self._feed.honored
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended the subscription of its own accord; the loop then ends without an error."""
+        """Whether the server has ended the subscription without an error; so does the loop then."""
         return self._feed.ended
 
     @property
     def waiting(self) -> int:
-        """How many events wait to be taken."""
+        """The number of events waiting to be taken."""
         return len(self._feed)
 
     async def __anext__(self) -> ChangeEvent:
-        """The next event. When cancelled, none is lost."""
+        """Wait for the next event and return it. When cancelled, no event is lost."""
         return await self._feed.next()
 
 
 class Subscriptions:
-    """Every subscription of a client.
+    """All subscriptions of a client.
 
     Args:
-        hooks: Each is called with every change that the server tells of, whoever it is for.
+        hooks: Each is called with every change that the server announces, whether or not a subscription covers it.
     """
 
     def __init__(self, *hooks: ChangeHook) -> None:
@@ -283,20 +292,20 @@ class Subscriptions:
 
     @property
     def requests(self) -> int:
-        """How many of them have a request: none in the legacy era."""
+        """The number of subscriptions with an open request; always 0 in the legacy era."""
         return len(self._by_request)
 
     @property
     def waiting(self) -> int:
-        """How many events wait to be taken."""
+        """The number of events waiting to be taken."""
         return sum(map(len, self._held))
 
     @contextlib.contextmanager
     def holding(self, asked: SubscriptionFilter) -> Iterator[Feed]:
-        """A new subscription, known as long as the block lasts.
+        """Hold a new subscription while the block runs.
 
         Raises:
-            LocalProtocolError: There are `MAX_LISTENS` already.
+            LocalProtocolError: If there are `MAX_LISTENS` already.
         """
         if len(self._held) >= MAX_LISTENS:
             raise LocalProtocolError(
@@ -309,12 +318,13 @@ class Subscriptions:
         finally:
             del self._held[feed]
             self._forget_request(feed)
+            # A loop that still runs in another task is woken, and told.
             feed.leave()
 
     def opened(self, feed: Feed, outgoing: OutgoingRequest) -> None:
-        """A subscription has its request: whatever names that request's id is for it."""
+        """Attach the request of a subscription, to which notifications with its id then belong."""
         assert isinstance(outgoing.request.id, int)
-        self._forget_request(feed)  # a middleware may have asked before
+        self._forget_request(feed)  # a middleware may have sent an earlier request and tried again
         feed.opened(outgoing)
         self._last_id = outgoing.request.id
         self._by_request[self._last_id] = feed
@@ -325,19 +335,22 @@ class Subscriptions:
             feed.outgoing = None
 
     def note(self, notification: Notification, *, modern: bool) -> None:
-        """Take one of `NOTICES`, in the order of arrival.
+        """Handle one of `NOTICES`, in the order of arrival.
 
         Raises:
-            RemoteProtocolError: The server must not have sent it.
+            RemoteProtocolError: If the server must not send it.
         """
         event = None if notification.method == ACKNOWLEDGED else read_change(notification)
         if event is not None:
             kind = notification.method.split("/")[1]
+            # Before any subscription sees the event: a loop that then lists anew must not get the old list from the
+            # cache.
             for hook in self.hooks:
                 hook(kind, event.uri if isinstance(event, ResourceUpdated) else None)
         if modern:
             self._note_modern(notification, event)
         elif event is not None:
+            # A legacy notification names no subscription: each one takes what it covers.
             for feed in self._held:
                 feed.deliver(event)
 
@@ -345,14 +358,16 @@ class Subscriptions:
         method = notification.method
         about = (notification.params or {}).get("_meta")
         request_id = about.get(meta.SUBSCRIPTION_ID) if isinstance(about, dict) else None
+        # An id above the last one sent was never given: that is a fault, not a notification that came late.
         if type(request_id) is not int or not 0 < request_id <= self._last_id:
             raise RemoteProtocolError(f"{method!r} belongs to no subscription: it lacks the id of one")
         feed = self._by_request.get(request_id)
         if feed is None or feed.outgoing is None or feed.outgoing.settled:
-            return  # late: the subscription is over
+            return  # late: the subscription has ended
         if event is None:
             _read_acknowledgement(notification, feed)
         elif not feed.acknowledged:
+            # The acknowledgement must come first (`basic/patterns/subscriptions`).
             raise RemoteProtocolError(f"{method!r} came before subscription {request_id} was acknowledged")
         elif not feed.deliver(event):
             raise RemoteProtocolError(f"{method!r} came for subscription {request_id}, which does not cover it")
@@ -366,13 +381,16 @@ def _read_acknowledgement(notification: Notification, feed: Feed) -> None:
     except ValidationError as exc:
         error = RemoteProtocolError(f"the acknowledgement of a subscription is malformed: {brief(exc)}")
         feed.end(error)
-        raise another(error) from None
+        raise another(error) from None  # reported as well as raised by the loop: each needs its own traceback
     feed.honor(offered)
     feed.acknowledge()
+    # What was not asked for is ignored above, and reported here.
     if not events_of(offered) <= events_of(feed.asked):
         raise RemoteProtocolError("the server acknowledged a subscription to more than was asked for")
 
 
+# Also used by the cache: reading a folder may have returned what lies in it.
 def lies_below(uri: str, above: str) -> bool:
-    """Whether a URI names a part of what another names."""
+    """Tell whether a URI names a part of what another names."""
+    # Only at a boundary of the URI: `x://ab` does not lie below `x://a`.
     return uri.startswith(above) and (above.endswith("/") or uri[len(above) : len(above) + 1] in ("/", "?", "#"))

@@ -1,4 +1,4 @@
-"""What a `Client` can be pointed at, and the link that it becomes."""
+"""The targets of a `Client`, and how each becomes a link."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from trio_mcp.memory import memory_link_pair
 from trio_mcp.stdio.client import stdio_client
 from trio_mcp.stdio.parameters import StdioServerParameters
 
+# The same as the default `shutdown_grace` of a server process.
 SERVER_GRACE = 2.0
-"""Seconds that a server in memory is given to end, for example its lifespan, after its client has left."""
+"""Seconds that a server in memory gets to end, for example its lifespan, after its client has left."""
 
 __all__ = ["HttpConnector", "LinkFactory", "Servable", "Target", "link_factory"]
 
@@ -27,21 +28,21 @@ LinkFactory: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Lin
 
 @runtime_checkable
 class Servable(Protocol):
-    """Something that can serve a link: a `trio_mcp.Server`. (This room does not import it.)"""
+    """Something that can serve a link, such as a `trio_mcp.Server`, which the client must not import."""
 
     async def serve(self, link: Link, *, task_status: Any = ...) -> None: ...
 
 
 Target: TypeAlias = str | StdioServerParameters | HttpServerParameters | Servable | LinkFactory
-"""A string is the URL of a server that speaks HTTP."""
+"""A string is the URL of an HTTP server."""
 
 
 def link_factory(target: Target) -> LinkFactory:
-    """The way to connect to a target.
+    """Return the function that connects to a target.
 
     Raises:
-        TypeError: It is none of the kinds of target.
-        ValueError: It is a URL of a scheme for which there is no transport.
+        TypeError: If it is not a target.
+        ValueError: If it is a URL with a scheme for which there is no transport.
     """
     if isinstance(target, StdioServerParameters):
         return lambda: stdio_client(target)
@@ -49,13 +50,14 @@ def link_factory(target: Target) -> LinkFactory:
         scheme, separator, _ = target.partition("://")
         if not separator:
             raise TypeError(
-                f"{target!r} is no URL: one begins with http:// or https://."
+                f"{target!r} is not a URL: a URL begins with http:// or https://."
                 f" To start a server as a process, pass StdioServerParameters({target!r}, [arguments])"
             )
         if scheme.lower() not in ("http", "https"):
             raise ValueError(f"there is no transport for {scheme}:// URLs")
         return HttpConnector(HttpServerParameters(target))
     if isinstance(target, HttpServerParameters):
+        # A configuration may name one, as other hosts have that transport.
         if target.kind == "ws":
             raise ValueError(f"there is no transport for {target.url.partition('://')[0]}:// URLs")
         return HttpConnector(target)
@@ -64,8 +66,8 @@ def link_factory(target: Target) -> LinkFactory:
     if callable(target):
         return target
     raise TypeError(
-        "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that gives an "
-        f"async context manager which yields a Link; got {type(target).__name__}"
+        "a target must be a URL, HttpServerParameters, StdioServerParameters, a Server, or a callable that returns an "
+        f"async context manager yielding a Link; got {type(target).__name__}"
     )
 
 
@@ -76,7 +78,7 @@ class HttpConnector:
     parameters: HttpServerParameters
 
     def __call__(self) -> contextlib.AbstractAsyncContextManager[Link]:
-        # Not every client needs it, and what it needs takes a moment to import.
+        # Imported late: clients of other transports need not load the HTTP stack.
         from trio_mcp.http.client.door import sse_client
         from trio_mcp.http.client.streamable import streamable_http_client
 
@@ -85,12 +87,13 @@ class HttpConnector:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the server is known to speak the legacy era only."""
+        """Whether the server is known to speak only the legacy era, from its kind or from an earlier connection."""
         return self.parameters.kind == "sse" or ORIGINS.recall(self.parameters.url) in ("legacy", "sse")
 
 
 @contextlib.asynccontextmanager
 async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
+    # The server's tasks are the client's own: they end with the client's block, whatever they do.
     async with memory_link_pair() as (ours, theirs), background_nursery() as nursery:
         ended = trio.Event()
 
@@ -100,9 +103,10 @@ async def _serve_in_memory(server: Servable) -> AsyncIterator[Link]:
             finally:
                 ended.set()
 
+        # Started, not spawned: a lifespan that fails is raised where the client is entered.
         await start(nursery, serve)
         yield ours
-        # Left without an exception: the server may end by itself, as it does when a client closes any other link.
+        # Left without an exception: the server may end gracefully, as it does when any other link is closed.
         for channel in ours:
             await channel.aclose()
         with trio.move_on_after(SERVER_GRACE):

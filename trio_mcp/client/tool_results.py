@@ -1,4 +1,4 @@
-"""What a tool gave back: its value at hand, and checked against the output schema that its server lists."""
+"""The results of tools: with short cuts, and checked against the output schemas that the server lists."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ class ToolResult(CallToolResult):
 
     @property
     def data(self) -> Any:
-        """The structured content, unwrapped; None if there is none.
+        """The structured content, unwrapped; None if the result has none.
 
-        A tool that returns no object has its value wrapped as ``{"result": value}``; an object with that one key is
-        taken as such a wrapper.
+        A tool whose value is not an object has it wrapped as ``{"result": value}``; an object with that one key is
+        taken for such a wrapper.
         """
         content = self.structured_content
+        # The wrapper is a convention of servers, not of the specification: structured content used to be an object
+        # always.
         if isinstance(content, dict) and len(content) == 1 and "result" in content:
             return content["result"]
         return content
 
     @property
     def text(self) -> str:
-        """Every text block, one after the other, with a newline between them."""
+        """The text of all text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
 
@@ -47,40 +49,42 @@ class OutputSchemas:
     """The output schema of each tool that has been listed, compiled on first use.
 
     Args:
-        list_tools: Walks through the server's list of tools, which makes each page of it known by `learn`.
+        list_tools: Iterates over the server's tools; each page must be passed to `learn` on the way.
     """
 
     def __init__(self, list_tools: Callable[[], AsyncIterator[Tool]]) -> None:
         self._list_tools = list_tools
         self._schemas: dict[str, _Known] = {}
-        self._all_known = False  # every tool has been listed, so a name that is not here is no tool's
-        self._learning = trio.Lock()  # held by whoever lists the tools, so that it is done once
+        self._all_known = False  # every tool has been listed: an unknown name is not a tool's
+        self._learning = trio.Lock()  # held by the task that lists the tools, so that only one does
 
     def __len__(self) -> int:
         return len(self._schemas)
 
     def knows(self, name: str) -> bool:
-        """Whether there is nothing to learn about a tool."""
+        """Tell whether listing the tools could teach nothing about one."""
         return name in self._schemas or self._all_known
 
     def learn(self, tools: Iterable[Tool]) -> None:
-        """Take the schemas from definitions of tools."""
+        """Remember the output schemas of tools."""
         for tool in tools:
             known = self._schemas.get(tool.name)
+            # An unchanged schema keeps its compiled validator.
             if known is None or known.schema != tool.output_schema:
                 self._schemas[tool.name] = _Known(tool.output_schema)
 
     def changed(self, kind: str, uri: str | None) -> None:
-        """The server says that a list is another now: what is known of the tools is forgotten if it is theirs."""
+        """Forget the schemas if the server announces a change of its tools."""
         if kind == "tools":
+            # All of them: the notification does not say which tool has changed.
             self._schemas.clear()
             self._all_known = False
 
     async def check(self, name: str, value: Any) -> None:
-        """Check structured content against the tool's schema, where it is known to have one or the server lists one.
+        """Check structured content against the tool's output schema, if it has one; list the tools if unknown.
 
         Raises:
-            RemoteProtocolError: It breaks the schema, or the schema can't be used.
+            RemoteProtocolError: If it breaks the schema, or the schema can't be used.
         """
         known = self._schemas.get(name)
         if known is None and not self._all_known:
@@ -89,10 +93,13 @@ class OutputSchemas:
         if known is None or known.schema is None:
             return
         try:
+            # Compiled on first use: most tools that are listed are never called.
             if known.validator is None:
                 known.validator = SchemaValidator(known.schema)
             problem = known.validator.problem(value)
         except SchemaError as exc:
+            # An unusable schema fails the call as well: structured content that can't be checked must not pass for
+            # checked.
             text = f"the result of the tool {name!r} can't be checked against its output schema: {exc}"
             raise RemoteProtocolError(text) from None
         if problem is not None:
@@ -100,11 +107,11 @@ class OutputSchemas:
 
     async def _learn_all(self, name: str) -> None:
         async with self._learning:
-            if self.knows(name):
+            if self.knows(name):  # learned while waiting for the lock
                 return
             try:
                 async for _ in self._list_tools():
                     pass
             except (McpError, CapabilityError):
-                pass  # a server that calls tools without listing them: there is nothing to check against
+                pass  # a server that runs tools without listing them: there is no schema to check against
             self._all_known = True

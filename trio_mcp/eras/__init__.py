@@ -1,1 +1,1 @@
-"""The two eras of the protocol, and how each side finds out which one is spoken. Sans-IO."""
+"""The legacy and the modern era of the protocol, and how each side finds out which one the other speaks. Sans-I/O."""

@@ -1,6 +1,6 @@
-"""Reading what a side declares: capabilities, by a dotted path such as ``resources.subscribe``, and extensions.
+"""Look up what a peer declares: capabilities, by dotted path (``resources.subscribe``), and extensions.
 
-Extensions go beyond the protocol (2026-07-28 `basic/versioning`, Extension Negotiation).
+An extension adds to the protocol (2026-07-28 `basic/versioning`, Extension Negotiation).
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ __all__ = ["checked_extensions", "declared_extensions", "declares", "is_spec_met
 
 
 def declares(capabilities: Mapping[str, Any], path: str) -> bool:
-    """Whether the capability at a dotted path is declared: an object is there, or a flag is true."""
+    """Return whether a capability is declared: an object at its dotted path, or a flag that is true."""
     value: Any = capabilities
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return False
         value = value[name]
+    # An empty object declares a capability, too, so truthiness won't do.
     return value is not None and value is not False
 
 
 def is_spec_method(method: str) -> bool:
-    """Whether the specification defines a method in any revision; otherwise it is somebody's own."""
+    """Return whether any revision of the specification defines a method; otherwise it is an application's own."""
     return any(method_spec(revision, method) is not None for revision in REVISIONS)
 
 
 @cache
 def requests_of_clients(revision: str) -> frozenset[str]:
-    """The methods of the requests that a client may make in a revision."""
+    """Return the methods of the requests that a client may send in a revision."""
+    # Cached: every request that a server receives is checked against it.
     specs = methods_of(revision).values()
     return frozenset(spec.method for spec in specs if spec.is_request and "client" in spec.senders)
 
@@ -43,37 +45,39 @@ def checked_extensions(given: Mapping[str, Mapping[str, Any]] | None, what: str)
     """Check the extensions that an application declares.
 
     Args:
-        given: The settings of each extension, by its identifier.
-        what: Whose they are, for the error message.
+        given: The settings of each extension, by identifier.
+        what: Who declares them, for the error message.
 
     Returns:
-        A copy.
+        A deep copy of the extensions.
 
     Raises:
-        TypeError: They are no mapping of mappings.
-        ValueError: An identifier is malformed.
+        TypeError: If the extensions are not a mapping of mappings.
+        ValueError: If an identifier is malformed.
     """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}: extensions must map identifiers to settings, got {type(given).__name__}")
     for identifier, settings in given.items():
-        # As keys of `_meta`, with a mandatory prefix.
+        # Identifiers have the form of `_meta` keys, but with a mandatory prefix and a name that is not empty.
         if not isinstance(identifier, str) or not is_valid_key(identifier) or not all(identifier.partition("/")):
             raise ValueError(
-                f"{what}: {str(identifier)[:100]!r} is no identifier of an extension: it must be a prefix of labels "
-                "with dots between them, a slash and a name, as in 'com.example/feature'"
+                f"{what}: {str(identifier)[:100]!r} is not a valid extension identifier: it must be a prefix of "
+                "labels separated by dots, then a slash and a name, as in 'com.example/feature'"
             )
         if not isinstance(settings, Mapping):
             raise TypeError(
                 f"{what}: the settings of the extension {identifier!r} must be a mapping (empty if there are none), "
                 f"got {type(settings).__name__}"
             )
+    # Copied, so that a change which the application makes later does not alter what sessions declare.
     return {identifier: copy.deepcopy(dict(settings)) for identifier, settings in given.items()}
 
 
 def declared_extensions(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The extensions in what a peer has declared; what is malformed there counts as not declared."""
+    """Return the extensions that a peer has declared, without malformed ones."""
+    # A peer's mistake in one extension must not cost it the rest of the session, so nothing is refused here.
     given = capabilities.get("extensions")
     if not isinstance(given, dict):
         return {}

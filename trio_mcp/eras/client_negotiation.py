@@ -1,4 +1,4 @@
-"""How a client reads, sans-IO, what a server says of its revisions, in either era."""
+"""How a client reads what a server declares about itself and its revisions, in both eras. Sans-I/O."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ __all__ = [
     "supported_by",
 ]
 
+# The error codes that only modern servers use, so any of them proves that the server is one.
 _MODERN_ERRORS = frozenset({UNSUPPORTED_PROTOCOL_VERSION, MISSING_REQUIRED_CLIENT_CAPABILITY, HEADER_MISMATCH})
 
 
 RESULT_TYPES = frozenset({"complete", "input_required"})
-"""The result types of the core protocol; extensions may add their own."""
+"""The result types of the core protocol (2026-07-28 `basic/index`, ResultType); extensions may add their own."""
 
 
 @attrs.frozen
 class ModernClientEra:
-    """Stamps every request with what a stateless server needs to know.
+    """The modern era as a client follows it: every request declares the client, and every result has a known type.
 
     Attributes:
         revision: The revision named in every request.
         client_info: The client's `Implementation`, as plain data.
         capabilities: The client's `ClientCapabilities`, as plain data.
-        log_level: The lowest level of log messages wanted; None for none at all.
-        result_types: The values of ``resultType`` that are understood.
+        log_level: The lowest level of log messages to ask for; None to ask for none.
+        result_types: The values of ``resultType`` that the client understands.
+        rules: The rules of the revision.
     """
 
     revision: str
@@ -55,6 +57,7 @@ class ModernClientEra:
 
     @_stamp.default
     def _make_stamp(self) -> dict[str, Any]:
+        # Made once, because every request carries it; so nothing may change it.
         stamp: dict[str, Any] = {
             meta.PROTOCOL_VERSION: self.revision,
             meta.CLIENT_INFO: self.client_info,
@@ -69,35 +72,36 @@ class ModernClientEra:
         return rules_of(self.revision)
 
     def request_params(self, params: dict[str, Any] | None) -> dict[str, Any]:
-        """The parameters as they go out; the argument is not changed."""
+        """Return the parameters with the client's declaration in ``_meta``; the argument is not changed."""
         if not params:
             return {"_meta": self._stamp}
+        # The caller's own keys win: a call may set its own log level.
         given = params.get("_meta")
         return {**params, "_meta": {**self._stamp, **given} if given else self._stamp}
 
     def read_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result as it came in.
+        """Check the type of a result, and return the result unchanged.
 
         Raises:
-            RemoteProtocolError: The ``resultType`` is one that this client does not know.
+            RemoteProtocolError: If this client does not know the ``resultType``.
         """
         # An absent type means "complete"; an unknown one makes the result invalid (`basic/index`, ResultType).
         kind = result.get("resultType", "complete")
         if not isinstance(kind, str) or kind not in self.result_types:
             shown = kind[:100] if isinstance(kind, str) else type(kind).__name__
-            raise RemoteProtocolError(f"the server answered with the unknown resultType {shown!r}")
+            raise RemoteProtocolError(f"the server's result has the unknown resultType {shown!r}")
         return result
 
 
 @attrs.frozen
 class ServerDeclaration:
-    """What a server has said of itself, as plain JSON data.
+    """What a server has declared about itself, as plain JSON data.
 
     Attributes:
-        revision: The revision that is spoken from now on.
-        info: Its `Implementation`; None if it did not say.
-        capabilities: Its `ServerCapabilities`.
-        instructions: Guidance for the model, or None.
+        revision: The revision that the session speaks.
+        info: The server's `Implementation`; None if it sent none.
+        capabilities: The server's `ServerCapabilities`.
+        instructions: The server's guidance for the model, or None.
     """
 
     revision: str
@@ -107,15 +111,16 @@ class ServerDeclaration:
 
 
 def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
-    """Read the answer to ``initialize``.
+    """Read the result of ``initialize``.
 
     Raises:
-        NegotiationError: The server chose a revision that this client does not speak, or the answer is malformed.
+        NegotiationError: If the server chose a revision that this client does not speak, or the result is malformed.
     """
     revision, info = result.get("protocolVersion"), result.get("serverInfo")
     capabilities = result.get("capabilities")
     if not isinstance(revision, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
-        raise NegotiationError("the server's answer to initialize lacks protocolVersion, serverInfo or capabilities")
+        raise NegotiationError("the server's result for initialize lacks protocolVersion, serverInfo or capabilities")
+    # A modern revision is refused, too: it has no handshake, so a server can't mean it here.
     if revision not in LEGACY_REVISIONS:
         known = ", ".join(LEGACY_REVISIONS)
         raise NegotiationError(
@@ -125,16 +130,17 @@ def read_initialize_result(result: dict[str, Any]) -> ServerDeclaration:
 
 
 def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDeclaration] | None:
-    """Read the answer to ``server/discover``.
+    """Read the result of ``server/discover``.
 
     Returns:
-        The revisions that the server serves and its declaration (with the revision yet to be chosen);
-        None if it is no such answer: then it is no evidence of a modern server.
+        The revisions that the server serves, and its declaration, with an empty revision for the caller to choose.
+        None if the result does not have this shape, and so does not prove that the server is modern.
     """
     supported, capabilities = result.get("supportedVersions"), result.get("capabilities")
     if not isinstance(supported, list) or not isinstance(capabilities, dict):
         return None
     given = result.get("_meta")
+    # A malformed name does not disqualify the server: it is for display only.
     info = given.get(meta.SERVER_INFO) if isinstance(given, dict) else None
     declaration = ServerDeclaration(
         "", info if isinstance(info, dict) else None, capabilities, _text(result.get("instructions"))
@@ -143,16 +149,18 @@ def read_discover_result(result: dict[str, Any]) -> tuple[list[str], ServerDecla
 
 
 def modern_choice(supported: list[str]) -> str | None:
-    """The newest modern revision that both sides speak, or None."""
+    """Return the newest modern revision that both sides speak, or None."""
+    # By our order, not the server's: the specification doesn't say that the server's list is sorted.
     return next((revision for revision in reversed(MODERN_REVISIONS) if revision in supported), None)
 
 
 def supported_by(error: McpError) -> list[str] | None:
-    """The revisions that a modern error names, or None where the error is no evidence of a modern server.
+    """Return the revisions that a modern error lists; None if the error does not prove that the server is modern.
 
-    A recognised modern error means: do not fall back to ``initialize`` (`basic/transports/stdio`, section Backward
-    Compatibility). Only UnsupportedProtocolVersion names versions; otherwise the list is empty.
+    After a modern error a client must not fall back to ``initialize`` (`basic/transports/stdio`, section Backward
+    Compatibility). Only UnsupportedProtocolVersion lists revisions; for other modern errors the list is empty.
     """
+    # A legacy server answers with -32601, or with whatever it likes for a method that it doesn't know.
     if error.code not in _MODERN_ERRORS:
         return None
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -160,4 +168,5 @@ def supported_by(error: McpError) -> list[str] | None:
 
 
 def _text(value: object) -> str | None:
+    # Instructions are advice for the model; a malformed one is as good as none.
     return value if isinstance(value, str) else None

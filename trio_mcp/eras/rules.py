@@ -1,7 +1,6 @@
-"""What differs by revision, as facts with names: whoever serves a request asks for the fact, not for the revision.
+"""What differs between revisions, as named facts: code that serves a request asks for the fact, not for the revision.
 
-A field that a revision does not have is none of these facts: the models of `trio_mcp.types` know the revisions of
-their fields.
+Which fields a revision has is not told here: the models of `trio_mcp.types` know the revisions of their fields.
 """
 
 from __future__ import annotations
@@ -14,43 +13,46 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, RESOURCE_NOT_FOUND_LEGACY
 __all__ = ["Rules", "rules_of"]
 
 
+# A NamedTuple, so that `_replace` can derive one revision from another.
 class Rules(NamedTuple):
-    """The rules of one revision. Sections are those of the first revision for which a fact holds.
+    """The rules of one revision. Each section cited is that of the first revision in which the fact holds.
 
     Attributes:
-        revision: Whose rules they are.
-        modern: Each request says what it needs, without a handshake (2026-07-28 `basic/versioning`); what follows from
-            that has a name of its own below.
-        cache_hints: Results say for how long they may be kept (2026-07-28 `server/utilities/caching`).
-        input_in_results: Input is asked for in a result, and given with the next request; before, the server sends
-            requests of its own (2026-07-28 `basic/patterns/mrtr`).
-        default_log_level: The lowest level of log messages for a client that has not said; None for no messages at all
-            (2026-07-28 `server/utilities/logging`, Per-request log level; before, the server decides).
-        missing_extension_error: A request that needs an extension of the client's is refused with -32021, which names
-            it (2026-07-28 `basic/index`, Per-request protocol fields); before, its method is not known.
-        resource_not_found: The code of the error for a resource that is not there (`server/resources`, Error Handling).
-        completions_capability: A server declares that it completes (2025-03-26 `server/utilities/completion`).
+        revision: The revision.
+        modern: Each request declares what the server needs to know; there is no handshake (2026-07-28
+            `basic/versioning`). What follows from that has its own attributes below.
+        cache_hints: Results say for how long they may be cached (2026-07-28 `server/utilities/caching`).
+        input_in_results: The server asks for input in a result, and the client sends it with the next request; before,
+            the server sends requests (2026-07-28 `basic/patterns/mrtr`).
+        default_log_level: The lowest level of log messages for a client that has not set one; None for no messages at
+            all (2026-07-28 `server/utilities/logging`, Per-request log level; before, the server decides).
+        missing_extension_error: A request that needs an extension which the client did not declare is refused with
+            -32021, naming the extension (2026-07-28 `basic/index`, Per-request protocol fields); before, its method is
+            unknown.
+        resource_not_found: The error code for an unknown resource (`server/resources`, Error Handling).
+        completions_capability: Completion has a server capability (2025-03-26 `server/utilities/completion`).
         progress_messages: Progress has a ``message`` (2025-03-26 `basic/utilities/progress`).
-        no_content: The types of content blocks that it lacks: audio came with 2025-03-26, links with 2025-06-18
-            (`server/tools`, Tool Result).
-        structured_content: Results of tools have structured content, and tools a schema for it (2025-06-18
+        no_content: The types of content blocks that the revision lacks: audio came with 2025-03-26, resource links
+            with 2025-06-18 (`server/tools`, Tool Result).
+        structured_content: Tool results have structured content, and tools a schema for it (2025-06-18
             `server/tools`, Structured Content).
-        any_structured_content: It may be any JSON value, not only an object (2026-07-28 `server/tools`, Structured
-            Content).
-        completion_context: A request for completion tells the other arguments (2025-06-18
+        any_structured_content: Structured content may be any JSON value, not only an object (2026-07-28
+            `server/tools`, Structured Content).
+        completion_context: A completion request includes the other arguments (2025-06-18
             `server/utilities/completion`).
-        client_capabilities: What a client can declare, of what a server may want to ask it (`client/roots`,
+        client_capabilities: The capabilities by which a client declares what a server may ask it (`client/roots`,
             `client/sampling`, `client/elicitation`, Capabilities).
-        argument_errors_as_results: Invalid arguments of a tool are the tool's own error, so that the model sees it
-            (2025-11-25 `server/tools`, Error Handling).
-        sampling_lists: Messages for a model may have several blocks, and tools (2025-11-25 `client/sampling`).
-        choices_of_several: A form has choices of several, and titles of choices (2025-11-25 `client/elicitation`,
-            Requested Schema).
-        elicitation_modes: A question to the user says whether it is a form or a page (2025-11-25 `client/elicitation`).
-        elicitation_ids: A page that the user is to visit has an id (2025-11-25 `client/elicitation`, URL Mode; gone
-            with 2026-07-28).
-        primed_streams: An event stream begins with an event to come back to (2025-11-25 `basic/transports`, Sending
-            Messages); clients of earlier revisions may take an event without content for a broken message.
+        argument_errors_as_results: Invalid arguments to a tool give a tool result with an error, so that the model sees
+            it (2025-11-25 `server/tools`, Error Handling).
+        sampling_lists: Sampling messages may have several content blocks, and use tools (2025-11-25 `client/sampling`).
+        choices_of_several: A form may have multiple-choice fields, and titles for choices (2025-11-25
+            `client/elicitation`, Requested Schema).
+        elicitation_modes: An elicitation says whether it is a form or a URL (2025-11-25 `client/elicitation`).
+        elicitation_ids: An elicitation by URL has an id (2025-11-25 `client/elicitation`, URL Mode; removed in
+            2026-07-28).
+        primed_streams: An event stream begins with an event that has an id but no content, so that the client can
+            resume (2025-11-25 `basic/transports`, Sending Messages). Clients of earlier revisions may take an event
+            without content for a broken message.
     """
 
     revision: str
@@ -75,15 +77,18 @@ class Rules(NamedTuple):
     primed_streams: bool = True
 
 
+# What a server may ask for in 2024-11-05, from 2025-06-18, and from 2025-11-25.
 _ASKED_FIRST: Final = frozenset({"roots", "sampling"})
 _ASKED_LATER: Final = _ASKED_FIRST | {"elicitation.form"}
 _ASKED_NOW: Final = _ASKED_LATER | {"elicitation.url", "sampling.tools", "sampling.context"}
 
-# From the newest to the oldest: each lacks what the next one brought.
+# From the newest legacy revision back: each is its successor minus what that added. The defaults above are those of
+# 2025-11-25, from which 2026-07-28 is derived as well.
 _2025_11_25: Final = Rules(revision="2025-11-25", client_capabilities=_ASKED_NOW)
 _2025_06_18: Final = _2025_11_25._replace(
     revision="2025-06-18",
     client_capabilities=_ASKED_LATER,
+    # Before 2025-11-25 invalid arguments give a JSON-RPC error, -32602, which models don't get to see.
     argument_errors_as_results=False,
     sampling_lists=False,
     choices_of_several=False,
@@ -106,6 +111,7 @@ _2024_11_05: Final = _2025_03_26._replace(
 _2026_07_28: Final = _2025_11_25._replace(
     revision="2026-07-28",
     modern=True,
+    # The server keeps no state for a client, so what a session used to remember travels with each message.
     cache_hints=True,
     input_in_results=True,
     default_log_level=None,
@@ -118,4 +124,4 @@ _2026_07_28: Final = _2025_11_25._replace(
 _RULES: Final = {each.revision: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)}
 
 rules_of: Final[Callable[[str], Rules]] = _RULES.__getitem__
-"""The rules of a revision; raises `KeyError` unless it is one of `trio_mcp.types.versions.REVISIONS`."""
+"""Return the rules of a revision; raise `KeyError` unless it is one of `trio_mcp.types.versions.REVISIONS`."""

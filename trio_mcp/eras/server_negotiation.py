@@ -1,7 +1,7 @@
-"""How a server learns, sans-IO, which revision a request speaks and what its client can do.
+"""How a server learns the revision of a request and what its client can do. Sans-I/O.
 
-One server serves both eras on one link: a request with modern ``_meta`` is served statelessly, ``initialize`` opens
-the legacy session (`basic/versioning`, section Backward Compatibility with Initialization-Based Versions).
+A server serves both eras on one link: a request with modern ``_meta`` is served statelessly, and ``initialize`` opens
+a legacy session (`basic/versioning`, section Backward Compatibility with Initialization-Based Versions).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 LOG_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
-"""The levels of log messages, the least severe first (RFC 5424, section 6.2.1)."""
+"""The levels of log messages, least severe first (RFC 5424, section 6.2.1)."""
 
 
 @attrs.frozen
 class LegacyServerEra:
-    """Adds nothing to a result: the handshake has said it all.
+    """The legacy era as a server follows it: results go out as they are, because the handshake declared the server.
 
     Attributes:
-        revision: The revision that the handshake has settled.
-        rules: What differs by revision, of that one.
+        revision: The revision that the handshake chose.
+        rules: The rules of the revision.
     """
 
     revision: str
@@ -53,16 +53,18 @@ class LegacyServerEra:
         return rules_of(self.revision)
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the result unchanged."""
         return result
 
 
 @attrs.frozen
 class ModernServerEra:
-    """Says of every result what type it is and who made it.
+    """The modern era as a server follows it: every result states its type and the server that made it.
 
     Attributes:
         revision: The revision that the request named.
         server_info: The server's `Implementation`, as plain data.
+        rules: The rules of the revision.
     """
 
     revision: str
@@ -75,30 +77,32 @@ class ModernServerEra:
         return rules_of(self.revision)
 
     def finish_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result as it goes out; the argument is not changed."""
+        """Return the result as it goes out; the argument is not changed."""
         given = result.get("_meta")
         stamp = {meta.SERVER_INFO: self.server_info}
+        # What the result says itself wins: an InputRequiredResult has another resultType.
         finished = {"resultType": "complete", **result}
         finished["_meta"] = {**stamp, **given} if given else stamp
         return finished
 
 
 ServerEra: TypeAlias = LegacyServerEra | ModernServerEra
-"""How a server's results go out."""
+"""The era by whose rules a server sends its results."""
 
 
+# Not frozen: logging/setLevel changes the log level of a legacy session.
 @attrs.define
 class ClientDeclaration:
-    """What the client of one request has declared: once in the handshake, or in the request itself.
+    """What the client has declared about itself: in the handshake (legacy era) or in this request (modern era).
 
     Attributes:
-        era: The rules that the answer follows.
-        client_info: The client's `Implementation` as plain data; None if it did not say.
-        capabilities: The client's `ClientCapabilities` as plain data.
-        log_level: The lowest level of log messages that this request wants (modern era; None for none), or that the
-            session wants (legacy era; None if the client has not said).
-        revision: The revision that is spoken.
-        rules: What differs by revision, of that one.
+        era: The era by whose rules the result is sent.
+        client_info: The client's `Implementation`, as plain data; None if it sent none.
+        capabilities: The client's `ClientCapabilities`, as plain data.
+        log_level: The lowest level of log messages that this request asks for (modern era; None for none), or that the
+            session asks for (legacy era; None if the client has set none).
+        revision: The revision of the request.
+        rules: The rules of the revision.
     """
 
     era: ServerEra
@@ -111,29 +115,30 @@ class ClientDeclaration:
 
 @attrs.frozen
 class ServerIdentity:
-    """What a server says of itself, as plain JSON data.
+    """What a server declares about itself, as plain JSON data.
 
     Attributes:
-        info: Its `Implementation`.
-        capabilities: Gives its `ServerCapabilities` for a revision.
+        info: The server's `Implementation`.
+        capabilities: Called with a revision; returns the `ServerCapabilities` declared to its clients.
         instructions: Guidance for the model, or None.
-        revisions: The revisions it serves.
+        revisions: The revisions that the server serves.
         discover_hints: The caching hints of ``server/discover`` (``ttlMs``, ``cacheScope``).
-        legacy: Those of the revisions that are of the legacy era.
-        modern: How results go out, for those that are of the modern era.
-        supported: All of them, the newest first, as errors name them.
+        legacy: The legacy revisions among them, oldest first.
+        modern: The era of each modern revision among them.
+        supported: All of them, newest first, as errors list them.
 
     Raises:
-        ValueError: It serves no revision that this library speaks.
+        ValueError: If this library speaks none of the revisions.
     """
 
     info: dict[str, Any]
     capabilities: Callable[[str], dict[str, Any]]
     instructions: str | None = None
     revisions: tuple[str, ...] = REVISIONS
+    # The cautious default: the result is stale at once, and for this client only.
     discover_hints: dict[str, Any] = attrs.Factory(lambda: {"ttlMs": 0, "cacheScope": "private"})
 
-    # What follows from the revisions, once for all links.
+    # Derived from the revisions here, once for all links, as every request needs them.
     legacy: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
     modern: dict[str, ModernServerEra] = attrs.field(init=False, repr=False, eq=False)
     supported: list[str] = attrs.field(init=False, repr=False, eq=False)
@@ -155,16 +160,18 @@ class ServerIdentity:
             raise ValueError(f"revisions must name one of {', '.join(REVISIONS)}, got {self.revisions!r}")
 
     def modern_client(self, given: dict[str, Any]) -> ClientDeclaration:
-        """Read what the ``_meta`` of a modern request declares: its revision, and who the client is.
+        """Read the revision and the client that the ``_meta`` of a modern request declares.
 
         Raises:
-            McpError: A field is missing or malformed, or the revision is not served.
+            McpError: If a field is missing or malformed, or the server does not serve the revision.
         """
+        # Exact types will do, as the parser makes no subclasses; this runs for every modern request.
         revision = given.get(meta.PROTOCOL_VERSION)
         if type(revision) is not str:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.PROTOCOL_VERSION!r}] must be a string")
         era = self.modern.get(revision)
         if era is None:
+            # From `supported` the client learns what to try next (`basic/versioning`, Version Negotiation).
             data = {"supported": self.supported, "requested": revision}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
         capabilities = given.get(meta.CLIENT_CAPABILITIES)
@@ -173,6 +180,7 @@ class ServerIdentity:
             raise McpError(
                 INVALID_PARAMS, f"params._meta[{meta.CLIENT_CAPABILITIES!r}] is required and must be an object"
             )
+        # Optional: clients should send it, but need not.
         info = given.get(meta.CLIENT_INFO)
         if info is not None and type(info) is not dict:
             raise McpError(INVALID_PARAMS, f"params._meta[{meta.CLIENT_INFO!r}] must be an object")
@@ -184,7 +192,7 @@ class ServerIdentity:
         return ClientDeclaration(era, info, capabilities, level)
 
     def discover(self, client: ClientDeclaration) -> dict[str, Any]:
-        """Answer ``server/discover`` (2026-07-28 `server/discover`) for a client of the modern era."""
+        """Return the result of ``server/discover`` for a modern client (2026-07-28 `server/discover`)."""
         result: dict[str, Any] = {
             "supportedVersions": [*self.supported],
             "capabilities": self.capabilities(client.revision),
@@ -196,27 +204,28 @@ class ServerIdentity:
 
 
 def check_method(client: ClientDeclaration, method: str) -> None:
-    """Refuse a method of the specification that is not for clients to call, or not in their revision.
+    """Refuse a method of the specification that clients must not call, or not in their revision.
 
-    Methods that the specification does not know are for the server to judge.
+    Methods that the specification does not define are left to the server.
 
     Raises:
-        McpError: -32601.
+        McpError: With code -32601, if the method is refused.
     """
+    # Notifications are not among these requests, so a request with a notification's name is refused as well.
     if method not in requests_of_clients(client.revision) and is_spec_method(method):
         text = f"{method!r} is not a method of revision {client.revision} that a client may call"
         raise McpError(METHOD_NOT_FOUND, text)
 
 
 class ServerNegotiation:
-    """The state of one link's negotiation.
+    """The state of the negotiation on one link.
 
     Attributes:
-        identity: What the server says of itself.
-        session: What the handshake declared; None while there was none.
-        declared: The capabilities that the handshake told the client of; those that came later it knows nothing of.
-        initialized: The client has confirmed the handshake with ``notifications/initialized``.
-        lasting: After the answer to a request the client can still be told things.
+        identity: What the server declares about itself.
+        session: What the client declared in the handshake; None before the handshake.
+        declared: The capabilities declared to the client in the handshake. Features added later are not among them.
+        initialized: Whether the client has confirmed the handshake with ``notifications/initialized``.
+        lasting: Whether messages can still reach the client after the response to its request.
     """
 
     def __init__(self, identity: ServerIdentity) -> None:
@@ -227,48 +236,53 @@ class ServerNegotiation:
         self.declared: dict[str, Any] = {}
 
     def declaration(self, request: Request) -> ClientDeclaration:
-        """Judge under which rules a request is served, and whether they have its method.
+        """Return what the client of a request has declared, having checked that its revision has the method.
 
         Raises:
-            McpError: It can't be served; the error is its answer.
+            McpError: If the request can't be served; the error is to be sent as its response.
         """
         identity, method = self.identity, request.method
         given = request.params.get("_meta") if request.params else None
-        # A server without a modern revision does as legacy servers do, which know no such key: a modern error would
-        # keep the client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
+        # A server without a modern revision ignores the key, as any legacy server does: a modern error would keep the
+        # client from falling back to initialize (2026-07-28 `transports/stdio`, Backward Compatibility).
         if identity.modern and type(given) is dict and meta.PROTOCOL_VERSION in given:
             client = identity.modern_client(given)
         elif method == "server/discover" and not identity.modern:
+            # What a server of the legacy era says to a probe; the client then sends initialize.
             raise McpError(METHOD_NOT_FOUND, "unknown method 'server/discover'")
+        # No modern `_meta`: the request belongs to the session that a handshake has opened on this link, if any.
         elif self.session is not None:
             client = self.session
         elif identity.modern:
             raise McpError(
                 INVALID_PARAMS,
-                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and no initialize came before {method[:100]!r}",
+                f"params._meta lacks {meta.PROTOCOL_VERSION!r}, and {method[:100]!r} was not preceded by initialize",
                 {"supported": identity.supported},
             )
         else:
             raise McpError(INVALID_REQUEST, f"{method[:100]!r} came before the initialize request")
+        # The set is looked up here first because nearly every request is in it: this path runs for all of them.
         if method not in requests_of_clients(client.revision):
             check_method(client, method)
         return client
 
     def initialize(self, request: Request) -> dict[str, Any]:
-        """Answer the handshake and open the legacy session (`basic/lifecycle`, 2025-11-25).
+        """Open the legacy session and return the result of ``initialize`` (2025-11-25 `basic/lifecycle`).
 
         Raises:
-            McpError: The handshake is refused.
+            McpError: If the handshake is refused.
         """
         params = request.params or {}
         requested = params.get("protocolVersion")
         if not self.identity.legacy:
-            # Naming the versions served may be the only diagnosis that a legacy client can show (`basic/versioning`).
-            text = f"this server has no initialize handshake; it serves {', '.join(self.identity.modern)}"
+            # The message may be the only diagnosis that a legacy client can show, so it names the revisions
+            # (`basic/versioning`).
+            text = f"this server does not support the initialize handshake; it serves {', '.join(self.identity.modern)}"
             if type(requested) is not str:
                 raise McpError(INVALID_PARAMS, text, {"supported": self.identity.supported})
             data = {"supported": self.identity.supported, "requested": requested}
             raise McpError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+        # A second handshake could change the revision under requests that are being served.
         if self.session is not None:
             raise McpError(INVALID_REQUEST, "this session is initialized already")
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
@@ -276,6 +290,8 @@ class ServerNegotiation:
             raise McpError(
                 INVALID_PARAMS, "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)"
             )
+        # An unknown revision is not an error: the server offers its newest, and the client may leave
+        # (2025-11-25 `basic/lifecycle`, Version Negotiation).
         revision = requested if requested in self.identity.legacy else self.identity.legacy[-1]
         self.session = ClientDeclaration(LegacyServerEra(revision), info, capabilities)
         declared = self.identity.capabilities(revision)
@@ -291,7 +307,8 @@ class ServerNegotiation:
 
 
 def _without_promises(capabilities: dict[str, Any]) -> dict[str, Any]:
-    """The capabilities without those to tell of a change, which could never be told."""
+    """Return the capabilities without the promises to announce changes, which could not be kept."""
+    # Copied before they are changed: the objects belong to the server.
     offered: dict[str, Any] = {
         name: dict(capabilities[name]) for name in ("tools", "prompts", "resources") if name in capabilities
     }

@@ -1,7 +1,7 @@
-"""HTTP fields: their names, how a value becomes one, and the standard ones that repeat what a request's body says.
+"""HTTP header fields: their names, how values are encoded, and the standard headers that repeat parts of the body.
 
-2026-07-28 `basic/transports/streamable-http`, section Request Metadata. Headers made of a tool's arguments have
-a module of their own, `param_headers`.
+2026-07-28 `basic/transports/streamable-http`, section Request Metadata. Headers made from a tool's arguments live in
+`param_headers`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 PROTOCOL_VERSION: Final = "MCP-Protocol-Version"
 METHOD: Final = "Mcp-Method"
 NAME: Final = "Mcp-Name"
-# Of the revisions before 2026-07-28
+# Legacy era only: the modern era has neither sessions nor resumable streams.
 SESSION_ID: Final = "Mcp-Session-Id"
 LAST_EVENT_ID: Final = "Last-Event-ID"
 
@@ -47,26 +47,30 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 
 MAX_URL: Final = 8000
-"""The longest URL that is taken from a peer, in characters (RFC 9110, section 4.1)."""
+"""The longest URL accepted from a peer, in characters: what RFC 9110, section 4.1, asks everyone to support."""
 
+# Collected from the method table. A method names its parameter alike in every modern revision, so the revision is not
+# part of the key.
 NAMED_BY: Final = {
     spec.method: spec.name_header
     for revision in MODERN_REVISIONS
     for spec in methods_of(revision).values()
     if spec.name_header
 }
-"""The parameter that `NAME` repeats, by method."""
+"""The parameter that the `NAME` header repeats, by method."""
 
+# Section Value Encoding: a value that a header can't carry as it is travels as Base64 between these two.
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"[\x20-\x7e]*")
+# RFC 9110, section 5.5, also tolerates bytes above 0x7f (obs-text). Here such a text must come encoded.
 _FIELD_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
 class Headers:
-    """The fields of one message, by name in any case; their values without the white space around them.
+    """The header fields of one message: looked up in any case, values stripped of surrounding white space.
 
     Args:
-        pairs: Names and values as they came, as bytes or text.
+        pairs: Names and values as received, as bytes or text.
     """
 
     __slots__ = ("_values",)
@@ -74,52 +78,55 @@ class Headers:
     def __init__(self, pairs: Iterable[tuple[bytes | str, bytes | str]] = ()) -> None:
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
-            # Latin-1 takes any byte, so that bytes that don't belong there can be refused where it matters.
+            # Latin-1 decodes any byte, so nothing fails here; a check that cares refuses the odd ones later.
             key = (name.decode("latin-1") if isinstance(name, bytes) else name).lower()
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             self._values.setdefault(key, []).append(text.strip(" \t"))  # RFC 9110, section 5.5
 
     def get(self, name: str) -> str | None:
-        """The value of a field, or None; where it was sent more than once, all of them joined by a comma.
+        """Return the value of a field, or None.
 
-        That is what repeating a field means (RFC 9110, section 5.3).
+        A field that was sent more than once gives all its values, joined by commas: that is what repeating a field
+        means (RFC 9110, section 5.3).
         """
         values = self._values.get(name.lower())
         return None if values is None else ", ".join(values)
 
     @property
     def media_type(self) -> str:
-        """The media type of the body, in lower case and without parameters; empty where none is given."""
+        """The media type of the body, in lower case and without parameters; empty without a Content-Type."""
         return (self.get("Content-Type") or "").partition(";")[0].strip().lower()
 
     def as_dict(self) -> dict[str, str]:
-        """The fields by their names in lower case."""
+        """Return all fields as a dict, with names in lower case."""
         return {name: ", ".join(values) for name, values in self._values.items()}
 
     def count(self, name: str) -> int:
-        """How many times a field was sent."""
+        """Return how many times a field was sent."""
         return len(self._values.get(name.lower(), ()))
 
 
 def encode_value(text: str) -> str:
-    """Write a text so that it survives as the value of a field (section Value Encoding).
+    """Encode a text so that it survives as a header value (section Value Encoding).
 
-    An empty text is encoded too, as some intermediaries drop an empty field.
+    An empty text is encoded, too: some intermediaries drop empty fields.
 
     Raises:
-        ValueError: It holds a lone surrogate, which UTF-8 can't carry.
+        ValueError: If the text holds a lone surrogate, which UTF-8 can't carry.
     """
     plain = text and _PLAIN.fullmatch(text) and text == text.strip(" ")
+    # A plain text that happens to look encoded must be encoded, or the receiver would decode it.
     if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text
     return _PREFIX + base64.b64encode(text.encode()).decode() + _SUFFIX
 
 
 def decode_value(value: str) -> str:
-    """Read what `encode_value`, or another client, has written.
+    """Decode a header value written by `encode_value` or by another implementation.
 
     Raises:
-        ValueError: It holds characters that a field must not hold, or its Base64 is not exactly what an encoder writes.
+        ValueError: If the value holds characters that a header must not hold, or Base64 that an encoder would never
+            write.
     """
     if not _FIELD_VALUE.fullmatch(value):
         raise ValueError("holds invalid characters")
@@ -130,24 +137,28 @@ def decode_value(value: str) -> str:
         data = base64.b64decode(payload, validate=True)
         text = data.decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise ValueError("is no valid Base64 of UTF-8") from None
-    if base64.b64encode(data).decode() != payload:  # the decoder overlooks stray bits in the last character
-        raise ValueError("is no canonical Base64")
+        raise ValueError("is not valid Base64 of UTF-8") from None
+    # Python's decoder ignores stray bits in the last character. Each value shall have one spelling only.
+    if base64.b64encode(data).decode() != payload:
+        raise ValueError("is not canonical Base64")
     return text
 
 
 def standard_headers(request: Request) -> dict[str, str]:
-    """What a client sends along with a request of the modern era besides the version: ``Mcp-Method``, ``Mcp-Name``.
+    """Return the headers ``Mcp-Method`` and ``Mcp-Name`` of a modern request; the version header is added elsewhere.
 
     Raises:
-        ValueError: The method can't be sent in a header, or the name holds a lone surrogate.
+        ValueError: If the method can't be sent in a header, or the name holds a lone surrogate.
     """
     if not request.method or encode_value(request.method) != request.method:
-        # The method has no encoding, unlike the name.
-        raise ValueError(f"the method {shown(request.method)} can't be sent over HTTP: a header repeats it as it is")
+        # Unlike the name, the method has no encoding: the specification sends it verbatim.
+        raise ValueError(
+            f"can't send the method {shown(request.method)} over HTTP: the header {METHOD} must repeat it verbatim"
+        )
     headers = {METHOD: request.method}
     parameter = NAMED_BY.get(request.method)
     name = None if parameter is None or request.params is None else request.params.get(parameter)
+    # Any other type is for the server to refuse as invalid params.
     if type(name) is str:
         headers[NAME] = encode_value(name)
     return headers
@@ -156,16 +167,18 @@ def standard_headers(request: Request) -> dict[str, str]:
 def check_standard_headers(headers: Headers, request: Request) -> ErrorData | None:
     """Compare what the headers and the body of a request say (section Server Validation).
 
-    The version is not looked at: it decides which rules apply, so whoever calls this has compared it.
+    The version header is not checked: it decides which rules apply, so the caller has compared it already.
 
     Returns:
-        The error to answer with, or None where they agree.
+        The error to respond with, or None if they agree.
     """
+    # A repeated header is refused although RFC 9110 would join its values: intermediaries differ in which one they use.
     method = headers.get(METHOD)
     if method is None:
         return mismatch(f"the header {METHOD} is missing; the body says {shown(request.method)}")
     if headers.count(METHOD) > 1:
-        return mismatch(f"the header {METHOD} is there more than once")
+        return mismatch(f"the header {METHOD} was sent more than once")
+    # Methods are case-sensitive and never encoded, so they are compared as they are.
     if method != request.method:
         return mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(request.method)}")
     parameter = NAMED_BY.get(request.method)
@@ -178,7 +191,8 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     if given is None:
         return None if name is None else mismatch(f"the header {NAME} is missing; {source} is {shown(name)}")
     if headers.count(NAME) > 1:
-        return mismatch(f"the header {NAME} is there more than once")
+        return mismatch(f"the header {NAME} was sent more than once")
+    # The common case: plain, equal, and nothing to decode.
     if given == name and _PLAIN.fullmatch(given) and not given.startswith(_PREFIX):
         return None
     try:
@@ -186,13 +200,16 @@ def check_standard_headers(headers: Headers, request: Request) -> ErrorData | No
     except ValueError as exc:
         return mismatch(f"the header {NAME} {exc}")
     if decoded != name:
-        body = "missing or no string" if name is None else shown(name)
+        body = "missing or not a string" if name is None else shown(name)
         return mismatch(f"the header {NAME} says {shown(decoded)}, but {source} is {body}")
     return None
 
 
 def not_accepted(headers: Headers, *kinds: str) -> list[str]:
-    """Say which media types a client does not take; without a header it takes any (RFC 9110, section 12.5.1)."""
+    """Return those of ``kinds`` that the client's ``Accept`` rules out.
+
+    A client that sends no such header accepts everything (RFC 9110, section 12.5.1).
+    """
     accept = headers.get("Accept")
     if accept is None:
         return []
@@ -211,15 +228,16 @@ def not_accepted(headers: Headers, *kinds: str) -> list[str]:
 
 
 def _is_zero(parameter: str) -> bool:
+    # RFC 9110, section 12.4.2: a weight of 0, written with up to three decimals, means "not acceptable".
     name, _, value = parameter.partition("=")
     return name.strip() == "q" and value.strip().rstrip("0") in ("0.", "0", "", ".")
 
 
 def mismatch(reason: str) -> ErrorData:
-    """The error answer for headers that don't match the body."""
+    """Return the error for headers that don't match the body."""
     return ErrorData(HEADER_MISMATCH, f"Header mismatch: {reason}")
 
 
 def shown(text: str) -> str:
-    """A text from a peer, short enough for a message and without control characters."""
+    """Return a text from a peer as it is quoted in a message: shortened, and without control characters."""
     return repr(text if len(text) <= 100 else text[:100] + "…")

@@ -1,4 +1,4 @@
-"""Arguments of a tool that are repeated as HTTP headers, ``Mcp-Param-*``: which, what they hold, whether they agree.
+"""Tool arguments that are repeated as ``Mcp-Param-*`` headers: which ones, their values, and checking that they agree.
 
 2026-07-28 `basic/transports/streamable-http`, section Custom Headers from Tool Parameters.
 """
@@ -22,11 +22,14 @@ ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+# Section Schema Extension: the types that an annotated property may have.
 _TYPES = ("string", "integer", "boolean")
+# The integers that every JSON implementation reads exactly (RFC 8259, section 6).
 _MAX_SAFE = 2**53 - 1
+# Numbers without an exponent. `repr` writes some fractions with one: these are compared as text.
 _DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
-# Where JSON Schema keeps subschemas, except for `properties` (2020-12 core, section 10, and what older drafts had).
+# Keywords that hold subschemas, apart from `properties`: JSON Schema 2020-12 core, section 10, and older drafts.
 _ONE = ("items", "contains", "additionalItems", "additionalProperties", "propertyNames", "not", "if", "then", "else")
 _ONE_MORE = ("unevaluatedItems", "unevaluatedProperties", "contentSchema")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
@@ -35,7 +38,7 @@ _MAPS = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "defi
 
 @attrs.frozen
 class ParameterHeader:
-    """One argument that is repeated as a header.
+    """An argument that is repeated as a header.
 
     Attributes:
         header: The header's name, ``Mcp-Param-`` included.
@@ -46,7 +49,7 @@ class ParameterHeader:
     path: tuple[str, ...]
 
     def value_in(self, arguments: Any) -> Any:
-        """The argument's value; None where there is none."""
+        """Return the argument's value, or None if it is absent."""
         for key in self.path:
             if not isinstance(arguments, Mapping):
                 return None
@@ -58,11 +61,12 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
     """Find the arguments that a tool wants repeated as headers.
 
     Raises:
-        ValueError: An annotation breaks a rule (section Schema Extension), which makes the tool invalid: a client over
-            HTTP leaves it out of its list. The message says which rule.
+        ValueError: If an annotation breaks a rule of section Schema Extension; the message says which. This makes the
+            tool invalid: a client over HTTP leaves it out of its list.
     """
-    found: dict[str, ParameterHeader] = {}
-    # A list and not recursion: the schema is as deep as a peer likes. The path is None where it leads off `properties`.
+    found: dict[str, ParameterHeader] = {}  # by the header's name in lower case
+    # A list instead of recursion: a peer may nest a schema as deeply as it likes. The path is None below any keyword
+    # other than `properties`: an annotation there is an error, because no single argument would be meant.
     pending: list[tuple[tuple[str, ...] | None, Any]] = [((), input_schema)]
     while pending:
         path, schema = pending.pop()
@@ -70,12 +74,15 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
             continue
         if ANNOTATION in schema:
             if not path:
-                raise ValueError(f"{ANNOTATION} is only for what `properties` alone lead to, not {_place(schema)}")
+                raise ValueError(
+                    f"{ANNOTATION} is allowed only on what is reached through `properties` alone, not {_place(schema)}"
+                )
             parameter = _parameter(path, schema)
+            # Header names are case-insensitive, so two annotations that differ only in case would share a header.
             key = parameter.header.lower()
             if key in found:
                 where = f"{shown('.'.join(found[key].path))} and {shown('.'.join(path))}"
-                raise ValueError(f"{ANNOTATION} {shown(schema[ANNOTATION])} is there twice, of {where}")
+                raise ValueError(f"{ANNOTATION} {shown(schema[ANNOTATION])} is used twice, by {where}")
             found[key] = parameter
         for name, child in _mapping(schema, "properties"):
             pending.append((None if path is None else (*path, name), child))
@@ -88,12 +95,12 @@ def parameter_headers(input_schema: Any) -> tuple[ParameterHeader, ...]:
 
 
 def parameter_values(arguments: Any, parameters: Iterable[ParameterHeader]) -> dict[str, str]:
-    """The headers that repeat a call's arguments (section Client Behavior).
+    """Return the headers that repeat a call's arguments (section Client Behavior).
 
     A value of a type that no header can hold is left out; the tool's own validation will refuse it.
 
     Raises:
-        ValueError: An integer is beyond what these headers may carry, or a text holds a lone surrogate.
+        ValueError: If an integer is outside the range that these headers may carry, or a text holds a lone surrogate.
     """
     headers = {}
     for parameter in parameters:
@@ -109,7 +116,7 @@ def check_parameter_headers(
     """Compare the headers of a call with its arguments (section Server Behavior for Custom Headers).
 
     Returns:
-        The error to answer with, or None where they agree.
+        The error to respond with, or None if they agree.
     """
     for parameter in parameters:
         value, given = parameter.value_in(arguments), headers.get(parameter.header)
@@ -117,16 +124,16 @@ def check_parameter_headers(
         if given is None:
             if isinstance(value, (str, int, float)):
                 return mismatch(f"the header {parameter.header} is missing, although {argument} has a value")
-            continue
+            continue  # absent, or of a type that no header can hold: the tool's validation deals with it
         if headers.count(parameter.header) > 1:
-            return mismatch(f"the header {parameter.header} is there more than once")
+            return mismatch(f"the header {parameter.header} was sent more than once")
         try:
             decoded = decode_value(given)
         except ValueError as exc:
             return mismatch(f"the header {parameter.header} {exc}")
         if value is None:
-            # Whoever routes by this header would act on a value that the call does not have.
-            return mismatch(f"the header {parameter.header} is there, but {argument} has no value")
+            # An intermediary that routes by this header would act on a value that the call does not have.
+            return mismatch(f"the header {parameter.header} was sent, but {argument} has no value")
         if not _agree(decoded, value):
             return mismatch(f"the header {parameter.header} says {shown(decoded)}, which is not {argument}")
     return None
@@ -136,16 +143,18 @@ def _parameter(path: tuple[str, ...], schema: dict[str, Any]) -> ParameterHeader
     name, kind = schema[ANNOTATION], schema.get("type")
     what = f"{ANNOTATION} of the property {shown('.'.join(path))}"
     if not isinstance(name, str) or not name:
-        raise ValueError(f"{what} must be a string that is not empty")
+        raise ValueError(f"{what} must be a non-empty string")
     if not _TOKEN.fullmatch(name):
         raise ValueError(f"{what} must be an HTTP token (letters, digits and !#$%&'*+-.^_`|~), got {shown(name)}")
+    # A list of types has no single spelling as a header, so it is refused even if all of them are allowed.
     if not isinstance(kind, str) or kind not in _TYPES:
         got = shown(kind) if isinstance(kind, str) else "no single type"
-        raise ValueError(f"{what} is only for the types {', '.join(_TYPES)}, got {got}")
+        raise ValueError(f"{what} is allowed only for the types {', '.join(_TYPES)}, got {got}")
     return ParameterHeader(PREFIX + name, path)
 
 
 def _place(schema: dict[str, Any]) -> str:
+    # A peer's schema may have anything for a name.
     name = schema[ANNOTATION]
     return f"where {shown(name)} is" if isinstance(name, str) else "elsewhere"
 
@@ -158,21 +167,21 @@ def _mapping(schema: dict[str, Any], keyword: str) -> Iterable[tuple[str, Any]]:
 def _text(parameter: ParameterHeader, value: Any) -> str | None:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, of which it is a subclass
         return "true" if value else "false"
     if isinstance(value, float):
         if not math.isfinite(value):
-            return None  # no JSON either
+            return None  # not valid JSON either
         if not value.is_integer():
             return repr(value)
-        value = int(value)
+        value = int(value)  # JSON does not distinguish 42.0 from 42
     if not isinstance(value, int):
         return None
     if abs(value) > _MAX_SAFE:
         argument = shown(".".join(parameter.path))
         raise ValueError(
-            f"the argument {argument} goes into the header {parameter.header}, which carries integers between "
-            f"-(2**53 - 1) and 2**53 - 1 only"
+            f"the argument {argument} doesn't fit into the header {parameter.header}, which carries only integers "
+            f"between -(2**53 - 1) and 2**53 - 1"
         )
     return str(value)
 
@@ -183,10 +192,10 @@ def _agree(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if not isinstance(value, (int, float)):
-        return False
-    # By number, not by text: 42.0 and 42 are equal (section Server Validation).
+        return False  # objects and lists have no header
+    # Compare as numbers, not as text: 42.0 equals 42 (section Server Validation).
     if not _DECIMAL.fullmatch(text):
         return isinstance(value, float) and text == repr(value)
     if isinstance(value, float) and not value.is_integer():
         return float(text) == value
-    return Decimal(text) == value  # exact, also beyond 2**53
+    return Decimal(text) == value  # exact beyond 2**53, too, where float would round

@@ -1,4 +1,4 @@
-"""Serving a run of a server over HTTP: by itself, or as an application beside others."""
+"""Serving a run of a server over HTTP: on its own, or as an ASGI application beside others."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["asgi_app", "serve_http"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
-"""Seconds after the grace in which streams that were cut off are ended on the wire."""
+"""Seconds after the grace for ending the streams that were cut off, on the wire (chosen: it is only local writes)."""
 
 
 class Runnable(Protocol):
-    """A server."""
+    """A server that can be run."""
 
     def open_run(self) -> contextlib.AbstractAsyncContextManager[Run]:
-        """Run it, for the time of a block."""
+        """Run the server for the time of a block."""
 
 
 @contextlib.asynccontextmanager
 async def asgi_app(server: Runnable, options: HttpOptions | None) -> AsyncIterator[HttpApp]:
-    """Run a server as an application; it serves inside of the block."""
+    """Run a server as an ASGI application, which serves inside the block."""
     async with server.open_run() as run:
         app = HttpApp(run, options or HttpOptions())
         try:
@@ -66,12 +66,14 @@ async def _serve(
     task_status: trio.TaskStatus[str],
 ) -> None:
     options = app.options
-    # What is cut off at the end of the grace gets a moment more, to end its streams.
+    # `cut` cancels what still runs when the grace is over. The runner waits a moment longer, so that the streams cut
+    # off get a proper end instead of a dropped connection.
     limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
     grace = trio.CancelScope()
 
     async def end() -> None:
         await shutdown()
+        # `cut` sleeps in this scope. Its deadline is set only now: the grace starts with the shutdown.
         grace.deadline = trio.current_time() + options.grace
         await app.end()
 
@@ -80,14 +82,17 @@ async def _serve(
             await trio.sleep_forever()
         app.cut()
 
+    # The outer block cancels what is inside it only after listeners were told of the end, so their streams are still
+    # served at that point.
     async with run.ending_gracefully(), background_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[list[str]]) -> None:  # noqa: ASYNC128 - it hands it on
             await serve_asgi(app, config, limits=limits, shutdown=end, idle=app.idle, task_status=task_status)
+            # Connections have ended by now, but a handler of a session runs on without one.
             await app.idle()
             nursery.cancel_scope.cancel("the server has ended")
 
         nursery.start_soon(cut)
         urls: list[str] = await start(nursery, serve)
         task_status.started(urls[0] + (options.path or options.sse_path or ""))
-        await trio.sleep_forever()  # the end of the server cancels it
+        await trio.sleep_forever()  # cancelled when the server has ended

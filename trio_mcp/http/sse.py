@@ -1,6 +1,7 @@
-"""Server-sent events: a byte stream to events and back (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+"""Server-sent events: from a byte stream to events and back.
 
-Only CR, LF and CRLF end a line: JSON may hold U+2028 and its kin, at which text line splitters cut.
+https://html.spec.whatwg.org/multipage/server-sent-events.html. Only CR, LF and CRLF end a line: JSON may contain
+U+2028 and the like, where `str.splitlines` would split.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _BOM = b"\xef\xbb\xbf"
 _PREFIX = len(_BOM) + len(b"data: ")
 """What a line may hold besides its value."""
 _RETRY_DIGITS = 9
-"""More digits than that are more than eleven days; `int` itself refuses thousands of them."""
+"""Digits of a ``retry`` field, in milliseconds, beyond which the time is capped: 10**9 ms are more than eleven days.
+
+The cap comes before `int`, which refuses a number of thousands of digits."""
 
 
 @attrs.frozen
@@ -26,9 +29,9 @@ class ServerSentEvent:
     """One event.
 
     Attributes:
-        data: Its data as it came, not yet checked to be UTF-8: `codec.decode` does that. Empty in a priming event.
+        data: Its data as received. Whether it is UTF-8 is checked later, by `codec.decode`. Empty in a priming event.
         event: Its type.
-        id: The last event id that the stream has given, up to and including this event; empty if there was none.
+        id: The last event id of the stream, up to and including this event; empty if there was none.
     """
 
     data: bytes
@@ -37,16 +40,16 @@ class ServerSentEvent:
 
 
 class EventDecoder:
-    """Cuts a byte stream into events, in linear time and within a size limit, however it is cut into chunks.
+    """A decoder from a byte stream to events: in linear time, within a size limit, wherever the chunks are cut.
 
-    An event over the limit is skipped and reported as one `Malformed` with that limit; the next is read as usual. An
-    event that the end of the stream cuts off is none, as the standard has it.
+    An event over the limit is skipped and reported as one `Malformed` that names the limit; the next one is read as
+    usual. As the standard requires, an event that the end of the stream cuts off is discarded.
 
     Args:
-        max_message_size: The longest data of one event that is taken, in bytes.
+        max_message_size: The longest data of one event that is accepted, in bytes.
 
     Attributes:
-        last_event_id: What to send as ``Last-Event-ID`` to resume the stream; empty where it gave none.
+        last_event_id: What to send as ``Last-Event-ID`` to resume the stream; empty if the stream gave no id.
         retry: The time to wait before reconnecting, in seconds, if the server has set one.
     """
 
@@ -56,24 +59,28 @@ class EventDecoder:
         self.max_message_size = max_message_size
         self.last_event_id = ""
         self.retry: float | None = None
-        self._first = True  # nothing but the first line can begin with a byte order mark
-        self._after_cr = False
+        self._first = True  # only the first line may begin with a byte order mark
+        self._after_cr = False  # the last chunk ended in CR; an LF at the start of the next belongs to it
+        # Two buffers: the line being read, which a chunk may have cut, and the event's data, which may be many lines.
         self._line = _Bounded(max_message_size + _PREFIX)
         self._data = _Bounded(max_message_size)
-        self._has_data = False
+        self._has_data = False  # tells an empty data field from none
         self._broken = False  # a field other than data was over the limit
         self._event = ""
+        # The id of the event being read. It becomes `last_event_id` when the event is complete: if the stream breaks
+        # before that, the client must ask for this event again.
         self._id = ""
 
     def resumed(self) -> EventDecoder:
-        """A decoder for the connection that goes on with this stream, after the last event that was complete."""
+        """Return a decoder for the connection that resumes this stream after the last complete event."""
+        # Only these carry over. The rest of a cut-off event is dropped, as the server sends that event once more.
         decoder = EventDecoder(self.max_message_size)
         decoder.last_event_id = decoder._id = self.last_event_id
         decoder.retry = self.retry
         return decoder
 
     def feed(self, chunk: bytes | bytearray) -> Iterator[ServerSentEvent | Malformed]:
-        """Take what was read from the stream and give every event that is complete now.
+        """Take what was read from the stream, and yield every event that is now complete.
 
         Consume the iterator before feeding again.
         """
@@ -83,7 +90,9 @@ class EventDecoder:
         if self._after_cr and chunk.startswith(b"\n"):  # the second half of a CRLF
             chunk = chunk[1:]
         self._after_cr = False
-        lines = chunk.splitlines()  # of bytes: at CR, LF and CRLF only
+        # One call in C cuts the whole chunk, which keeps long streams cheap. `bytes.splitlines` splits at CR, LF and
+        # CRLF only, unlike `str.splitlines`.
+        lines = chunk.splitlines()
         ended = chunk.endswith((b"\n", b"\r"))
         rest = b"" if ended or not lines else lines.pop()
         for line in lines:
@@ -92,7 +101,7 @@ class EventDecoder:
                 event = self._take_line(self._line)
                 self._line = _Bounded(self._line.limit)
             else:
-                event = self._take(line)  # by far the most frequent: the whole line at once
+                event = self._take(line)  # by far the most common case: the line came in one chunk
             if event is not None:
                 yield event
         self._line.add(rest)
@@ -101,6 +110,8 @@ class EventDecoder:
     def _take_line(self, line: _Bounded) -> ServerSentEvent | Malformed | None:
         if not line.over:
             return self._take(line.content())
+        # Only the beginning and the end of the line are left. For `data` they go on to the event, whose `Malformed`
+        # may find the request's id in them; any other field this long makes the event unusable.
         head = line.head
         if self._first:
             self._first, head = False, head.removeprefix(_BOM)
@@ -109,7 +120,7 @@ class EventDecoder:
             prefix = len(b"data: ") if head.startswith(b"data: ") else len(b"data:")
             self._separate()
             self._data.add_oversize(head[prefix:], line.tail, line.size - prefix)
-        elif name or not colon:  # not a comment
+        elif name or not colon:  # a comment, which begins with a colon, is ignored however long it is
             self._broken = True
         return None
 
@@ -126,19 +137,21 @@ class EventDecoder:
         elif name == b"event":
             self._event = value.decode(errors="replace")
         elif name == b"id":
-            if b"\0" not in value:
+            if b"\0" not in value:  # the standard ignores such an id: it could not be sent back in a header
                 self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit():
-            digits = value.lstrip(b"0") or b"0"
+            digits = value.lstrip(b"0") or b"0"  # leading zeros don't count towards the cap
             self.retry = (int(digits) if len(digits) <= _RETRY_DIGITS else 10**_RETRY_DIGITS) / 1000
         return None
 
     def _separate(self) -> None:
+        # The standard joins several data fields of one event by LF.
         if self._has_data:
             self._data.add(b"\n")
         self._has_data = True
 
     def _dispatch(self) -> ServerSentEvent | Malformed | None:
+        # An event without a data field is not dispatched, but its id counts.
         self.last_event_id = self._id
         event: ServerSentEvent | Malformed | None = None
         if self._broken or self._data.over:
@@ -155,7 +168,7 @@ class EventDecoder:
 
 
 class _Bounded:
-    """Bytes that are kept up to a limit; beyond it only their beginning and end, for what can be learned from them."""
+    """Bytes kept up to a limit; beyond it, only their beginning and end, which may still show the request's id."""
 
     __slots__ = ("_bytes", "head", "limit", "size", "tail")
 
@@ -180,15 +193,17 @@ class _Bounded:
             self.add_oversize(piece[:HEAD], piece[-TAIL:], len(piece))
             return
         if not self.size:
-            self._bytes = piece  # kept as it is, as there is mostly just the one
+            self._bytes = piece  # usually the only piece: no copy
         else:
+            # Appending to bytes would copy everything for each piece: quadratic in a line that arrives in many pieces.
             if type(self._bytes) is bytes:
                 self._bytes = bytearray(self._bytes)
             self._bytes += piece
         self.size += len(piece)
 
     def add_oversize(self, head: bytes, tail: bytes, size: int) -> None:
-        """Take note of a piece that goes beyond the limit."""
+        """Record a piece that exceeds the limit, or of which only head and tail are known."""
+        # From here on memory stays bounded, however long the piece goes on.
         if not self.over:
             self.head, self.tail = bytes(self._bytes[:HEAD]), bytes(self._bytes[-TAIL:])
             self._bytes = b""
@@ -201,15 +216,15 @@ class _Bounded:
 
 
 def encode_event(data: bytes, *, event: str | None = None, id: str | None = None) -> bytes:
-    """Write one event.
+    """Encode one event.
 
     Args:
-        data: Its data, UTF-8; line ends of any kind arrive as LF.
+        data: Its data, as UTF-8; line ends of any kind arrive as LF.
         event: Its type; None for ``message``.
         id: Its id, for ``Last-Event-ID``.
 
     Raises:
-        ValueError: ``event`` or ``id`` can't be written: they are single lines, and an id holds no NUL.
+        ValueError: If ``event`` or ``id`` is more than one line, or the id contains NUL.
     """
     head = b""
     if event is not None:
@@ -218,6 +233,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
         if "\0" in id:
             raise ValueError(f"an event id must not contain NUL, got {id!r}")
         head += b"id: " + _single_line("id", id) + b"\n"
+    # Our own JSON has no line ends. Replaced one kind after the other, as CRLF is one line end, not two.
     if b"\n" in data or b"\r" in data:
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         data = b"\ndata: ".join(lines)
@@ -225,7 +241,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
 
 
 def encode_priming_event(id: str, retry: float | None = None) -> bytes:
-    """Write an event without content, which gives a client the id to reconnect with (`basic/transports`, 2025-11-25).
+    """Encode an event without content, which gives a client an id to reconnect with (`basic/transports`, 2025-11-25).
 
     Args:
         id: The event id.
@@ -235,20 +251,21 @@ def encode_priming_event(id: str, retry: float | None = None) -> bytes:
 
 
 def encode_retry(seconds: float) -> bytes:
-    """Write the time a client is to wait before it reconnects, as a server does before it closes the connection."""
+    """Encode the time a client should wait before it reconnects; a server sends it before closing the connection."""
     return _retry_line(seconds) + b"\n"
 
 
 def encode_comment(text: str = "") -> bytes:
-    """Write a comment, which keeps the connection alive and means nothing.
+    """Encode a comment, which has no meaning but keeps the connection alive.
 
     Raises:
-        ValueError: It is more than one line.
+        ValueError: If the text is more than one line.
     """
     return b":" + (b" " + _single_line("comment", text) if text else b"") + b"\n\n"
 
 
 def _retry_line(seconds: float) -> bytes:
+    # The upper end is what the decoder above reads exactly.
     if not 0 <= seconds < 10**6:
         raise ValueError(f"retry must be between 0 and 1000000 seconds, got {seconds!r}")
     return b"retry: %d\n" % round(seconds * 1000)

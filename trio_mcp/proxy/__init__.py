@@ -1,4 +1,4 @@
-"""Servers made of clients: what is a client on one side and a server on the other."""
+"""The proxy: a client on one side, a server on the other."""
 
 from trio_mcp.proxy.proxy_server import ProxyServer
 

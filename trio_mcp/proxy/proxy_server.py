@@ -1,4 +1,4 @@
-"""`ProxyServer`: everything that another server offers, served by this one, in whatever era its clients speak."""
+"""`ProxyServer`: offers everything that another server offers, to clients of either era."""
 
 from __future__ import annotations
 
@@ -36,23 +36,26 @@ from trio_mcp.types.input_required import INPUT_REQUIRED
 
 __all__ = ["ProxyServer"]
 
+# The client capabilities for questions, passed on to a modern upstream with each request.
 _INPUTS = ("elicitation", "sampling", "roots")
 
+# The server capabilities that are passed on.
 _MIRRORED = ("tools", "resources", "prompts", "completions", "logging")
 
 
 class ProxyFeature:
-    """What an upstream server offers, offered here.
+    """The feature that offers what an upstream server offers.
 
     Args:
-        settings: Of the proxy.
-        max_rounds: How often the upstream may want one request to be made again.
+        settings: The proxy's settings.
+        max_rounds: How often the upstream may ask for one request to be sent again.
 
     Attributes:
-        upstream_capabilities: What the upstream has declared.
+        upstream_capabilities: The capabilities that the upstream has declared.
     """
 
     def __init__(self, settings: Settings, max_rounds: int) -> None:
+        # The methods whose results may ask for input (2026-07-28 `basic/patterns/mrtr`).
         asking = {"tools/call", "resources/read", "prompts/get"}
         self.methods: dict[str, Handler] = {
             **{method: self._pass_asking if method in asking else self._pass for method in RESULTS},
@@ -66,9 +69,10 @@ class ProxyFeature:
         self._logging = LoggingFeature()
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
+        """Return the capabilities declared to a client of a revision."""
         declared, rules = self.upstream_capabilities, rules_of(revision)
         return {
+            # A copy, which the caller may add to.
             name: copy.deepcopy(declared[name])
             for name in _MIRRORED
             if isinstance(declared.get(name), dict) and (name != "completions" or rules.completions_capability)
@@ -93,13 +97,14 @@ class ProxyFeature:
             return await self._rounds(context, upstream)
 
         try:
+            # A legacy upstream's call can't be sent again for each round: it stays open while the client is asked.
             value = await run_interactive(context, lambda: call, park=not upstream.client.session.modern)
         except Exception as exc:
             raise single(exc) from None
         return value.result if isinstance(value, Asked) else value
 
     async def _rounds(self, context: Context[Any], upstream: Upstream) -> Any:
-        """One round of input: the upstream's result, or what it asks."""
+        """Run one round of input; return the upstream's result, or the questions that it asks."""
         params = self._params(context, upstream)
         state = context.input_state
         if state is not None and context.rounds is not None:
@@ -107,6 +112,7 @@ class ProxyFeature:
             params["inputResponses"] = {key: answers[key].data for key in state["keys"] if key in answers}
             if state["upstream"] is not None:
                 params["requestState"] = state["upstream"]
+        # Rounds without questions stay here: the proxy's client need not know of them.
         pause = FIRST_PAUSE
         for _ in range(self._max_rounds):
             result = await upstream.request(context, params)
@@ -116,22 +122,23 @@ class ProxyFeature:
             try:
                 questions, token = read_input_required(context.method, result)
             except RemoteProtocolError as exc:
-                raise McpError(INTERNAL_ERROR, f"the upstream {upstream.name!r}: {exc.message}") from None
+                raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r}: {exc.message}") from None
             if questions:
                 asked = {key: self._question(context, each, spoken) for key, each in questions.items()}
+                # The upstream's state travels inside ours, to be sent back with the answers.
                 return InputRequired(asked, {"upstream": token, "keys": list(asked)})
-            await trio.sleep(pause)  # it only wants to be asked again
+            await trio.sleep(pause)  # no questions: it only wants the request to be sent again
             pause = min(2 * pause, LONGEST_PAUSE)
             params = {**self._params(context, upstream), "requestState": token}
-        raise McpError(INTERNAL_ERROR, f"the upstream {upstream.name!r} wants to be asked again, forever")
+        raise McpError(INTERNAL_ERROR, f"the upstream server {upstream.name!r} keeps asking for the request again")
 
     def _question(self, context: Context[Any], request: Any, spoken: str) -> Any:
         if not isinstance(request, dict):
-            raise McpError(INTERNAL_ERROR, "the upstream server asks for an input that is no request")
+            raise McpError(INTERNAL_ERROR, "an input request of the upstream server is malformed")
         return handed_on(context, request.get("method", ""), request.get("params"), spoken)
 
     def _params(self, context: Context[Any], upstream: Upstream) -> dict[str, Any]:
-        """The parameters for the upstream: what belongs to the connection to the client stays here."""
+        """Return the parameters for the upstream, without those that belong to the connection to the client."""
         params = {
             name: value
             for name, value in context.params.items()
@@ -140,8 +147,10 @@ class ProxyFeature:
         given = {
             key: value
             for key, value in context.meta.items()
+            # These belong to the hop between client and proxy: the upstream's request gets its own.
             if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
         }
+        # A modern upstream learns per request what the client can be asked; a legacy one was told all when connecting.
         if upstream.client.session.modern:
             declared = context.client_capabilities
             given[meta.CLIENT_CAPABILITIES] = {name: declared[name] for name in _INPUTS if name in declared}
@@ -158,6 +167,7 @@ class ProxyFeature:
         return result
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
+        # Noted here only: the proxy follows each resource upstream once, however many clients are subscribed to it.
         context.session.watch(read_uri(context))
         return {}
 
@@ -172,29 +182,29 @@ def _log_level(context: Context[Any]) -> str | None:
 
 
 class ProxyServer(BaseServer):
-    """Serves all that another server offers: tools, resources, templates, prompts, completions, logs, changes.
+    """Serves everything that another server offers: tools, resources, templates, prompts, completions, logs, changes.
 
-    Lists, arguments and results pass as they are; only what the revision of a client does not know is left out.
-    Progress, cancellation and errors pass, too, and so does what the upstream asks in a call (elicitation, sampling,
-    roots): each side may speak either era.
+    Lists, arguments and results pass unchanged, except for what a client's revision does not know. Progress,
+    cancellation, errors and the upstream's questions during a call (elicitation, sampling, roots) pass as well. Each
+    side may speak either era.
 
     A run of the proxy, such as one stdio process or one HTTP server, has one upstream connection, shared by its
-    clients. When it is lost, the calls in flight fail with -32603, and the next one connects anew. An upstream of the
-    legacy era does not say about which call a question or a log message is. If it comes on the HTTP stream of a
-    call, it is that one; else it goes to the last call, and if calls of several clients have no answer, those given up
-    included, the question is refused and the message dropped. So give each client a proxy of its own where upstream
-    tools ask.
+    clients. If it is lost, the calls in flight fail with -32603, and the next call reconnects. An upstream of the
+    legacy era does not say which call a question or a log message belongs to. If it comes on the HTTP stream of a
+    call, it belongs to that call; otherwise to the last one. But if several clients have unanswered calls, including
+    those given up, the question is refused and the message dropped. So if upstream tools ask questions, give each
+    client a proxy of its own.
 
     Args:
-        target: What a `Client` takes: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that is entered
-            already and stays so: then its own callbacks answer an upstream of the legacy era, its log messages are
-            its own, and it is not connected anew.
-        name: Of the proxy; by default it says of itself what the upstream says.
+        target: As for a `Client`: a URL, `StdioServerParameters`, a `Server`, … Or a `Client` that has been entered
+            and stays so: then its own callbacks answer an upstream of the legacy era, its log messages go to it, and
+            it is not reconnected.
+        name: The proxy's name; by default it presents itself as the upstream.
         client: Further arguments for the upstream `Client`, such as ``mode`` or ``connect_timeout``.
-        settings: Those of `Server`, without ``lifespan`` and ``extensions``.
+        settings: Those of `Server`, except ``lifespan`` and ``extensions``.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError, ValueError: If an argument is invalid.
 
     Entering a run raises what entering the `Client` raises.
     """
@@ -211,32 +221,35 @@ class ProxyServer(BaseServer):
     ) -> None:
         for each in ("lifespan", "extensions"):
             if each in settings:
-                raise TypeError(f"a ProxyServer takes no {each}: that is the upstream's")
+                raise TypeError(f"a ProxyServer takes no {each}: the upstream decides that")
         taken = {"on_message", "on_log", *_INPUTS} & set(client or ())
         if taken:
-            raise TypeError(f"client={{{min(taken)!r}: …}} can't be had: what the upstream asks and says is passed on")
+            raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
         self._given = target if isinstance(target, Client) else None
         if not isinstance(target, Client):
-            link_factory(target)  # refuses what is no target
+            link_factory(target)  # raises now if the target is invalid
         elif client:
-            raise TypeError("client= holds arguments for a Client that the proxy makes, but one was given")
+            raise TypeError("client= is for the Client that the proxy makes; it must be empty if a Client is given")
         self._target: Any = target
         self._client_settings = dict(client or {})
         self._renamed = name is not None
+        # The lifespan opens the upstream, so each run of the proxy has a connection of its own.
         super().__init__(name or "proxy", lifespan=self._connected, **settings)
         self._instructions_given = settings.get("instructions") is not None
 
     def make_features(self) -> Iterable[Feature]:
         self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
+        # Listening is the proxy's own: its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self.capabilities)
 
-    # --- what it says of itself ----------------------------------------------------------------------------------
+    # --- identity ------------------------------------------------------------------------------------------------
 
     def mirror(self, client: Client) -> None:
-        """Say what the upstream says of itself."""
+        """Adopt the upstream's identity, capabilities and instructions."""
         server = client.session.server
         self._offered.upstream_capabilities = server.capabilities
         changed: dict[str, Any] = {}
+        # A malformed identity is not passed on.
         if not self._renamed and client.server_info is not None:
             changed["info"] = server.info
         if not self._instructions_given:
@@ -259,4 +272,5 @@ class ProxyServer(BaseServer):
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
         if notification.method == "notifications/roots/list_changed":
+            # The only notification of a client that concerns the upstream: any of the clients' roots may have changed.
             await states[self.settings].tell(notification.method)

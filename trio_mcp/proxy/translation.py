@@ -1,4 +1,4 @@
-"""What passes through a proxy, in the words of each side: questions of the upstream, and results."""
+"""The translation between the revisions on the two sides of a proxy: the upstream's questions, and results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from trio_mcp.types.tools import CallToolResult, ListToolsResult
 __all__ = ["ASKING", "RESULTS", "HandedOn", "handed_on", "in_words_of"]
 
 ASKING = ("elicitation/create", "sampling/createMessage", "roots/list")
-"""What a server may ask its client."""
+"""The methods by which a server asks its client something."""
 
-# What the client must have declared: see `InputRequest`.
+# The capability that the client must have declared for each question: see `InputRequest`.
 _NEEDS = {
     "form": "elicitation.form",
     "url": "elicitation.url",
@@ -45,18 +45,19 @@ Answer = Callable[[str, Any, Context[Any] | None], Awaitable[dict[str, Any]]]
 
 
 class HandedOn(InputSources):
-    """Declares all that a client can answer, and hands it on.
+    """Declares everything that a client can answer, and passes the questions on.
 
     Args:
-        answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's
+        answer: ``async (method, params, call) -> answer`` for a server of the legacy era; the call is the client's call
             that the question is about, or None.
-        calls: Those that the server has not answered.
+        calls: The calls that the server has not answered.
     """
 
     def __init__(self, answer: Answer, calls: UnansweredCalls) -> None:
         def unused(params: object) -> None:
-            raise AssertionError("questions are handed on as they are")
+            raise AssertionError("questions are passed on, never answered by a callback")
 
+        # The callbacks only make the base class declare every capability: which of them holds, each client decides.
         super().__init__(
             elicitation=unused,
             elicitation_modes=("form", "url"),
@@ -68,11 +69,12 @@ class HandedOn(InputSources):
         self._calls = calls
 
     def attach(self, session: ClientSession) -> None:
-        """Answer the requests of a server of the legacy era, and hear what either kind says."""
+        """Answer the requests of a server of the legacy era, and watch the arrivals from a server of either era."""
         assert isinstance(session, ConnectedSession)
         session.on_arrival = self._calls.arrived
 
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+            # The call was found on arrival: by the time this task runs, it may have ended.
             return await self._answer_with(context.method, params, context.transport_metadata[CALL])
 
         for method in ASKING:
@@ -80,31 +82,33 @@ class HandedOn(InputSources):
 
 
 def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> InputRequest[dict[str, Any]]:
-    """The question of an upstream server, for the client of a request.
+    """Return an upstream server's question, addressed to the client of a request.
 
     Args:
-        context: The request's.
+        context: The context of the request.
         method: The method of the question.
         params: Its parameters, as they came.
         spoken: The revision in which they came.
 
     Raises:
-        McpError: It is malformed: -32602.
+        McpError: If it is malformed: -32602.
     """
     spec = method_spec(spoken, method) if isinstance(method, str) and method in ASKING else None
     if spec is None:
-        raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, which nobody can answer")
+        raise McpError(INVALID_PARAMS, f"the upstream server asks for {str(method)[:100]!r}, an unknown question")
     plain = {} if params is None else params
     try:
         question: Any = spec.message.from_wire({"method": method, "params": plain})
     except ValidationError as exc:
         raise McpError(INVALID_PARAMS, f"the upstream server's {method!r} is malformed: {brief(exc)}") from None
+    # `_meta` belongs to the hop from the upstream to the proxy.
     plain = {name: value for name, value in plain.items() if name != "_meta"}
     keys = [method]
     identity = None
     if method == "elicitation/create":
         keys = ["url" if plain.get("mode") == "url" else "form"]
         if keys == ["url"]:
+            # Made here if the upstream's revision has no ids: the client's revision may require one.
             identity = plain.get("elicitationId") or str(uuid.uuid4())
     elif "tools" in plain or "toolChoice" in plain:
         keys.append("tools")
@@ -112,6 +116,7 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
     def words(revision: str) -> dict[str, Any] | None:
         if method == "roots/list":
             return None
+        # In the same revision nothing is translated, so that unknown fields pass.
         wire = dict(plain) if revision == spoken else wire_for(question.params, revision)
         wire.pop("_meta", None)
         if identity is not None and rules_of(revision).elicitation_ids:
@@ -132,27 +137,28 @@ RESULTS: dict[str, type[WireModel]] = {
     "prompts/get": GetPromptResult,
     "completion/complete": CompleteResult,
 }
-"""Every method that is passed on, and its result."""
+"""The methods that are passed on, and the model of each one's result."""
 
-# What only the modern era says of a result.
+# Fields of a result that only the modern era has.
 _MODERN = ("resultType", "ttlMs", "cacheScope")
 
 
 def in_words_of(
     revision: str, method: str, result: dict[str, Any], spoken: str, hints: dict[str, Any]
 ) -> dict[str, Any]:
-    """The result for a client.
+    """Return a result as the client's revision has it.
 
     Args:
-        revision: The client's.
-        method: Of the request.
-        result: As it came.
+        revision: The client's revision.
+        method: The method of the request.
+        result: The result as it came.
         spoken: The revision in which it came.
-        hints: How long it may be kept, if it does not say so itself.
+        hints: The cache hints for a result that has none itself.
 
     Raises:
-        McpError: It is malformed, and can't be put in other words: -32603.
+        McpError: If it is malformed, and so can't be translated: -32603.
     """
+    # Unchanged, so that unknown fields pass, and nothing is validated twice.
     if revision == spoken:
         return result
     rules = rules_of(revision)
@@ -164,6 +170,7 @@ def in_words_of(
     if method == "tools/call":
         _in_older_content(wire, revision)
     elif method == "tools/list" and not rules.any_structured_content:
+        # Revisions without `any_structured_content` require that an output schema describe an object.
         for tool in wire["tools"]:
             if tool.get("outputSchema", {}).get("type", "object") != "object":
                 del tool["outputSchema"]
@@ -171,9 +178,11 @@ def in_words_of(
         for message in wire["messages"]:
             message["content"] = downgraded_block(message["content"], revision)
     if not rules.modern:
+        # Clients of the legacy era may be strict about fields that they don't know.
         for name in _MODERN:
             wire.pop(name, None)
         return wire
+    # The upstream's own hints win.
     return hints | wire
 
 

@@ -1,4 +1,4 @@
-"""Whose the calls are that an upstream has not answered, and so whom a question or a notification is for."""
+"""The calls that an upstream has not answered: they decide which client a question or a notification is for."""
 
 from __future__ import annotations
 
@@ -26,33 +26,35 @@ __all__ = ["CALL", "Heard", "UnansweredCalls"]
 
 Heard = Callable[["UnansweredCalls", Notification, RequestId | None], None]
 
+# Chosen: an id and a weak reference each, for as long as the connection lasts.
 MAX_GIVEN_UP: Final = 1000
-"""Calls given up whose answers are still looked for; of older ones it is known whose they were, not which."""
+"""The calls given up that are remembered one by one; of older ones only whether they were all the same client's."""
 CALL: Final = "call"
-"""In the metadata of a question: the context of the client's call that it is about, or None."""
+"""The key in a question's metadata: the context of the client's call that it is about, or None."""
 
 
 class UnansweredCalls:
-    """The calls that an upstream has not answered, and whose each is.
+    """The calls that an upstream has not answered, and the client of each.
 
-    One that its client gave up is among them: the upstream may go on with it, ask about it and speak of it. Few
-    upstreams ever answer such a call, and from outside silence says nothing. So it stays until the connection ends.
+    They include calls that their client has given up: the upstream may still be working on such a call, ask about it or
+    send notifications for it. Few upstreams ever answer one, and their silence proves nothing, so it is kept until the
+    connection ends.
 
     Args:
-        heard: Called where a notification arrives, so that what belongs to a call comes before its result; with this,
-            the notification, and the request that it came with, where the transport tells.
+        heard: Called as a notification arrives, so that one that belongs to a call comes before its result; with this
+            object, the notification, and the related request if the transport knows it.
     """
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
-        self._waited_for: dict[RequestId, Context[Any]] = {}  # in order
+        self._waited_for: dict[RequestId, Context[Any]] = {}  # in the order in which they were sent
         # The clients are held weakly: most of them leave long before the connection to the upstream does.
         self._given_up: dict[RequestId, Callable[[], object]] = {}
-        self._older: Callable[[], object] | None = None
+        self._older: Callable[[], object] | None = None  # the client of those beyond `MAX_GIVEN_UP`
 
     @contextlib.contextmanager
     def entered(self, context: Context[Any]) -> Iterator[Callable[[OutgoingRequest], None]]:
-        """Enter the request that a client's call makes. The block is the call; it is given what opens the request."""
+        """Track the request of a client's call while the block runs; it gets the function to call with the request."""
         entered: OutgoingRequest | None = None
 
         def opened(outgoing: OutgoingRequest) -> None:
@@ -64,33 +66,37 @@ class UnansweredCalls:
         try:
             yield opened
         except HttpError as exc:
-            refused = exc.trouble != "gateway"  # which leaves open how far the request came
+            refused = exc.trouble != "gateway"  # a gateway's error does not say how far the request came
             raise
         finally:
             if entered is not None:
                 unanswered = self._waited_for.pop(entered.request.id, None) is not None
+                # A request that was never sent, or that the server refused, can't be asked about.
                 if unanswered and entered.sent and not refused:
                     self._give_up(entered.request.id, weakref.ref(context.connection))
 
     def _give_up(self, request_id: RequestId, client: Callable[[], object]) -> None:
         self._given_up[request_id] = client
         if len(self._given_up) > MAX_GIVEN_UP:
+            # The oldest loses its id, but not its client: a question may still be about it.
             oldest = self._given_up.pop(next(iter(self._given_up)))
             same = self._older is None or self._older() is oldest()
             self._older = oldest if same else _nobody
 
     def arrived(self, message: Incoming, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Look at what the upstream says, in the order of arrival, and give what is known of it.
+        """Look at a message from the upstream, in the order of arrival, and return its metadata with the call added.
 
-        Whose a question is, is seen here: its handler may run when the call has ended.
+        The call of a question is looked up here because its handler may run after the call has ended.
         """
         related: RequestId | None = metadata.get(RELATED)
+        # A batch may hold requests, and has one set of metadata for all of them.
         if isinstance(message, (Request, Batch)):
             metadata = {**metadata, CALL: self.meant(related)}
         items: Sequence[Incoming] = message.items if isinstance(message, Batch) else (message,)
         for each in items:
             if isinstance(each, Notification):
                 self._heard(self, each, related)
+            # A malformed response settles a call like any other.
             elif isinstance(each, (Response, ErrorResponse)) or (
                 isinstance(each, Malformed) and not each.expects_answer
             ):
@@ -98,13 +104,13 @@ class UnansweredCalls:
         return metadata
 
     def _answered(self, request_id: RequestId | None) -> None:
-        """The upstream has answered a request, in time or not."""
+        """Note that the upstream has answered a request, in time or not."""
         if request_id is not None:
             self._waited_for.pop(request_id, None)
             self._given_up.pop(request_id, None)
 
     def all_of(self, client: object) -> bool:
-        """Whether none of them is another client's."""
+        """Tell whether all of them are this client's."""
         return (
             all(each.connection is client for each in self._waited_for.values())
             and all(each() is client for each in self._given_up.values())
@@ -112,17 +118,18 @@ class UnansweredCalls:
         )
 
     def meant(self, related: RequestId | None) -> Context[Any] | None:
-        """The call that something of the upstream's belongs to, if its client still waits for it.
+        """Return the call that a message of the upstream belongs to, if its client still waits for it.
 
         Args:
-            related: The request that it came with, where the transport tells. Else it belongs to the last call, if all
-                of them are one client's.
+            related: The request that it came with, if the transport knows. Otherwise it belongs to the last call, if
+                all calls are one client's.
         """
         if related is not None:
             return self._waited_for.get(related)
+        # A guess, allowed only if all unanswered calls are the same client's.
         last = next(reversed(self._waited_for.values()), None)
         return last if last is not None and self.all_of(last.connection) else None
 
 
 def _nobody() -> None:
-    """The client of older calls, if they are several clients': nobody that is there."""
+    """Stand for the client of older calls that belong to several clients: it equals no client."""

@@ -1,4 +1,4 @@
-"""The upstream connection of a proxy: one for each run, made anew when it was lost."""
+"""The upstream connection of a proxy: one per run, reconnected when it is lost."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from trio_mcp.types.notices import ProgressNotificationParams
 
 __all__ = ["Upstream"]
 
-_LISTENING = Backoff(longest=60.0, attempts=None)
+_LISTENING = Backoff(longest=60.0, attempts=None)  # between two subscriptions, as long as the connection lasts
 
 _LISTS = {
     ToolsListChanged: (TOOLS_CHANGED, "tools_list_changed", "tools"),
     PromptsListChanged: (PROMPTS_CHANGED, "prompts_list_changed", "prompts"),
     ResourcesListChanged: (RESOURCES_CHANGED, "resources_list_changed", "resources"),
 }
-"""For each event of a list: the notification, the flag that asks for it, the capability that goes with it."""
+"""For each list event: the topic to announce, the flag of `Client.listen`, the capability."""
 
 
 class Upstream:
-    """The server behind a proxy, in one run of it.
+    """The server behind a proxy, during one run of the proxy.
 
     Args:
         proxy: The proxy.
-        mirror: Called with the client, each time that it is connected.
-        make_client: Makes one.
-        given: One to use instead.
+        mirror: Called with the client each time it is connected.
+        make_client: Makes a client.
+        given: A client to use instead of making one.
 
     Attributes:
-        client: The connection; the last one, if that is lost.
+        client: The current connection, or the last one if that is lost.
     """
 
     client: Client
@@ -83,39 +83,43 @@ class Upstream:
         """Connect.
 
         Raises:
-            TrioMcpError: It can't be done.
+            TrioMcpError: If that fails.
         """
         self._nursery = nursery
         await self.connected()
 
     async def connected(self) -> Client:
-        """The connection, made anew if it was lost."""
+        """Return the connection, after reconnecting if it was lost."""
         if not self._connected:
             async with self._connecting:
-                if not self._connected:
+                if not self._connected:  # another call may have reconnected while this one waited
                     assert self._nursery is not None
+                    # Held by the run, not by the call that opens it: the connection outlives that call.
                     await start(self._nursery, self._hold)
         return self.client
 
     async def aclose(self) -> None:
-        """End the connection, unless it is somebody else's."""
+        """Close the connection, unless the program owns it."""
         if self._given is None and self._connected:
             await self.client.aclose()
 
     async def _hold(self, task_status: trio.TaskStatus[None]) -> None:
-        again = hasattr(self, "client")
+        again = hasattr(self, "client")  # so the proxy's clients may have missed changes
         block: Any = self._make_client() if self._given is None else contextlib.nullcontext(self._given)
         async with block as client:
-            session = client.session  # of a client that is not entered, there is none
+            session = client.session  # raises if a given client has not been entered
+            # A given client may be closed already; its loss is raised, as the proxy can't reconnect it.
             if session.closed:
                 await session.raise_loss()
             self.client, self._connected, self._log_level = client, True, None
             self._mirror(client)
             assert self._nursery is not None
             if again:
+                # Wakes the tasks that follow resources; a new event stands for the next time.
                 self._reconnected.set()
                 self._reconnected = trio.Event()
                 self._announce_lists()
+            # In a task of its own: subscribing must not delay the first request.
             self._nursery.start_soon(self._hear_lists, client)
             task_status.started()
             try:
@@ -131,22 +135,23 @@ class Upstream:
         """Pass a request on.
 
         Raises:
-            McpError: The upstream's error as it is; or -32603, which names the upstream, if it did not answer.
+            McpError: The upstream's error, unchanged; or -32603, naming the upstream, if it did not respond.
         """
         on_progress = _reporter(context) if "progressToken" in context.meta else None
         with self._refusing(context.method):
             client = await self.connected()
             if isinstance(client, UpstreamClient):
                 return await client.pass_on(context, params, on_progress)
+            # Without a time limit of the proxy's own: its client has limits, and cancels.
             return await client.request(
                 context.method, params, timeout=None, total_timeout=None, on_progress=on_progress
             )
 
     async def connected_or_refuse(self, method: str) -> Client:
-        """The connection.
+        """Return the connection, after reconnecting if it was lost.
 
         Raises:
-            McpError: There is none to be had: -32603, which names the upstream.
+            McpError: If the upstream is unavailable: -32603, naming the upstream.
         """
         with self._refusing(method):
             return await self.connected()
@@ -155,37 +160,40 @@ class Upstream:
     def _refusing(self, method: str) -> Iterator[None]:
         try:
             yield
-        except McpError:
+        except McpError:  # the upstream's own error passes unchanged
             raise
+        # The client's own check refused the method before it was sent: to the proxy's client it is unknown.
         except CapabilityError:
             text = f"unknown method {method!r}: the upstream server {self.name!r} does not offer it"
             raise McpError(METHOD_NOT_FOUND, text) from None
         except (TrioMcpError, OSError) as exc:
             logger.warning("the upstream server %r did not answer %r", self.name, method, exc_info=exc)
-            what = "is not there" if isinstance(exc, (TransportError, OSError)) else "gave no valid answer"
+            what = "is unavailable" if isinstance(exc, (TransportError, OSError)) else "gave no valid response"
+            # Only the type: the details are for the log, not for the client.
             text = f"the upstream server {self.name!r} {what}: {type(exc).__name__}"
             raise McpError(INTERNAL_ERROR, text) from None
 
     @property
     def name(self) -> str:
-        """What the upstream calls itself, or what the proxy is called."""
+        """The upstream's name for itself, or the proxy's name."""
         info = self.client.server_info if hasattr(self, "client") else None
         return self._proxy.info.name if info is None else info.name
 
     async def want_logs(self, level: str | None) -> None:
-        """Let an upstream of the legacy era send log messages from a level on, and more if others want more."""
+        """Make a legacy upstream send log messages of a level, and less severe ones if another client wants them."""
         method = "logging/setLevel"
         client = await self.connected_or_refuse(method)
+        # A modern upstream is told the level with each request instead.
         if level is None or client.session.modern or not declares(client.session.server.capabilities, "logging"):
             return
         if not self._logs_from(level):
-            async with self._setting_level:  # who comes later finds it set, or given up
+            async with self._setting_level:  # a second client waits, then finds the level set or set again
                 if not self._logs_from(level):
                     with self._refusing(method):
                         try:
                             await client.request(method, {"level": level})
                         except McpError:
-                            self._log_level = level  # it would refuse again
+                            self._log_level = level  # it would refuse again, for every call
                             raise
                     self._log_level = level
 
@@ -193,31 +201,32 @@ class Upstream:
         return self._log_level is not None and SEVERITY[self._log_level] <= SEVERITY[level]
 
     async def tell(self, method: str) -> None:
-        """Send the upstream a notification of the legacy era, if it speaks that."""
+        """Send the upstream a notification, if it speaks the legacy era."""
         if self._connected and not self.client.session.modern:
             with contextlib.suppress(TrioMcpError):
                 await self.client.session.send_notification(method)
 
-    # --- what the upstream asks and says of its own accord -------------------------------------------------------
+    # --- the upstream's questions and notifications --------------------------------------------------------------
 
     async def answer(self, method: str, params: Any, asked: Context[Any] | None) -> dict[str, Any]:
-        """Have the client whose call it is about answer a question of an upstream of the legacy era.
+        """Answer a legacy upstream's question by asking the client whose call it is about.
 
         Args:
-            method: The question's.
+            method: The method of the question.
             params: Its parameters.
-            asked: The call, if it can be told; nobody shall answer somebody else's question.
+            asked: The call, if it is known; no client may be asked a question that another client's call has caused.
 
         Raises:
-            McpError: There is no such call, or its client can't or won't answer.
+            McpError: If there is no such call, or its client can't or won't answer.
         """
         if asked is None or asked.rounds is None:
-            text = f"nobody knows whom {method!r} is for: no client waits for an answer"
-            raise McpError(INVALID_REQUEST, f"{text}, or calls of several have none, those given up included")
+            text = f"can't tell which client {method!r} is for: no call is waiting"
+            raise McpError(INVALID_REQUEST, f"{text}, or several clients have unanswered calls, perhaps given up")
         question = handed_on(asked, method, params, self.client.protocol_version)
         try:
             question.check(asked)
         except McpError as exc:
+            # To a legacy upstream, a capability that the client lacks is a method that it does not have.
             raise McpError(METHOD_NOT_FOUND, exc.message) from None
         try:
             return await question
@@ -228,9 +237,9 @@ class Upstream:
         """Pass a notification of the upstream on to the client that it is for.
 
         Args:
-            calls: What the upstream has not answered.
-            notification: What it says.
-            related: The request that this came with, where the transport tells.
+            calls: The calls that the upstream has not answered.
+            notification: The notification.
+            related: The request that it came with, if the transport knows.
         """
         method, params = notification.method, notification.params or {}
         if method == "notifications/message":
@@ -238,18 +247,20 @@ class Upstream:
         elif method == "notifications/elicitation/complete":
             if isinstance(identity := params.get("elicitationId"), str):
                 self._proxy.notify_elicitation_complete(identity)
+        # Notifications of the specification are handled elsewhere; an extension's goes to the call it belongs to.
         elif not is_spec_method(method) and (call := calls.meant(related)) is not None:
             call.send_notification_nowait(method, params)
 
     def _pass_log(self, params: dict[str, Any], calls: UnansweredCalls, related: RequestId | None) -> None:
         level = params.get("level")
         if not isinstance(level, str) or level not in SEVERITY:
-            return
+            return  # malformed: dropped
         if (call := calls.meant(related)) is not None:
             if wants_log(call.client, SEVERITY[level]):
                 call.send_notification_nowait("notifications/message", params)
-        elif related is None:  # it need not be about a call
+        elif related is None:  # it need not belong to a call; safe if there is a single client
             connections = [each for run in self._proxy.settings.runs for each in run.connections]
+            # Only if there is a single client, and no unanswered call of another one that the message might be about.
             if len(connections) == 1 and calls.all_of(connections[0]):
                 connections[0].send_log_nowait(params, SEVERITY[level])
 
@@ -258,6 +269,7 @@ class Upstream:
     async def _hear_lists(self, client: Client) -> None:
         declared = client.session.server.capabilities
         flags: Any = {flag: True for _, flag, name in _LISTS.values() if declares(declared, f"{name}.listChanged")}
+        # The upstream announces no changes of its lists.
         if not flags:
             return
         try:
@@ -265,25 +277,25 @@ class Upstream:
                 client, lambda event: self._announce(_LISTS[type(event)][0]), self._announce_lists, **flags
             )
         except TrioMcpError as exc:
-            logger.warning("the upstream server %r does not tell of its changes: %s", self.name, exc)
+            logger.warning("the upstream server %r does not announce its changes: %s", self.name, exc)
 
     def _announce_lists(self) -> None:
-        for method, _, _ in _LISTS.values():  # nobody knows what has changed meanwhile
+        for method, _, _ in _LISTS.values():  # any of them may have changed while the connection was lost
             self._announce(method)
 
     async def _listen(
         self, client: Client, heard: Callable[[Any], None], missed: Callable[[], None], **wanted: Any
     ) -> None:
-        """Hear of changes until the connection is lost; what tells of them may end before, in the modern era.
+        """Listen for changes until the connection is lost; in the modern era a subscription may end before that.
 
         Args:
             client: The connection.
             heard: Called with each event.
-            missed: Called when it is heard again after an end: there may have been some.
+            missed: Called after resubscribing, when events may have been missed.
             wanted: As for `Client.listen`.
 
         Raises:
-            TrioMcpError: The upstream tells of none.
+            TrioMcpError: If the upstream announces no such changes.
         """
         attempt = 0
         again = False
@@ -293,17 +305,18 @@ class Upstream:
                     if again:
                         missed()
                     async for event in events:
-                        attempt = 0
+                        attempt = 0  # a subscription that delivers works: the next one need not wait long
                         heard(event)
             except TransportError:
-                pass
+                pass  # the subscription's stream broke, or the link; the latter ends the session, seen below
             if client.session.closed:
                 return
+            # A server that ends each subscription at once must not make the proxy spin.
             await trio.sleep(_LISTENING.wait(attempt, random.random) or 0)
             attempt, again = attempt + 1, True
 
     def watch(self, topic: Topic, heard: bool) -> None:
-        """Hear of a resource as long as somebody listens to it here."""
+        """Follow a resource of the upstream as long as a client of the proxy listens to it."""
         method, uri = topic
         if method != RESOURCE_UPDATED or uri is None or self._nursery is None:
             return
@@ -311,7 +324,7 @@ class Upstream:
             self._watches[uri] = scope = trio.CancelScope()
             self._nursery.start_soon(self._watch, uri, scope)
         else:
-            self._watches.pop(uri).cancel("nobody listens any more")
+            self._watches.pop(uri).cancel("no client listens any more")
 
     async def _watch(self, uri: str, scope: trio.CancelScope) -> None:
         def updated(event: Any) -> None:
@@ -319,18 +332,20 @@ class Upstream:
 
         with scope:
             while True:
+                # Taken before listening: a reconnection while the subscription ends must not be missed.
                 lost = self._reconnected
                 try:
                     await self._listen(
                         self.client, updated, lambda: self._announce(RESOURCE_UPDATED, uri), resources=[uri]
                     )
                 except (TrioMcpError, LocalProtocolError) as exc:
-                    logger.warning("the upstream server %r does not tell of %r: %s", self.name, uri, exc)
+                    logger.warning("the upstream server %r does not announce changes of %r: %s", self.name, uri, exc)
                     return
                 await lost.wait()
-                self._announce(RESOURCE_UPDATED, uri)  # it may have changed meanwhile
+                self._announce(RESOURCE_UPDATED, uri)  # it may have changed while the connection was lost
 
 
+# Only for a client that has asked for progress: the upstream is then asked for it as well.
 def _reporter(context: Context[Any]) -> ProgressCallback:
     async def report(progress: ProgressNotificationParams) -> None:
         await context.report_progress(progress.progress, progress.total, progress.message)
@@ -339,17 +354,18 @@ def _reporter(context: Context[Any]) -> ProgressCallback:
 
 
 class UpstreamClient(Client):
-    """A client that hands on what it is asked."""
+    """A client that passes the server's questions on instead of answering them."""
 
     def __init__(self, upstream: Upstream, target: Any, settings: dict[str, Any]) -> None:
         super().__init__(target, **settings)
+        # One for each connection: an upstream that was restarted knows nothing of earlier calls.
         self._unanswered = calls = UnansweredCalls(upstream.heard)
         self._connection.inputs = HandedOn(upstream.answer, calls)
 
     async def pass_on(
         self, context: Context[Any], params: dict[str, Any], on_progress: ProgressCallback | None
     ) -> dict[str, Any]:
-        """Send a client's call, through the middleware, and wait for its result as long as it takes."""
+        """Send a client's call, through the middleware, and wait for its result without a time limit."""
         session = self.session
         call = OutgoingCall(context.method, params, session.server.revision)
 

@@ -1,4 +1,4 @@
-"""The server: `Server`, `Context`, and what it is made of."""
+"""The server side: `Server`, `Context`, and their parts."""
 
 from __future__ import annotations
 

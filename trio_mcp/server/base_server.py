@@ -1,4 +1,4 @@
-"""What every server is made of: what it says of itself, its settings, its runs, and the ways to serve it."""
+"""`BaseServer`, the common part of every server: its identity, its settings, its runs, and the ways to serve it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trio_mcp.types.common import Icon, Implementation
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
-if TYPE_CHECKING:  # HTTP is loaded by those who serve it
+if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving HTTP
     from hypercorn.config import Config
 
     from trio_mcp.http.server.app import HttpApp
@@ -41,29 +41,32 @@ if TYPE_CHECKING:  # HTTP is loaded by those who serve it
 
 __all__ = ["BaseServer", "Lifespan"]
 
+# Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
-"""Seconds after the end of the link that code which can't be cancelled may keep the process."""
+"""Seconds that code which can't be cancelled may keep the process alive after the link has closed."""
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
 
 
 class BaseServer:
-    """A server without features: subclasses make them. The arguments are those of `Server`.
+    """A server without features, which subclasses add. The arguments are those of `Server`.
 
     Attributes:
-        info: What it is called.
-        identity: What it says of itself.
-        settings: What its features know of it.
-        dispatch: How a request reaches its handler.
-        make_context, answer: What is made of each request, and what answers it.
+        info: The server's name, version and description.
+        identity: What the server declares to clients: info, capabilities, instructions, revisions.
+        settings: The part of the server's settings that its features need.
+        dispatch: Finds the handler of a request and calls it.
+        make_context, answer: Make the context of a request, and answer it.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called with what a client sent that belongs to no request.
-        lifespan: Gives the context manager that surrounds each run; None if there is none.
+        on_error: Called for each error in what a client sent that belongs to no request.
+        lifespan: Makes the context manager around each run; None without one.
     """
 
+    # False: SIGTERM's default action ends a stdio server at once, which is how clients stop one that does not exit
+    # when its input closes (2025-11-25 `basic/lifecycle`, Shutdown). A proxy sets it to shut down its upstreams.
     ends_on_sigterm = False
-    """Whether `run` over stdio ends with grace when the process gets SIGTERM, and not at once."""
+    """Whether SIGTERM shuts `run` over stdio down gracefully instead of at once."""
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class BaseServer:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
         unknown = [revision for revision in revisions if revision not in REVISIONS]
-        if unknown or not revisions or isinstance(revisions, str):
+        if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
         for argument, count in (
             ("page_size", page_size),
@@ -106,8 +109,10 @@ class BaseServer:
         check_seconds("request_state_ttl", request_state_ttl, finite=True)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
+        # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
-            raise TypeError("lifespan must give an async context manager: decorate it with @asynccontextmanager")
+            raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
+        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = Implementation(
             name=name,
             version=version,
@@ -138,87 +143,92 @@ class BaseServer:
         )
         self.options = options or SessionOptions()
         self.on_error = on_error
+        # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
         self.make_context = Context
         self.answer = self.dispatch.serve
+        # Last: the features read the settings and register with the dispatch.
         self._features = tuple(self.make_features())
         for feature in self._features:
             self.dispatch.methods.update(feature.methods)
 
     def make_features(self) -> Iterable[Feature]:
-        """Make what the server consists of, in the order in which it is declared; once all else of it is there."""
+        """Make the server's features, in the order of their capabilities; called at the end of ``__init__``."""
         return ()
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared to a client of a revision."""
+        """Return the capabilities declared to a client of this revision."""
         declared: dict[str, Any] = {}
         for feature in self._features:
             declared.update(feature.capabilities(revision))
         return declared
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
-        """Handle a notification of a client's; one that nobody knows is ignored.
+        """Handle a client's notification; an unknown one is ignored.
 
         Args:
             notification: The notification.
-            states: What the lifespans of the run yielded, by the settings of their servers.
+            states: The states that the run's lifespans yielded, keyed by the settings of their servers.
         """
 
     def family(self) -> Sequence[Member]:
-        """This server and all that are mounted in it, each once."""
+        """Return this server and all servers mounted in it, each once."""
         return [self]
 
     def watcher(self, state: Any) -> Callable[[Topic, bool], None] | None:
-        """What is to be told, in a run with this state, of topics that are listened to or not any more."""
+        """Return a callback for topics that gain their first or lose their last listener in a run with this state."""
         return None
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
-        """The schema of a tool's arguments, if it is known; the same object as long as the tool is there."""
+        """Return the schema of a tool's arguments, if known; the same object for as long as the tool is offered."""
         return None
 
     @contextlib.contextmanager
     def override(self, provider: Callable[..., Any], stand_in: Callable[..., Any]) -> Iterator[None]:
-        """Have another provider stand in for one, for tests: ``with server.override(get_db, fake_db): ...``.
+        """Replace a provider by another one, in tests: ``with server.override(get_db, fake_db): ...``.
 
-        It holds for every request whose function is called meanwhile, whoever makes it. A stand-in may depend on
-        what it stands in for.
+        The override applies to every function called inside the block, for any client. A stand-in may depend on the
+        provider that it replaces.
 
         Args:
-            provider: As it is in `Depends`.
-            stand_in: Another provider.
+            provider: The provider, as given to `Depends`.
+            stand_in: The provider to use instead.
 
         Raises:
-            TypeError: The stand-in is no provider.
+            TypeError: If the stand-in can't be used as a provider.
         """
         with self.settings.surroundings.overrides.stand_in(provider, stand_in, Context):
             yield
 
     def notify_elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that was asked to visit a page that what it was to do there is done (2025-11-25).
+        """Tell the client that was asked to visit a page that the user's work there is complete (2025-11-25).
 
-        Returns at once, from any thread. Nobody else is told; the modern era has no such notification.
+        Returns at once, from any thread. No other client is told; the modern era has no such notification.
 
         Args:
-            elicitation_id: As in `Context.elicit_url`.
+            elicitation_id: The id given to `Context.elicit_url`, or made by it.
         """
         if not isinstance(elicitation_id, str):
             raise TypeError(f"elicitation_id must be a string, got {type(elicitation_id).__name__}")
+        # Copies, since the event loop may change the sets while another thread is here. Only sessions of 2025-11-25
+        # can have been asked with an id, so single requests are left out.
         for run in tuple(self.settings.runs):
             for connection in tuple(run.connections):
                 connection.complete_elicitation(elicitation_id)
 
     def counts(self) -> dict[str, int]:
-        """How many things of each kind it offers, by the names in `ServerStatistics`."""
+        """Return how many items of each kind the server offers, by the names in `ServerStatistics`."""
         return dict.fromkeys(("tools", "resources", "resource_templates", "prompts", "completions"), 0)
 
     def statistics(self) -> ServerStatistics:
-        """What the server offers and what it is doing now.
+        """Return counts of what the server offers and of what it is doing now.
 
-        It looks at every session and every topic once: cheap enough for each second, not for each request. Call it in
-        the thread of the event loop.
+        Visits every session and every topic once: cheap enough for every second, not for every request. Call it from
+        the event loop's thread.
         """
         runs = tuple(self.settings.runs)
+        # A set: the same topic may have listeners in several runs, and counts once.
         topics = {topic for run in runs for topic in run.changes.topics}
         clients = [client for run in runs for client in run.clients]
         sessions = [client.statistics() for client in clients]
@@ -244,19 +254,22 @@ class BaseServer:
 
     @contextlib.asynccontextmanager
     async def open_run(self) -> AsyncIterator[Run]:
-        """Run the server: its lifespan, and within it a nursery. Links are served by `Run.serve_link`."""
-        await trio.lowlevel.checkpoint()
+        """Enter the server's lifespan and, inside it, a nursery for background tasks; `Run.serve_link` serves links."""
+        await trio.lowlevel.checkpoint()  # without a lifespan nothing below would be one
         async with contextlib.AsyncExitStack() as stack:
             states: dict[Any, Any] = {}
-            # A lifespan may mount servers, so look again after each.
+            # The server's own lifespan comes first, so those of mounted servers are entered inside it, and left before
+            # it. A lifespan may mount further servers, so look for new members after each one.
             while (each := next((each for each in self.family() if each.settings not in states), None)) is not None:
                 states[each.settings] = None
                 if each.lifespan is not None:
                     states[each.settings] = await stack.enter_async_context(each.lifespan())
+            # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
             nursery = await stack.enter_async_context(background_nursery())
             changes = Changes(self.watcher(states[self.settings]))
             run = Run(self, states, nursery, changes, InputRun(self.input_settings, nursery))
             nursery.start_soon(changes.run)
+            # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
                 each.settings.runs.add(run)
             try:
@@ -266,28 +279,28 @@ class BaseServer:
                     each.settings.runs.discard(run)
 
     async def serve(self, link: Link, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve one link until the client closes it. When cancelled, so are all handlers, and the link is closed."""
+        """Serve one link until the client closes it. Cancelling it cancels all handlers and closes the link."""
         async with self.open_run() as run:
             task_status.started()
             await run.serve_link(link)
 
-    async def serve_stdio(  # noqa: ASYNC128 - it hands `started` on
+    async def serve_stdio(  # noqa: ASYNC128 - passes `started` on
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve this process's standard input and output until the client closes them.
 
-        Meanwhile ``print`` and child processes write to standard error. When cancelled, those who listen get their
-        results, then it ends.
+        While it serves, ``print`` and child processes write to standard error. When cancelled, it answers open
+        ``subscriptions/listen`` requests before it ends.
         """
         await self._serve_stdio(None, task_status.started)
 
     async def _serve_stdio(self, exit_grace: float | None, started: Callable[[], None]) -> None:
-        from trio_mcp.stdio.server import stdio_server
+        from trio_mcp.stdio.server import stdio_server  # deferred: a server over HTTP does not need it
 
         async with self.open_run() as run:
             await run.serve_only_link(stdio_server(exit_grace=exit_grace), started)
 
-    async def serve_http(  # noqa: ASYNC128 - it hands it on
+    async def serve_http(  # noqa: ASYNC128 - passes task_status on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
@@ -297,32 +310,32 @@ class BaseServer:
         shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve HTTP on hypercorn until ``shutdown`` returns, then until what is under way has ended.
+        """Serve HTTP on hypercorn until ``shutdown`` returns, then finish the requests under way.
 
-        ``url = await nursery.start(server.serve_http)`` gives the URL of the endpoint, with the port that is really
-        bound; port 0 takes any that is free.
+        ``url = await nursery.start(server.serve_http)`` returns the endpoint's URL with the port actually bound; port 0
+        picks a free one.
 
         Args:
             host: The address to listen on.
-            port: The port.
-            options: What the endpoint is like.
-            config: Hypercorn's own, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses; its
-                ``bind`` then decides instead of ``host`` and ``port``.
-            shutdown: Returns when the server shall end: new work is then refused, streams are ended, and requests
-                under way get ``options.grace`` seconds.
-            task_status: Gets the URL, the first of several.
+            port: The port to listen on.
+            options: The options of the endpoint.
+            config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses.
+                Its ``bind`` replaces ``host`` and ``port``.
+            shutdown: Awaited in the background. When it returns, the server refuses new work, ends streams, and gives
+                requests under way ``options.grace`` seconds.
+            task_status: Receives the URL, or the first of several.
 
         Raises:
-            OSError: The address can't be bound.
-            ValueError, TypeError: An argument is not what it should be.
+            OSError: If the address can't be bound.
+            ValueError, TypeError: If an argument is invalid.
 
-        When cancelled, those who listen for changes are told of the end, and everything else is cancelled.
+        When cancelled, it answers open ``subscriptions/listen`` requests and cancels everything else.
         """
-        from trio_mcp.http.serve import serve_http
+        from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
 
         await serve_http(self, host, port, options, config, shutdown, task_status)
 
-    async def serve_sse(  # noqa: ASYNC128 - it hands it on
+    async def serve_sse(  # noqa: ASYNC128 - passes task_status on
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
@@ -331,33 +344,36 @@ class BaseServer:
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
         **arguments: Any,
     ) -> None:
-        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; as `serve_http` otherwise.
+        """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
 
-        To serve old clients beside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
+        To serve such clients alongside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
 
         Args:
             host: The address to listen on.
-            port: The port.
-            options: What the endpoint is like; without a ``sse_path`` it is ``/sse``, and there is no other endpoint.
-            task_status: Gets the URL of the stream.
-            arguments: What else `serve_http` takes.
+            port: The port to listen on.
+            options: The options of the endpoint. ``sse_path`` defaults to ``/sse``; ``path`` is ignored, as this is the
+                only endpoint.
+            task_status: Receives the URL of the stream.
+            arguments: Further arguments of `serve_http`.
         """
         import attrs
 
         from trio_mcp.http.server.options import HttpOptions
 
+        # path=None: clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
         options = options or HttpOptions(path=None, sse_path="/sse")
         options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
         await self.serve_http(host, port, options=options, task_status=task_status, **arguments)
 
     @contextlib.asynccontextmanager
     async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
-        """Run the server as an ASGI application, to be mounted beside others and served by whatever runs on Trio.
+        """Run the server as an ASGI application, to mount in another one or serve with any ASGI server on Trio.
 
-        Its lifespan is the block; it needs no ASGI lifespan. Leaving the block cancels what is under way.
+        The server runs for as long as the block; it needs no ASGI lifespan. Leaving the block cancels requests under
+        way.
 
         Args:
-            options: What the endpoint is like. Its ``path`` is below where the application is mounted.
+            options: The options of the endpoint. Its ``path`` is relative to where the application is mounted.
         """
         from trio_mcp.http.serve import asgi_app
 
@@ -365,27 +381,27 @@ class BaseServer:
             yield app
 
     def run(self, transport: str = "stdio", **arguments: Any) -> None:
-        """Serve, blocking, as the main program of a process. Ctrl-C ends it with exit status 130.
+        """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
-        Over stdio: after the client has closed its end, running tools are cancelled (see `SessionOptions`), and the
-        process exits; one that can't be cancelled is given five seconds, then the process ends with status 1.
-        Over HTTP: SIGINT and SIGTERM end it with grace, a second one at once.
+        Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
+        process exits. A tool that can't be cancelled gets five seconds, then the process exits with status 1.
+        Over HTTP: SIGINT or SIGTERM shuts down gracefully, a second one at once.
 
         Args:
             transport: ``"stdio"``, ``"http"`` or ``"sse"``.
-            arguments: What else the transport takes: the arguments of `Server.serve_http` or `Server.serve_sse`.
+            arguments: The arguments of `Server.serve_http` or `Server.serve_sse`.
 
         Raises:
-            ValueError: There is no such transport.
+            ValueError: If the transport is unknown.
         """
         transports = self.transports
         if transport not in transports:
-            raise ValueError(f"unknown transport {transport!r}; there is {' and '.join(map(repr, transports))}")
+            raise ValueError(f"unknown transport {transport!r}; use one of {', '.join(map(repr, transports))}")
         transports[transport](**arguments)
 
     @property
     def transports(self) -> dict[str, Callable[..., None]]:
-        """What `run` runs, by the names of transports."""
+        """The functions that `run` calls, by transport name."""
         return {
             "stdio": self._run_stdio,
             "http": functools.partial(self._run_http, self.serve_http),

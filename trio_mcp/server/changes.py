@@ -1,11 +1,11 @@
-"""Changes, and everyone who wants to hear of them: one fan-out for both eras.
+"""Change notifications: one fan-out to the listeners of both eras.
 
-A change costs its announcer the same whether one listens or a thousand: its topic is marked, and a task of the run
-tells the listeners, a slice at a time. A listener whose link has room is told at once; one whose link is full keeps a
-set of topics, and a task of its own waits for room. So what waits for a listener is bounded by its own topics, several
-changes become one notification, and a listener that does not read delays nobody.
+Announcing a change costs the same with one listener or a thousand: it marks the topic, and a task of the run tells the
+listeners, a slice at a time. A listener whose link has room is told at once. If the link is full, the listener keeps a
+set of topics, and its own task waits for room. So what is pending for a listener is bounded by its topics, several
+changes become one notification, and a listener that does not read does not delay the others.
 
-After a change was announced, each of its listeners gets at least one notification that is sent after it.
+Guarantee: after a change was announced, each listener of its topic gets at least one notification sent after it.
 """
 
 from __future__ import annotations
@@ -39,27 +39,33 @@ RESOURCE_UPDATED = "notifications/resources/updated"
 LIST_CHANGES = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
 
 Topic: TypeAlias = tuple[str, str | None]
-"""The method of a notification, and the URI of the resource that it is about, or None."""
+"""The method of a notification, and the URI of its resource, or None for a list."""
 
+# Chosen: more than a person keeps an eye on, and a bound on what a server stores for one client.
 MAX_SUBSCRIPTIONS = 1000
-"""Resources that one client watches: more than a person looks after, and a bound to what a server keeps for it."""
+"""The number of resources that one client may watch."""
 
+# Chosen: enough to make the switch between tasks cheap, few enough not to be noticed as a delay.
 SLICE = 64
-"""How many listeners are told in one go, before other tasks run."""
+"""The number of listeners told in one go, before other tasks run."""
 
 
 class Listener:
-    """One who hears of changes: a session of the legacy era, or a ``subscriptions/listen``.
+    """A recipient of change notifications: a session of the legacy era, or a ``subscriptions/listen`` request.
 
     Args:
-        send: Hands the notification of a topic to the link without waiting; gives whether there was room.
+        send: Hands the notification of a topic to the link without waiting, and returns whether there was room.
         room: Waits until there may be room.
-        spawn: Runs an async function in a task, for a listener that is opened; one that is `run` needs none.
+        spawn: Starts an async function in a task. Needed with `open`; `run` is such a task itself.
 
     Attributes:
-        topics: What it hears of; changed by `Changes` alone.
+        topics: The topics it is notified of; only `Changes` modifies them.
     """
 
+    # The states: not open yet (everything is kept in _dirty), idle (a change is sent directly), and catching up (a task
+    # sends what is in _dirty as there is room; new changes join it, so that order is kept).
+
+    # There may be thousands, one for each client: slots keep them small.
     __slots__ = ("_dirty", "_ended", "_idle", "_parked", "_room", "_send", "_spawn", "topics")
 
     def __init__(
@@ -71,7 +77,7 @@ class Listener:
         self.topics: set[Topic] = set()
         self._send = send
         self._room = room
-        self._dirty: dict[Topic, None] = {}  # in order: what changed first is told first
+        self._dirty: dict[Topic, None] = {}  # an ordered set: what changed first is told first
         self._spawn = spawn
         self._parked: trio.lowlevel.ParkingLot | None = None
         self._idle = False
@@ -79,32 +85,35 @@ class Listener:
 
     @property
     def waiting(self) -> tuple[Topic, ...]:
-        """What has changed and it has not been told, in order."""
+        """The changes that it has not been told of yet, in order."""
         return tuple(self._dirty)
 
     def open(self) -> None:
-        """From now on tell what there is; a task runs only while something waits for room."""
+        """Start telling the listener of changes; a task runs only while something waits for room."""
         self._idle = True
         if self._dirty:
             self._wake()
 
     def tell(self, topic: Topic) -> None:
-        """Tell it of a change; at once if nothing else waits and its link has room."""
+        """Tell the listener of a change; at once if nothing else waits and its link has room."""
+        # The topic may have been removed since this listener was put into the slice that is being told.
         if topic not in self.topics or (self._idle and self._send(topic)):
             return
         self._dirty[topic] = None
         self._wake()
 
     def forget(self, topic: Topic) -> None:
-        """Drop what it has not been told yet."""
+        """Drop a pending change."""
         self._dirty.pop(topic, None)
 
     def end(self) -> None:
-        """Let `run` return once it has told everything."""
+        """Let `run` return once it has sent everything."""
         self._ended = True
         self._wake()
 
     def _wake(self) -> None:
+        # A listener with `run` has a task, which is parked while idle. One with `spawn` gets a task when it leaves the
+        # idle state; if it is not idle, it is either not open yet or has its task already.
         was_idle, self._idle = self._idle, False
         if self._parked is not None:
             self._parked.unpark()
@@ -113,9 +122,10 @@ class Listener:
 
     async def _tell_rest(self) -> None:
         while self._dirty:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()  # room() returns without one if there is room
             await self._room()
-            topic = next(iter(self._dirty), None)
+            topic = next(iter(self._dirty), None)  # gone, if it was forgotten while this waited
+            # It stays until it has been sent: without room after all, this waits again.
             if topic is not None and self._send(topic):
                 del self._dirty[topic]
 
@@ -124,7 +134,7 @@ class Listener:
         self._idle = True
 
     async def run(self) -> None:
-        """Tell what could not be told at once, until `end`. Before it runs, nothing is told."""
+        """Send pending changes until `end` is called. Until this runs, nothing is sent."""
         self._parked = trio.lowlevel.ParkingLot()
         try:
             while True:
@@ -134,17 +144,17 @@ class Listener:
                 self._idle = True
                 await self._parked.park()
         finally:
-            self._idle = False
+            self._idle = False  # the request has ended: `tell` must not send for it any more
 
 
 class Changes:
     """The fan-out of one run of a server: an index from topics to listeners, and the topics that have changed.
 
-    `announce` may be called from any thread; all else belongs to the event loop.
+    `announce` may be called from any thread; everything else only from the event loop.
 
     Args:
-        heard: Called with a topic and True when it gets its first listener, and False when it loses its last. It must
-            neither block nor raise.
+        heard: Called with a topic and True when it gets its first listener, and with False when it loses its last. It
+            must neither block nor raise.
     """
 
     def __init__(self, heard: Callable[[Topic, bool], None] | None = None) -> None:
@@ -152,23 +162,23 @@ class Changes:
         self._token = trio.lowlevel.current_trio_token()
         self._listeners: dict[Topic, dict[Listener, None]] = {}
         self._changed: dict[Topic, None] = {}
-        # Who is yet to be told of the topic that is being told.
+        # The topic that is being told, and the listeners still to be told of it.
         self._topic: Topic = TOOLS_CHANGED, None
         self._waiting: list[Listener] = []
         self._parked = trio.lowlevel.ParkingLot()
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """What somebody listens to."""
+        """The topics that have at least one listener."""
         return tuple(self._listeners)
 
     @property
     def waiting(self) -> tuple[Topic, ...]:
-        """What was announced, and nobody has been told yet, in order."""
+        """The announced topics that no listener has been told of yet, in order."""
         return tuple(self._changed)
 
     def add(self, listener: Listener, topic: Topic) -> None:
-        """Let a listener hear of a topic from now on."""
+        """Notify a listener of a topic from now on."""
         listener.topics.add(topic)
         others = self._listeners.setdefault(topic, {})
         if not others and self._heard is not None:
@@ -176,7 +186,7 @@ class Changes:
         others[listener] = None
 
     def remove(self, listener: Listener, topic: Topic) -> None:
-        """Let it hear of a topic no more: what it has not been told yet, it won't be."""
+        """Stop notifying a listener of a topic, and drop what is pending for it."""
         if topic not in listener.topics:
             return
         listener.topics.discard(topic)
@@ -184,20 +194,21 @@ class Changes:
         others = self._listeners[topic]
         del others[listener]
         if not others:
+            # Nothing may be left for a topic without listeners: clients choose the URIs.
             del self._listeners[topic]
             self._changed.pop(topic, None)
             if self._heard is not None:
                 self._heard(topic, False)
 
     def remove_all(self, listener: Listener) -> None:
-        """The listener has gone."""
+        """Remove a listener from all its topics."""
         for topic in tuple(listener.topics):
             self.remove(listener, topic)
 
     def announce(self, method: str, uri: str | None = None) -> None:
-        """Tell everyone who listens, soon. Returns at once, from any thread, and after the run, too."""
+        """Notify all listeners of a topic soon. Returns at once, from any thread, even after the run."""
         topic = (method, uri)
-        if topic not in self._listeners:  # so what waits to be told is bounded by what is listened to
+        if topic not in self._listeners:  # a topic without listeners is never stored: that bounds _changed
             return
         try:
             if trio.lowlevel.current_trio_token() is self._token:
@@ -206,22 +217,25 @@ class Changes:
         except RuntimeError:
             pass  # another thread
         try:
+            # idempotent: Trio merges equal pending calls, so its queue can't outgrow the topics either.
             self._token.run_sync_soon(self._mark, topic, idempotent=True)
         except trio.RunFinishedError:
-            pass  # with everyone who could be told
+            pass  # all its listeners have gone, too
 
     def _mark(self, topic: Topic) -> None:
-        if topic in self._listeners:
+        if topic in self._listeners:  # again: this may run later than the check in `announce`
             self._changed[topic] = None
             self._parked.unpark()
 
     def tell_all(self) -> None:
-        """Tell the listeners at once of everything that they have not been told."""
+        """Tell listeners of all pending changes at once."""
+        # Without slices: called at the end of the run, when there is nothing left to be fair to.
         while self._changed or self._waiting:
             self._tell_some()
 
     async def run(self) -> None:
-        """Tell the listeners, in slices: between two the rest of the program gets as much time as one took."""
+        """Tell listeners of changes, in slices; after each, other tasks get as much time as the slice took."""
+        # Half of the time at most: a server that announces changes all the time still answers requests.
         while True:
             began = trio.current_time()
             self._tell_some()
@@ -234,10 +248,11 @@ class Changes:
         left = SLICE
         while left and (self._waiting or self._changed):
             if not self._waiting:
+                # Unmarked before its listeners are told: if it changes again meanwhile, it is told again.
                 self._topic = next(iter(self._changed))
                 del self._changed[self._topic]
                 self._waiting = list(self._listeners[self._topic])
-            some = self._waiting[-left:]
+            some = self._waiting[-left:]  # from the end, as deleting there moves nothing
             del self._waiting[-left:]
             for listener in some:
                 listener.tell(self._topic)
@@ -245,7 +260,7 @@ class Changes:
 
 
 class Audience:
-    """The listeners of one client: its requests ``subscriptions/listen``, and its session of the legacy era.
+    """The listeners of one client: its ``subscriptions/listen`` requests, and its legacy-era session.
 
     Args:
         changes: The fan-out of the run.
@@ -258,47 +273,49 @@ class Audience:
         self._ending = False
 
     def add_lasting(self, listener: Listener) -> None:
-        """Add the one that ends with the session."""
+        """Add the listener that lasts as long as the session."""
         self._lasting = listener
         self._listeners.add(listener)
 
     @property
     def waiting(self) -> int:
-        """How many changes the client has not been told yet, those that are just being announced aside."""
+        """The number of changes the client is still to be told of, without those not passed on to listeners yet."""
         return sum(len(listener.waiting) for listener in self._listeners)
 
     def check_room_for(self, topics: Collection[Topic]) -> None:
-        """Refuse a client that watches too much.
+        """Refuse a client that watches too many resources.
 
         Raises:
-            McpError: With these it would watch more than `MAX_SUBSCRIPTIONS` resources.
+            McpError: If the client would watch more than `MAX_SUBSCRIPTIONS` resources with these topics.
         """
+        # Counted over all requests of the client: a thousand subscriptions/listen with one URI each cost as much as one
+        # with a thousand.
         every = [*topics, *(topic for listener in self._listeners for topic in listener.topics)]
         if sum(uri is not None for _, uri in every) > MAX_SUBSCRIPTIONS:
-            raise McpError(OVERLOADED, f"a client may subscribe to {MAX_SUBSCRIPTIONS} resources at most")
+            raise McpError(OVERLOADED, f"a client may subscribe to at most {MAX_SUBSCRIPTIONS} resources")
 
     @contextlib.contextmanager
     def listening(self, listener: Listener, topics: Collection[Topic]) -> Iterator[None]:
-        """Let a request of this client's hear of some topics."""
+        """Notify a request of this client of some topics while the block runs."""
         self._listeners.add(listener)
         try:
             for topic in topics:
                 self._changes.add(listener, topic)
-            if self._ending:
+            if self._ending:  # it came in while the server ends: acknowledged, and answered at once
                 listener.end()
             yield
         finally:
             self._forget(listener)
 
     def end(self) -> None:
-        """Let requests that listen return once they have told everything; later ones, too."""
+        """Let ``subscriptions/listen`` requests return once they have sent everything; later ones, too."""
         self._ending = True
         for listener in self._listeners:
-            if listener is not self._lasting:
+            if listener is not self._lasting:  # that one belongs to no request that could be answered
                 listener.end()
 
     def forget_everything(self) -> None:
-        """Nobody hears of anything any more."""
+        """Remove all listeners of the client."""
         for listener in tuple(self._listeners):
             self._forget(listener)
 

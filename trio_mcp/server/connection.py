@@ -1,4 +1,4 @@
-"""One client of a server's run: a session, or one request of the modern era that comes alone."""
+"""One client of a server's run: a session, or a single request of the modern era outside any session."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from trio_mcp.session.server import ServerSession
 from trio_mcp.session.session import SessionStatistics
 from trio_mcp.session.sink import SessionSink, Sink
 
-if TYPE_CHECKING:  # a server on stdio needs nothing of HTTP
+if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.server.host import ExchangeSink
 
 __all__ = ["Connection", "Exchange", "Served", "SharedByClients"]
 
+# Chosen. The protocol has no way to learn that a page will never be completed, so ids must be forgotten at some point.
 MAX_ELICITATIONS = 1000
-"""Pages that one client has been asked to visit and has not heard of since (2025-11-25)."""
+"""The number of pages a client has been asked to visit and not been told are complete (2025-11-25)."""
 
 
 class Served(Protocol):
-    """What is known of the server that runs: see `BaseServer`."""
+    """The part of a `BaseServer` that its clients use."""
 
     identity: ServerIdentity
     options: SessionOptions
@@ -51,7 +52,7 @@ class Served(Protocol):
 
 
 class SharedByClients(Protocol):
-    """What is known of the run: see `Run`."""
+    """The part of a `Run` that its clients use."""
 
     served: Served
     states: Mapping[Any, Any]
@@ -67,14 +68,14 @@ class Connection(ServerSession):
 
     Args:
         run: The run of the server.
-        link: Where messages come from and go; or None and a sink.
-        lasting: Whether the client can still be told things when its request is answered.
+        link: The channels to read from and write to; or None and a sink, if messages are fed to the session.
+        lasting: Whether messages can still reach the client after its request has been answered.
 
     Attributes:
-        states: What the lifespans yielded, by the settings of their servers.
-        input: What those who ask share.
-        trio_token: Of the run of Trio that it belongs to.
-        audience: What its client hears of.
+        states: The states that the lifespans yielded, keyed by the settings of their servers.
+        input: The run's shared state for asking clients for input.
+        trio_token: The token of the Trio run that the session belongs to.
+        audience: The listeners of the client.
     """
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
@@ -91,10 +92,12 @@ class Connection(ServerSession):
         self._changes = run.changes
         self._listener: Listener | None = None
         self._announcing = False
-        self._elicitations: dict[str, None] = {}  # in order: the oldest are forgotten first
+        self._elicitations: dict[str, None] = {}  # an ordered set: the oldest are forgotten first
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
         return self._served.make_context(incoming, self._sink, self, self._state)
+
+    # The hooks of the session pass everything on to the server, which knows nothing of sessions.
 
     async def received_request(self, context: RequestContext) -> Any:
         return await self._served.answer(context)
@@ -103,16 +106,19 @@ class Connection(ServerSession):
         await self._served.heard(notification, self.states)
 
     async def ask(self, wire: dict[str, Any], timeout: float | None, related: RequestId) -> Any:
-        """Put a question of a request's function to a client of the legacy era.
+        """Send a question from a request's function to a client of the legacy era, and wait for the answer.
 
         Args:
-            wire: Its method and parameters.
-            timeout: Seconds that the client may take, or None.
-            related: The request.
+            wire: The question's method and parameters.
+            timeout: Seconds that the client may take, or None for no limit.
+            related: The id of the request whose function asks.
         """
+        # No total_timeout, even if the session has one: people take their time.
         return await self.send_request(
             wire["method"], wire.get("params"), related_request_id=related, timeout=timeout, total_timeout=None
         )
+
+    # For a session that is fed its messages (HTTP, legacy era); `Run` does the same for one with a link.
 
     def begin(self, nursery: trio.Nursery) -> None:
         super().begin(nursery)
@@ -126,72 +132,79 @@ class Connection(ServerSession):
     # --- pages that the user is to visit (2025-11-25) -----------------------------------------------------------
 
     def note_elicitation(self, elicitation_id: str) -> None:
-        """Remember which client is asked to visit a page, to tell it and nobody else when that is done."""
+        """Remember that this client is asked to visit a page, so that only it is told of the completion."""
+        # The specification has completions go only to the client that was asked (2025-11-25 `client/elicitation`,
+        # Completion Notifications for URL Mode Elicitation).
         self._elicitations[elicitation_id] = None
         if len(self._elicitations) > MAX_ELICITATIONS:
             del self._elicitations[next(iter(self._elicitations))]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Tell the client that what it was asked to do on a page is done, if it was asked; from any thread."""
+        """Tell the client that the user's work on a page is complete, if it was asked to visit it; from any thread."""
         try:
             self.trio_token.run_sync_soon(self._complete_elicitation, elicitation_id)
         except trio.RunFinishedError:
-            pass  # with everyone who could be told
+            pass  # all its clients have gone, too
 
     def _complete_elicitation(self, elicitation_id: str) -> None:
         if elicitation_id in self._elicitations and self._nursery is not None and not self.closed:
             del self._elicitations[elicitation_id]
+            # In a task, as sending waits while the client is slow to read.
             self._nursery.start_soon(self._send_completion, elicitation_id)
 
     async def _send_completion(self, elicitation_id: str) -> None:
         try:
             await self.send_notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
         except TrioMcpError:
-            pass  # the client has gone, or its revision has no such notification
+            pass  # the client has disconnected, or its revision has no such notification
 
     def send_log_nowait(self, params: dict[str, Any], severity: int) -> None:
-        """Send a log message that belongs to no request, if the session of the legacy era wants it."""
+        """Send a log message that belongs to no request, if this legacy-era session wants it and has room."""
+        # Dropped for lack of room rather than waited for: the caller has no request that it could hold up.
         if self.initialized and wants_log(self.client, severity) and self._sink.has_room:
             self._sink.put(SessionMessage(Notification("notifications/message", params)))
 
-    # --- hearing of changes --------------------------------------------------------------------------------------
+    # --- notifications of changes --------------------------------------------------------------------------------
 
     def _opened(self) -> None:
+        # There is no subscription to lists in the legacy era: each session gets what its handshake has declared.
         for method in LIST_CHANGES:
             self._hear(method)
 
     def _note(self, notification: Notification) -> None:
         super()._note(notification)
         if notification.method == "notifications/initialized" and self.initialized and not self._announcing:
-            # Before that a server sends no such thing (2025-11-25 `basic/lifecycle`, Initialization): it waits.
+            # Until now the server must not send notifications other than log messages (2025-11-25 `basic/lifecycle`,
+            # Initialization); changes since `initialize` wait in the listener.
             self._announcing = True
             self.listener.open()
 
     @property
     def listener(self) -> Listener:
-        """Tells of what a session of the legacy era hears of."""
-        if self._listener is None:
+        """The listener of this legacy-era session, made on first use."""
+        if self._listener is None:  # not in __init__: a session on a modern link never needs one
             self._listener = Listener(self._send_change, self._sink.room, self._spawn)
             self.audience.add_lasting(self._listener)
         return self._listener
 
     def watch(self, uri: str) -> None:
-        """Tell the session of the legacy era of changes of a resource.
+        """Notify this legacy-era session of changes to a resource from now on.
 
         Raises:
-            McpError: It watches too many.
+            McpError: If the client watches too many resources.
         """
         topic = (RESOURCE_UPDATED, uri)
-        if topic not in self.listener.topics:
+        if topic not in self.listener.topics:  # subscribing twice is allowed, and counts once
             self.audience.check_room_for([topic])
             self._hear(*topic)
 
     def unwatch(self, uri: str) -> None:
-        """Tell it no more of changes of a resource."""
+        """Stop notifying the session of changes to a resource."""
         self._changes.remove(self.listener, (RESOURCE_UPDATED, uri))
 
     def _hear(self, method: str, uri: str | None = None) -> None:
-        """Tell it of a topic, unless its handshake has declared no such thing."""
+        """Notify the session of a topic, unless it must not get such notifications."""
+        # What the handshake has negotiated decides: the revision, and the capabilities that the server declared in it.
         try:
             self._check_outgoing(method)
         except LocalProtocolError:
@@ -200,7 +213,7 @@ class Connection(ServerSession):
 
     @property
     def room(self) -> Callable[[], Awaitable[None]]:
-        """Waits until something may be sent."""
+        """An async function that waits until there is room to send."""
         return self._sink.room
 
     def _send_change(self, topic: Topic) -> bool:
@@ -212,39 +225,41 @@ class Connection(ServerSession):
 
     @property
     def changes_waiting(self) -> int:
-        """How many changes its client has not been told yet, those that are just being announced aside."""
+        """The number of changes this client is still to be notified of, without those the run has not passed on yet."""
         return self.audience.waiting
 
     @property
     def has_listeners(self) -> bool:
-        """Whether a ``subscriptions/listen`` is open."""
+        """Whether a ``subscriptions/listen`` request is open."""
         return self._peer.listening_count > 0
 
     async def end_listening(self) -> None:
-        """End every ``subscriptions/listen`` with a result (`basic/patterns/subscriptions`, Graceful Closure).
+        """Answer every open ``subscriptions/listen`` (`basic/patterns/subscriptions`, Graceful Closure).
 
-        Waits up to ``close_grace`` seconds for the client to take what it has not been told yet, and the results,
-        whether cancelled or not.
+        Wait up to ``close_grace`` seconds for the client to take the remaining notifications and the results, even when
+        cancelled.
         """
         self.audience.end()
         if not self.has_listeners:
             return
+        # Shielded, because this runs while the server is being cancelled; the deadline keeps a client that does not
+        # read from holding up the shutdown.
         with trio.move_on_after(self.options.close_grace, shield=True):
             await self._handlers.wait_for(lambda: not self._peer.listening_count)
             await self._sink.flush()
 
 
 class Exchange:
-    """The hooks of a `trio_mcp.session.handlers.Handlers` that answers one request.
+    """The hooks of a `trio_mcp.session.handlers.Handlers` that answers a single request.
 
     Args:
         run: The run of the server.
-        sink: Where everything goes that belongs to the request.
-        peer: What is in flight: this request.
-        client: What it declares; it has been judged already.
+        sink: Where all messages of the request go.
+        peer: The bookkeeping of requests in flight, which holds only this one.
+        client: The client's declaration from the request, already checked.
 
     Attributes:
-        states, input, trio_token: As those of a `Connection`.
+        states, input, trio_token: As in `Connection`.
     """
 
     def __init__(self, run: SharedByClients, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> None:
@@ -262,6 +277,8 @@ class Exchange:
         return self._served.make_context(incoming, self._sink, self, self.states.get(self._served.settings))
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        # The rules of HTTP have already checked what the request declares. server/discover is answered here, as every
+        # server has it and no middleware or handler is involved.
         context.client = self._client
         return self._served.identity.discover(self._client) if context.method == "server/discover" else None
 
@@ -271,29 +288,29 @@ class Exchange:
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
         return error_for(exc, context.method)
 
-    # --- what a handler asks of its client -----------------------------------------------------------------------
+    # --- for handlers --------------------------------------------------------------------------------------------
 
     @property
     def room(self) -> Callable[[], Awaitable[None]]:
-        """Waits until something may be sent."""
+        """An async function that waits until there is room to send."""
         return self._sink.room
 
     @property
     def audience(self) -> Audience:
-        """What the client hears of."""
-        if self._audience is None:
+        """The listeners of the client."""
+        if self._audience is None:  # made on demand, as few requests listen and this is on the path of each
             self._audience = Audience(self._changes)
         return self._audience
 
-    # --- what the run asks ---------------------------------------------------------------------------------------
+    # --- for the run ---------------------------------------------------------------------------------------------
 
     @property
     def changes_waiting(self) -> int:
-        """How many changes its client has not been told yet."""
+        """The number of changes this client is still to be notified of."""
         return 0 if self._audience is None else self._audience.waiting
 
     def statistics(self) -> SessionStatistics:
-        """Tell what is going on, as a session does."""
+        """Return the same statistics as a session; what a single request can't have is 0."""
         peer = self._peer
         return SessionStatistics(
             outgoing=0,
@@ -310,11 +327,11 @@ class Exchange:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether it is a ``subscriptions/listen``."""
+        """Whether the request is a ``subscriptions/listen``."""
         return self._peer.listening_count > 0
 
     async def end_listening(self) -> None:
-        """End a ``subscriptions/listen`` with a result, and wait up to ``close_grace`` seconds until that is sent."""
+        """Answer a ``subscriptions/listen``, and wait up to ``close_grace`` seconds until the result is sent."""
         self.audience.end()
         if self.has_listeners:
             with trio.move_on_after(self._served.options.close_grace, shield=True):

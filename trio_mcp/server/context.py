@@ -1,4 +1,4 @@
-"""What a handler knows of the request it serves, and what it can do beside returning a value."""
+"""`Context`: what a handler knows about its request, and what it can do besides returning a value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trio_mcp.trace_context import TraceContext
 from trio_mcp.types.common import Implementation
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-if TYPE_CHECKING:  # few servers ask models
+if TYPE_CHECKING:  # few servers use sampling; its types cost import time
     from trio_mcp.server.input.sampling import Messages
     from trio_mcp.types.input_required import InputResponse
     from trio_mcp.types.notices import LoggingLevel
@@ -50,18 +50,19 @@ C = TypeVar("C")
 
 
 class Context(RequestContext, Generic[StateT]):
-    """One request, as its handler sees it. Declare a parameter of this type and the server fills it.
+    """One request, as its handler sees it. Declare a parameter of this type, and the server fills it.
 
-    The type argument is that of the lifespan's state: ``ctx: Context[Database]``.
+    The type argument is the type of the lifespan's state: ``ctx: Context[Database]``.
 
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data. A middleware may replace them.
-        connection: The client.
+        connection: The client that sent the request.
         state: What the server's lifespan yielded; None without a lifespan.
-        rounds: What its function asks the client in; None where nothing can be asked. Not for handlers.
+        rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
     """
 
+    # One is made for each request: slots keep that cheap.
     __slots__ = ("connection", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
@@ -72,48 +73,51 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def session(self) -> Connection:
-        """The session of the legacy era that the request belongs to. Not for handlers."""
+        """The legacy-era session that the request belongs to. Not for handlers."""
         assert isinstance(self.connection, Connection)
         return self.connection
 
     def of_same_request(self, state: Any, params: dict[str, Any]) -> Context[Any]:
-        """Make the context for a mounted server.
+        """Make the context in which a mounted server handles this request.
 
         Args:
-            state: What its lifespan yielded.
-            params: The request's parameters, in its words.
+            state: What the mounted server's lifespan yielded.
+            params: The request's parameters, with the names that the mounted server knows.
         """
+        # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
         context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
         context.client, context.params = self.client, params
         return context
 
     @property
     def _declared(self) -> ClientDeclaration:
+        # Set by the session's or exchange's intercept, before any handler sees the context.
         assert self.client is not None
         return self.client
 
     @property
     def trace_context(self) -> TraceContext | None:
-        """The trace that the request belongs to, by its ``_meta``; None if that names none in a valid form.
+        """The trace named in the request's ``_meta``; None if missing or malformed.
 
-        Requests that the handler makes carry it, too, if they are made with this library.
+        Requests that the handler sends with this library carry it on.
         """
         return TraceContext.from_meta(self.meta)
 
     @property
     def protocol_version(self) -> str:
-        """The revision that the request speaks."""
+        """The protocol revision of the request."""
         assert self.client is not None
         return self.client.revision
 
     @property
     def rules(self) -> Rules:
-        """What differs by revision, of the one that the request speaks."""
+        """The rules of the request's revision."""
         return self._declared.rules
 
     @property
     def client_info(self) -> Implementation | None:
-        """What the client says of itself; nothing that a decision may rest on. None if it says nothing readable."""
+        """The client's name and version, as it declares them: untrusted. None if missing or malformed."""
+        # Parsed here and not on arrival: most handlers never look, and a malformed one must not fail a call.
         try:
             return Implementation.from_wire(self._declared.client_info)
         except ValidationError:
@@ -121,19 +125,20 @@ class Context(RequestContext, Generic[StateT]):
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
-        """What the client has declared, as plain data."""
+        """The capabilities that the client has declared, as plain data."""
         return self._declared.capabilities
 
     @property
     def client_extensions(self) -> dict[str, dict[str, Any]]:
-        """The settings of each extension that the client has declared, by its identifier."""
+        """The extensions that the client has declared: settings by identifier."""
         return declared_extensions(self._declared.capabilities)
 
     def require_client_extension(self, identifier: str) -> None:
         """Refuse the request unless the client has declared an extension.
 
         Raises:
-            McpError: It has not: -32021, which names it (2026-07-28 `basic/index`, Per-request protocol fields).
+            McpError: If it has not: -32021, with the extension in its data (2026-07-28 `basic/index`, Per-request
+                protocol fields).
         """
         if identifier not in self.client_extensions:
             raise McpError(
@@ -149,26 +154,28 @@ class Context(RequestContext, Generic[StateT]):
             capability: A dotted path, for example ``"sampling.tools"``.
 
         Raises:
-            McpError: It has not: -32021, which names it (2026-07-28 `basic/index`, Per-request protocol fields).
+            McpError: If it has not: -32021, with the capability in its data (2026-07-28 `basic/index`, Per-request
+                protocol fields).
         """
         if not declares(self.client_capabilities, capability):
             raise missing_capability(capability)
 
     async def notify(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
-        """Send the client a notification of your own, which belongs to this request. After the answer nothing is sent.
+        """Send the client a notification of your own as part of this request. Does nothing after the response.
 
-        A `Client` gives it to its ``on_message``. From a sync tool: ``trio.from_thread.run(ctx.notify, "…", {…})``.
+        A `Client` passes it to its ``on_message``. From a sync tool: ``trio.from_thread.run(ctx.notify, "…", {…})``.
 
         Args:
-            method: The notification's. Those of an extension begin with its prefix, as a rule.
-            params: Its parameters: a model, or plain JSON data.
+            method: The notification's method. Names of an extension usually begin with its prefix.
+            params: The parameters: a model, or plain JSON data.
 
         Raises:
-            ValueError: The protocol defines it: then it has a method of its own, or none.
-            TypeError: The parameters are neither a model nor a mapping.
+            ValueError: If the protocol defines this notification; use the method made for it, if there is one.
+            TypeError: If the parameters are neither a model nor a mapping.
 
-        Waits while the client is slow to read. When cancelled before that, nothing is sent.
+        Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
         """
+        # The protocol's own notifications depend on the revision and on capabilities; those have methods that check.
         if is_spec_method(method):
             raise ValueError(f"the protocol defines {method!r}; a notification of your own needs a name of your own")
         await self.send_notification(method, None if params is None else as_object(params, "params"))
@@ -176,78 +183,82 @@ class Context(RequestContext, Generic[StateT]):
     async def log(self, level: LoggingLevel, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level (`server/utilities/logging`).
 
-        A client of the legacy era gets what is at or above the level that it has set; ``"info"`` and above if it has
-        set none. In the modern era the request itself has to ask. After the answer nothing is sent.
+        A client of the legacy era gets messages at or above the level that it has set; by default ``"info"`` and above.
+        In the modern era the request itself must ask for log messages. Does nothing after the response.
 
         From a sync tool: ``trio.from_thread.run(ctx.log, "info", "half done")``.
 
         Args:
             level: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``, ``"error"``, ``"critical"``, ``"alert"`` or
                 ``"emergency"``.
-            data: What to say: a string, or anything else that pydantic turns into JSON. No secrets: clients show it.
-            logger: The name of what says it.
+            data: A string, or anything else that pydantic can turn into JSON. No secrets: clients display it.
+            logger: The name of the logger.
 
         Raises:
-            ValueError: There is no such level.
-            TypeError: The data can't be turned into JSON, or ``logger`` is no string.
+            ValueError: If the level is unknown.
+            TypeError: If the data can't be turned into JSON, or ``logger`` is not a string.
 
-        Waits while the client is slow to read. When cancelled before that, nothing is sent.
+        Waits while the client is slow to read. If cancelled during that wait, nothing is sent.
         """
         await send_log(self, level, data, logger)
 
     def close_stream(self, retry: float | None = None) -> bool:
-        """End the HTTP response that carries this request, so that none is held open for long: the client comes back.
+        """End the HTTP response that carries this request, so that it isn't held open for long; the client reconnects.
 
-        It is told when, and gets what was sent meanwhile, and the answer. That takes an event store
-        (``HttpOptions(event_store=…)``) and a client that has an event id to come back with: of 2025-11-25, or of an
-        earlier revision after a first message (2025-11-25 `basic/transports`, Sending Messages, 6).
+        The client is told when to reconnect. It then gets the messages sent in the meantime, and the result. This needs
+        an event store (``HttpOptions(event_store=…)``) and a client that has an event id to resume from: one of
+        2025-11-25, or of an earlier revision after a first message (2025-11-25 `basic/transports`, Sending Messages,
+        6).
 
         Args:
-            retry: Seconds after which the client shall come back; ``HttpOptions(retry=…)`` by default.
+            retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
 
         Returns:
-            Whether there is such a response; where not, nothing happens. What was sent before goes out on it first,
-            what is sent from now on is for the client that has come back.
+            Whether there was such a response; if not, nothing happens. Messages sent before this call still go out on
+            it, later ones are kept until the client has reconnected.
         """
         return self._sink.close_stream(self.request_id, retry)
 
     def close_session_stream(self, retry: float | None = None) -> bool:
-        """As `close_stream`, for the response to the GET of this session: what belongs to no request goes there.
+        """End the response to this session's GET, which carries messages that belong to no request.
+
+        Otherwise like `close_stream`.
 
         Args:
-            retry: Seconds after which the client shall come back; ``HttpOptions(retry=…)`` by default.
+            retry: Seconds until the client should reconnect; ``HttpOptions(retry=…)`` by default.
 
         Returns:
-            Whether the client has one open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
+            Whether the client had one open (2025-11-25 `basic/transports`, Listening for Messages from the Server, 4).
         """
         return self._sink.close_stream(None, retry)
 
-    # --- asking the client; the long way of each is in docs/asking ------------------------------------------------
+    # --- asking the client: docs/asking has the full story --------------------------------------------------------
 
     def elicit(
         self, message: str, model: type[ModelT], *, key: str | None = None, timeout: float | None = None
     ) -> InputRequest[Elicited[ModelT | None]]:
         """Ask the user to fill in a form: ``answer = await ctx.elicit("Who are you?", Person)`` (`client/elicitation`).
 
-        Nothing secret: what is filled in passes through the client. From a sync function:
+        Don't ask for secrets: the answer passes through the client. From a sync function:
         ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
 
         Args:
-            message: What it is about, for the user.
+            message: The question, for the user.
             model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
-                a list of either), with defaults or optional.
-            key: What the question is known by in the modern era; by default its number in the order of asking.
-            timeout: Seconds that the user may take; None for no limit but ``Server(request_state_ttl=…)``.
+                a list of either). Fields may be optional or have defaults.
+            key: The key of the question in the modern era; by default its number in the order of asking.
+            timeout: Seconds the user may take; with None only ``Server(request_state_ttl=…)`` limits it.
 
         Raises:
-            TypeError, ValueError: An argument is not what it should be, or the model is not flat.
+            TypeError, ValueError: If an argument is invalid, or the model is not flat.
 
-        Awaiting it raises `McpError` if the client has not declared it (-32021), if its answer does not fit the form
-        (-32602) and, in the legacy era, for an error answer; `RequestTimeout` after ``timeout`` (legacy era); and
-        `LocalProtocolError` if the request is answered or cancelled, or its method is none that may ask.
+        Awaiting it raises `McpError` if the client has not declared the capability (-32021), if its answer does not fit
+        the form (-32602) and, in the legacy era, if the client responds with an error; `RequestTimeout` after
+        ``timeout`` (legacy era); and `LocalProtocolError` if the request has been answered or cancelled, or its method
+        may not ask.
 
-        In the modern era a question without an answer ends the function like a cancellation, and it runs again when the
-        answer has come. When cancelled, a client of the legacy era is told.
+        In the modern era an unanswered question ends the function like a cancellation; it runs again when the answer
+        has arrived. When cancelled in the legacy era, the client is told.
         """
         return ask_form(self, message, model, key, timeout)
 
@@ -260,16 +271,16 @@ class Context(RequestContext, Generic[StateT]):
         key: str | None = None,
         timeout: float | None = None,
     ) -> InputRequest[Elicited[None]]:
-        """Ask the user to visit a page, for what must not pass through the client (`client/elicitation`, URL mode).
+        """Ask the user to visit a page, for data that the client must not see (`client/elicitation`, URL mode).
 
-        The answer says only whether the user agrees to; what happens on the page is between the user and your server.
-        As `elicit` otherwise.
+        The answer only says whether the user agreed to visit it; what happens on the page is between the user and your
+        server. Otherwise like `elicit`.
 
         Args:
-            message: Why, for the user.
+            message: The reason, for the user.
             url: The page.
-            elicitation_id: What `Server.notify_elicitation_complete` is given later (2025-11-25 only); a random one by
-                default, which the attribute of that name tells.
+            elicitation_id: The id to pass to `Server.notify_elicitation_complete` later (2025-11-25 only). A random one
+                by default, found in the returned object's ``elicitation_id``.
             key: As in `elicit`.
             timeout: As in `elicit`.
         """
@@ -293,27 +304,27 @@ class Context(RequestContext, Generic[StateT]):
     ) -> InputRequest[CreateMessageResult]:
         """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
 
-        As `elicit` otherwise.
+        Otherwise like `elicit`.
 
         Args:
-            messages: What to say to it: a string, a `types.SamplingMessage`, or several. An earlier reply may be one.
-            max_tokens: How much it may say at most.
-            system_prompt: Instructions.
-            model_preferences: What matters in the choice of a model.
-            tools: What it may call; needs the client capability ``sampling.tools``. You call them, and ask again
-                with the results.
-            tool_choice: Whether it may, must or must not call one.
-            temperature: How varied its replies are.
-            stop_sequences: What ends a reply.
-            include_context: Ask the client to add context of its servers; deprecated.
-            metadata: For the provider of the model.
+            messages: A string, a `types.SamplingMessage`, or several of them. An earlier reply may be among them.
+            max_tokens: The maximum length of the reply.
+            system_prompt: Instructions for the model.
+            model_preferences: Preferences for the client's choice of a model.
+            tools: Tools the model may call; needs the client capability ``sampling.tools``. You run the calls, and ask
+                again with their results.
+            tool_choice: Whether the model may, must or must not call a tool.
+            temperature: The randomness of the reply.
+            stop_sequences: Strings that end the reply.
+            include_context: Ask the client to add context from its servers; deprecated.
+            metadata: Data for the model's provider.
             key: As in `elicit`.
             timeout: As in `elicit`.
 
         Raises:
-            TypeError, ValueError: An argument is not what it should be, or tool uses and results don't match.
+            TypeError, ValueError: If an argument is invalid, or tool uses and results don't match.
         """
-        from trio_mcp.server.input.sampling import ask_model  # few servers ask models
+        from trio_mcp.server.input.sampling import ask_model  # deferred: few servers use sampling
 
         return ask_model(
             self,
@@ -332,9 +343,10 @@ class Context(RequestContext, Generic[StateT]):
         )
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:
-        """Ask the client for the directories that it wants worked in (`client/roots`). As `elicit` otherwise."""
+        """Ask the client for the directories that the server may work in (`client/roots`). Otherwise like `elicit`."""
         return ask_roots(self, key, timeout)
 
+    # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
     @overload
     async def gather(self, first: InputRequest[A], /) -> tuple[A]: ...
     @overload
@@ -349,52 +361,54 @@ class Context(RequestContext, Generic[StateT]):
     async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
         """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
 
-        In the modern era that is one round, in the legacy era they are sent concurrently. If one fails, so does
-        this, and the others are cancelled. As `elicit` otherwise.
+        In the modern era they are one round, in the legacy era concurrent requests. If one fails, the others are
+        cancelled and the call fails. Otherwise like `elicit`.
         """
         for request in requests:
+            # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
             if not isinstance(request, InputRequest):
-                raise TypeError(f"gather takes questions such as ctx.elicit(…), not awaited; got {request!r}")
+                raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
         return tuple(await self.asking.ask(requests))
 
     @property
     def asking(self) -> Rounds:
-        """What the questions above are asked in. Not for handlers.
+        """The rounds of input that questions are asked in. Not for handlers.
 
         Raises:
-            LocalProtocolError: Nothing can be asked now.
+            LocalProtocolError: If the client can't be asked now.
         """
+        # Set only while a function runs that may ask; a middleware or a kept context finds None.
         if self.rounds is None:
             raise no_asking(self.method)
         return self.rounds
 
     async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do something once, however often the function runs for this request: ``id = await ctx.once("id", new_id)``.
+        """Call a function once, even if the handler runs again for this request: ``id = await ctx.once("id", new_id)``.
 
-        The value is kept in the request's state: when the function runs again, it is there, and nothing is called. It
-        is kept from the next question on; the client can read it, but not change it.
+        The value is stored in the request's state with the next question; when the handler runs again, it is returned
+        from there. The client can read it, but not change it.
 
         Args:
-            key: What it is known by.
-            function: Sync or async.
-            arguments: Its arguments.
+            key: The key to store the value under.
+            function: The function, sync or async.
+            arguments: The function's arguments.
 
         Returns:
-            Its value, as plain JSON data.
+            The value, as plain JSON data.
 
         Raises:
-            TypeError: The value has no JSON form.
+            TypeError: If the value can't be turned into JSON.
 
-        When cancelled while the function runs, nothing is kept.
+        If cancelled while the function runs, nothing is stored.
         """
         return await self.asking.once(key, function, *arguments)
 
     @property
     def input_responses(self) -> Mapping[str, InputResponse]:
-        """The answers so far, by key, as models of the wire: what a function has after it returned `InputRequired`."""
+        """The answers so far by key, as wire models; for a function that has returned `InputRequired` before."""
         return {} if self.rounds is None else self.rounds.responses
 
     @property
     def input_state(self) -> Any:
-        """The ``state`` of the `InputRequired` that the function returned the last time; None before that."""
+        """The ``state`` of the `InputRequired` that the function last returned; None if it hasn't returned one."""
         return None if self.rounds is None else self.rounds.state

@@ -1,4 +1,4 @@
-"""Log messages to the client of a request (`server/utilities/logging`), and a standard handler that sends them."""
+"""Log messages to the client of a request (`server/utilities/logging`), and a `logging.Handler` that sends them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from trio_mcp.session.handlers import RequestContext
 
 __all__ = ["CURRENT", "SEVERITY", "McpLogHandler", "send_log", "severity_of", "wants_log"]
 
+# Chosen: a burst of records fits, while threads that log faster than the event loop runs can't fill the memory.
 MAX_PENDING_RECORDS = 1000
-"""Records of one handler that other threads have emitted and the event loop has not taken yet."""
+"""The number of records from other threads that one handler keeps until the event loop takes them."""
 
 SEVERITY = {level: number for number, level in enumerate(LOG_LEVELS)}
 
 CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar("the request that is served here")
-"""The context of the request, whose request may change (`parking`), and the run of Trio that serves
-it: in the task of the request, so in its child tasks and threads."""
+"""The context of the current request, and the Trio run that serves it. Set in the request's task, and so inherited by
+its child tasks and threads. A parked handler keeps its context while the request inside it changes."""
 
 
 def severity_of(level: object) -> int:
-    """The place of a level among the levels, 0 for the least severe.
+    """Return the rank of a level, 0 for the least severe.
 
     Raises:
-        ValueError: There is no such level.
+        ValueError: If the level is unknown.
     """
     severity = SEVERITY.get(level) if isinstance(level, str) else None
     if severity is None:
@@ -38,7 +39,7 @@ def severity_of(level: object) -> int:
 
 
 async def send_log(context: RequestContext, level: str, data: Any, logger: str | None) -> None:
-    """Send a log message that belongs to a request. See `Context.log`."""
+    """Send a log message as part of a request; see `Context.log`."""
     severity = severity_of(level)
     if logger is not None and not isinstance(logger, str):
         raise TypeError(f"logger must be a string, got {logger!r}")
@@ -46,7 +47,7 @@ async def send_log(context: RequestContext, level: str, data: Any, logger: str |
         await trio.lowlevel.checkpoint()
         return
     try:
-        # JSON has no infinity and no NaN: as text they can at least be read.
+        # JSON has no infinity and no NaN; as strings they can at least be read.
         plain = from_json(to_json(data, by_alias=True, inf_nan_mode="strings"))
     except PydanticSerializationError as exc:
         raise TypeError(f"the data of a log message can't be turned into JSON: {exc}") from None
@@ -54,8 +55,10 @@ async def send_log(context: RequestContext, level: str, data: Any, logger: str |
 
 
 def wants_log(client: ClientDeclaration | None, severity: int) -> bool:
-    """Whether a client wants log messages of a severity."""
+    """Return whether a client wants log messages of this severity."""
     assert client is not None
+    # Legacy era: the level set by logging/setLevel, for the session. Modern era: the level in the request's _meta; the
+    # rules have no default there, so a request that asks for nothing gets nothing.
     level = client.log_level or client.rules.default_log_level
     return level is not None and severity >= SEVERITY[level]
 
@@ -66,22 +69,23 @@ def _params(level: str, data: Any, logger: str | None) -> dict[str, Any]:
 
 
 class McpLogHandler(logging.Handler):
-    """A handler for Python's `logging` that sends records to the client of the request that is being served.
+    """A handler for Python's `logging` that sends records to the client whose request is being served.
 
     ``logging.getLogger("myapp").addHandler(McpLogHandler())``
 
-    It takes what is logged while a handler of a `Server` runs: in its task, in child tasks, and in the thread of a sync
-    tool. What is logged elsewhere, after the answer, below the level that the client wants, or by this library itself,
-    is not sent. A record becomes its message alone; set a formatter to send more, such as tracebacks, which clients
-    may not be meant to see.
+    It sends records logged while a handler of a `Server` runs: in its task, in child tasks, and in the thread of a sync
+    tool. Records from elsewhere, after the response, below the level that the client wants, or from this library itself
+    are not sent. Only the message of a record is sent; set a formatter to send more, such as tracebacks, but mind that
+    clients may not be meant to see them.
 
-    Logging never waits and never fails because of it: what a client that does not read leaves no room for is dropped.
+    Logging never waits and never fails because of it: if a client does not read and there is no room left, the record
+    is dropped.
 
     Args:
-        level: The least severe record to send, as for any handler.
+        level: The least severe level to send, as for any handler.
 
     Attributes:
-        dropped: How many records were dropped because there was no room.
+        dropped: The number of records dropped for lack of room.
     """
 
     def __init__(self, level: int | str = logging.NOTSET) -> None:
@@ -92,21 +96,23 @@ class McpLogHandler(logging.Handler):
         self._emitting = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, if somebody wants it. `logging` calls this with the handler's lock held."""
+        """Send a record, if the client wants it. `logging` calls this with the handler's lock held."""
         current = CURRENT.get(None)
-        # A link that logs as it sends would come back here forever.
+        # _emitting breaks the recursion of a link that logs while it sends. A plain attribute will do: other threads
+        # can't get here, because of the lock, and within one thread nothing below waits.
         if current is None or self._emitting or record.name.partition(".")[0] == "trio_mcp":
             return
         context, token = current
         self._emitting = True
         try:
+            # Formatted only if it is wanted: that is the expensive part.
             level = _level_of(record.levelno)
             if wants_log(context.client, SEVERITY[level]):
                 text = self.format(record) if self.formatter is not None else record.getMessage()
-                # What has no UTF-8 form would fail the message.
+                # A lone surrogate has no UTF-8 form and would fail the whole message.
                 text = text.encode("utf-8", "backslashreplace").decode("utf-8")
                 self._send(context, token, _params(level, text, record.name))
-        except Exception:
+        except Exception:  # as logging's own handlers do: a log call must not fail
             self.handleError(record)
         finally:
             self._emitting = False
@@ -114,14 +120,16 @@ class McpLogHandler(logging.Handler):
     def _send(self, context: RequestContext, token: trio.lowlevel.TrioToken, params: dict[str, Any]) -> None:
         try:
             here = trio.lowlevel.current_trio_token() is token
-        except RuntimeError:
+        except RuntimeError:  # a thread without an event loop
             here = False
+        # In the event loop it is handed over at once, so that log messages keep their place among notifications.
         if here:
             self._hand_over(context, params)
         elif self._room.acquire(blocking=False):
+            # run_sync_soon has an unbounded queue, so the semaphore is the bound.
             try:
                 token.run_sync_soon(self._hand_over_soon, context, params)
-            except trio.RunFinishedError:
+            except trio.RunFinishedError:  # an abandoned thread may outlive the run
                 self._room.release()
         else:
             self._drop()
@@ -132,16 +140,18 @@ class McpLogHandler(logging.Handler):
 
     def _hand_over(self, context: RequestContext, params: dict[str, Any]) -> None:
         taken = context.send_notification_nowait("notifications/message", params)
+        # Refused for lack of room. After the response or a cancellation nothing is owed, so nothing counts as dropped.
         if not taken and not context.incoming.answered and not context.cancel_scope.cancel_called:
             self._drop()
 
     def _drop(self) -> None:
-        with self._counting:
+        with self._counting:  # called from the event loop without the handler's lock, and from threads with it
             self.dropped += 1
 
 
 def _level_of(number: int) -> str:
-    """The level of the protocol for one of `logging`, which has no notice, alert and emergency."""
+    """Return the protocol's level for a number of `logging`, which has no notice, alert or emergency."""
+    # Custom levels between INFO and WARNING are what others call NOTICE.
     if number >= logging.CRITICAL:
         return "critical"
     if number >= logging.ERROR:

@@ -1,4 +1,4 @@
-"""What an older revision does not know leaves the wire form before it reaches a client of that revision."""
+"""The wire form of models for a given revision, without the fields and content blocks that it does not define."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ __all__ = ["downgraded_block", "wire_for"]
 
 
 def wire_for(model: WireModel, revision: str) -> dict[str, Any]:
-    """The wire form of a model, with those of its fields that a revision knows, and of its parts likewise."""
-    wire = model.to_wire()
+    """Return the wire form of a model, with only the fields that a revision defines, at every level."""
+    wire = model.to_wire()  # a fresh dict, so pruning it in place harms nothing
     _prune(model, wire, revision)
     return wire
 
 
 def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
-    """A content block, or a text in its place if the revision has no such block."""
+    """Return a content block, or a text block in its place if the revision does not define its type."""
+    # Text instead of dropping it: the model on the other side should learn that there was something. A resource link
+    # still has its URI, which a client may be able to read.
     if block["type"] not in rules_of(revision).no_content:
         return block
     text = (
@@ -31,17 +33,19 @@ def downgraded_block(block: dict[str, Any], revision: str) -> dict[str, Any]:
 def _prune(model: WireModel, wire: dict[str, Any], revision: str) -> None:
     for name, wire_name, known in _fields(type(model), revision):
         if not known:
-            wire.pop(wire_name, None)
+            wire.pop(wire_name, None)  # may be missing: None and unset values are not on the wire
             continue
         value = model.__dict__.get(name)
         if isinstance(value, WireModel):
             _prune(value, wire[wire_name], revision)
         elif isinstance(value, list):
+            # The dump has the same shape as the model, so both can be walked in step.
             for item, plain in zip(value, wire[wire_name], strict=True):
                 if isinstance(item, WireModel):
                     _prune(item, plain, revision)
 
 
+# Cached without a limit: one entry for each model class and revision, both of which are fixed.
 @functools.cache
 def _fields(kind: type[WireModel], revision: str) -> tuple[tuple[str, str, bool], ...]:
     wire_name: Any = kind.model_config["alias_generator"]

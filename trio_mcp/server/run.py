@@ -1,4 +1,4 @@
-"""One run of a server: from the entry of its lifespan to its exit. It may have one client (stdio) or many."""
+"""One run of a server, from entering its lifespan to leaving it, with one client (stdio) or many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trio_mcp.server.connection import Connection, Exchange, Served
 from trio_mcp.server.input.rounds import InputRun
 from trio_mcp.session.sink import SessionSink
 
-if TYPE_CHECKING:  # a server on stdio needs nothing of HTTP
+if TYPE_CHECKING:  # a server on stdio never loads HTTP
     from trio_mcp.http.server.host import ExchangeSink
     from trio_mcp.http.server.statistics import HttpStatistics
 
@@ -27,19 +27,18 @@ __all__ = ["Run", "ServerStatistics"]
 
 @attrs.define(eq=False)
 class Run:
-    """What all clients of one run of a server share.
+    """The state that all clients of one run of a server share.
 
     Attributes:
         served: The server.
-        states: What its lifespan yielded, and those of the servers that are mounted in it, by their settings; None
+        states: What the lifespans of the server and of those mounted in it yielded, keyed by their settings; None
             without a lifespan.
-        nursery: For what outlives a request and a connection, but not the run. It is cancelled before the lifespan
-            ends.
-        changes: Tells them what has changed.
-        input: What those share who ask a client for input.
-        connections: The clients that are connected.
-        exchanges: Requests of the modern era that belong to no connection.
-        endpoints: What tells of each HTTP endpoint that serves the run.
+        nursery: For tasks that outlive a request or a session, but not the run. Cancelled before the lifespan ends.
+        changes: Notifies clients of changes.
+        input: The shared state for asking clients for input.
+        connections: The sessions that are open.
+        exchanges: Requests of the modern era that belong to no session.
+        endpoints: A function for each HTTP endpoint of the run that returns its statistics.
     """
 
     served: Served
@@ -53,24 +52,24 @@ class Run:
 
     @property
     def clients(self) -> list[Connection | Exchange]:
-        """Everyone who is served now."""
+        """All sessions and single requests that are being served."""
         return [*self.connections, *self.exchanges]
 
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> Exchange:
-        """Give what answers one request of the modern era; whoever asks takes it out of the exchanges at its end."""
+        """Make the hooks for one request of the modern era; the caller discards it from `exchanges` at its end."""
         exchange = Exchange(self, sink, peer, client)
         self.exchanges.add(exchange)
         return exchange
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> Connection:
-        """Make a connection that is fed; it belongs to the run from `begin` to `finish`."""
+        """Make a session that is fed its messages; it is in `connections` from its `begin` to its `finish`."""
+        # (None, sink): there is nothing to read from; the HTTP session feeds each message of a POST to it.
         return Connection(self, (None, sink), lasting=lasting)
 
     async def serve_link(self, link: Link) -> None:
         """Serve one link until the client closes it.
 
-        When cancelled, those who listen for changes get their results, then handlers are cancelled, and the link is
-        closed.
+        When cancelled, it answers open ``subscriptions/listen`` requests, then cancels handlers and closes the link.
         """
         connection = Connection(self, link)
         async with self.ending_gracefully([connection]):
@@ -79,12 +78,14 @@ class Run:
     async def serve_only_link(
         self, opening: contextlib.AbstractAsyncContextManager[Link], opened: Callable[[], object]
     ) -> None:
-        """As `serve_link`, for a link that ends with the run: it, too, is cancelled only when the results have left.
+        """Open a link and serve it like `serve_link`; the link itself is not cancelled before the results are sent.
 
         Args:
-            opening: Gives the link.
-            opened: Called when it is there.
+            opening: Opens the link.
+            opened: Called when the link is open.
         """
+        # The link's own tasks (stdio's reader and writer) live inside `opening`. Cancelled together with the session,
+        # they could not write the last results any more; so only the inner block is cancelled.
         block = trio.CancelScope()
         async with self.ending_gracefully(self.connections, block), opening as link:
             opened()
@@ -96,7 +97,7 @@ class Run:
         try:
             async with connection:
                 await connection.wait_closed()
-        finally:
+        finally:  # here, so that statistics and changes never see a session that has ended
             connection.audience.forget_everything()
             self.connections.discard(connection)
 
@@ -104,12 +105,14 @@ class Run:
     async def ending_gracefully(
         self, connections: Collection[Connection] | None = None, inner: trio.CancelScope | None = None
     ) -> AsyncIterator[None]:
-        """A block that is cancelled only after everyone who listens has been told of the end.
+        """Delay cancellation of a block until open ``subscriptions/listen`` requests have been answered.
 
         Args:
-            connections: Whose listeners; None for everyone's.
-            inner: What is cancelled then instead of all of it: what is around that can still send what it holds.
+            connections: The clients whose requests are answered; None for all.
+            inner: The scope to cancel then instead of the whole block, so that the link around it can still flush.
         """
+        # The block is shielded, and a task outside the shield turns a cancellation into the answers and then into a
+        # cancellation of the block.
         async with background_nursery() as nursery:
             with trio.CancelScope(shield=True) as whole:
                 nursery.start_soon(self._await_cancellation, connections, whole, inner or whole)
@@ -120,15 +123,16 @@ class Run:
     ) -> None:
         try:
             await trio.sleep_forever()
-        finally:  # cancelled from outside, or by the end of the block
+        finally:  # cancelled from outside, or by background_nursery at the end of the block
             clients = self.clients if connections is None else connections
             ending = [client for client in clients if client.has_listeners]
-            with trio.CancelScope(shield=True):  # each of them has a deadline
+            with trio.CancelScope(shield=True):  # bounded: each client has a deadline of close_grace seconds
                 await self.end_listening(connections)
+            # Without a listener nothing was sent that would have to be flushed: cancel the link as well, at once.
             (block if ending else whole).cancel("the server ends")
 
     async def end_listening(self, connections: Collection[Connection] | None = None) -> None:
-        """Tell everyone who listens what has changed, and of the end; within bounds."""
+        """Send listeners all remaining changes, and answer their ``subscriptions/listen``; within ``close_grace``."""
         self.changes.tell_all()
         async with trio.open_nursery() as nursery:
             for client in self.clients if connections is None else connections:
@@ -137,28 +141,27 @@ class Run:
 
 @attrs.frozen
 class ServerStatistics:
-    """What a server offers and what it is doing, in all of its runs, also those of servers in which it is mounted.
+    """Counts of what a server offers and does, over all its runs and those of servers that it is mounted in.
 
     Attributes:
-        tools: Tools that it offers, mounted ones included; so for all kinds.
-        resources: Resources, without the templates.
-        resource_templates: Resource templates.
-        prompts: Prompts.
+        tools: Tools offered. Like the other kinds, this includes mounted ones.
+        resources: Resources offered, without templates.
+        resource_templates: Resource templates offered.
+        prompts: Prompts offered.
         completions: Arguments that have a completion function.
-        runs: Runs that are going on: entries of the lifespan.
-        sessions: Sessions that are open: one for each link; over HTTP one for each session, and for each request that
-            belongs to none.
-        incoming: Requests that are neither answered nor cancelled, running or queued.
-        running: Handlers that run, those that listen aside.
-        queued: Requests that wait until fewer handlers of their session run.
-        outgoing: Requests to clients that wait for their answer.
+        runs: Active runs: lifespans entered and not left.
+        sessions: Open sessions: one per link; over HTTP one per session, and one per request outside a session.
+        incoming: Requests neither answered nor cancelled, running or queued.
+        running: Running handlers, without ``subscriptions/listen``.
+        queued: Requests waiting until fewer handlers of their session run.
+        outgoing: Requests to clients that wait for a response.
         parked: Handlers with ``park_input`` that wait for input between two requests.
-        listening: Requests ``subscriptions/listen`` that are open.
-        topics: What somebody hears the changes of: lists, and resources by URI.
-        watched_resources: How many of these are resources.
-        changes_waiting: Changes that somebody is yet to be told of.
-        messages_waiting: Messages that wait for a link.
-        http: The HTTP endpoints that it is served on.
+        listening: Open ``subscriptions/listen`` requests.
+        topics: Lists, and resources by URI, whose changes at least one client listens to.
+        watched_resources: How many of these topics are resources.
+        changes_waiting: Changes that at least one client is still to be notified of.
+        messages_waiting: Messages waiting for a link.
+        http: The statistics of each HTTP endpoint that the server is served on.
     """
 
     tools: int

@@ -1,4 +1,4 @@
-"""`Server`: what people build. It offers tools, resources and prompts, and serves them over any link, in both eras."""
+"""`Server`, the class that users build on: it serves tools, resources and prompts over any link, in both eras."""
 
 from __future__ import annotations
 
@@ -29,41 +29,40 @@ class Server(BaseServer):
     """A server that offers tools, resources and prompts.
 
     Args:
-        name: Its name, for programs.
-        version: Its own version.
-        title: Its name, for people.
-        instructions: Guidance for the model that uses it.
-        description: What it is, for people.
-        website_url: Where to read more.
-        icons: Pictures of it, by https: or data: URI.
-        lifespan: ``async with lifespan(server) as state`` surrounds each serving (a stdio process, a listener, an
-            in-memory client); handlers find the state in `Context.state`.
-        middleware: Each is ``async (context, call_next) -> result`` and surrounds every request that has a handler,
-            the first outermost: it may look at or replace ``context.params``, call ``await call_next()`` or not, and
-            look at or replace the result (a plain dict). Exceptions travel through it.
+        name: The server's name, for programs.
+        version: The server's own version, not the protocol's.
+        title: The server's name, for people.
+        instructions: Guidance for the model that uses the server.
+        description: What the server does, for people.
+        website_url: A page to read more on.
+        icons: Icons, each an https: or data: URI.
+        lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
+            process, a listener, an in-memory client). Handlers find the state in `Context.state`.
+        middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
+            first outermost. One may read or replace ``context.params``, call ``await call_next()`` or not, and read or
+            replace the result (a plain dict). Exceptions pass through it.
         revisions: The protocol revisions to serve.
-        expose_errors: Show clients the text of unexpected exceptions. For development: it may hold secrets.
-        page_size: How many entries a page of a list has.
-        cache_hints: For how long clients of the modern era may keep the results of a method, and for whom:
+        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
+        page_size: The number of entries on a page of a list.
+        cache_hints: How long clients of the modern era may cache the results of a method, and for whom:
             ``{"tools/list": CacheHint(ttl=60, scope="public")}``. The methods are ``server/discover``, the four lists,
-            and ``resources/read`` for the resources that have no hint of their own. By default nothing may be kept.
-        max_sync_tools: How many synchronous functions (tools, resources, prompts, completions) run at once, each in a
-            thread; further calls wait.
-        extensions: The extensions of the protocol that it declares, each with its settings:
-            ``{"com.example/feature": {}}``.
-        request_state_key: What signs the state of a request that waits for input (modern era): 32 secret bytes or more,
-            the same for all processes that serve one address. Of several, the first signs and any is accepted. By
-            default each process has a random one.
-        request_state_ttl: How many seconds a client has to come back with the answers.
-        principal: ``(context) -> str | None``: on whose behalf a request is made. Nobody else's request may go on
-            with its state.
-        max_input_rounds: How often one request may ask for input and go on with the answers.
-        max_parked: How many handlers with ``park_input`` may wait for input, over all clients.
+            and ``resources/read`` for resources without a hint of their own. By default nothing may be cached.
+        max_sync_tools: The number of synchronous functions (tools, resources, prompts, completions) that run at once,
+            each in a thread; further calls wait.
+        extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
+        request_state_key: The key that signs the state of a request waiting for input (modern era): 32 or more secret
+            bytes, the same in all processes that serve one address. Given several, the first signs and any of them is
+            accepted. By default each process makes a random key.
+        request_state_ttl: The number of seconds a client has to come back with the answers.
+        principal: ``(context) -> str | None``, the identity a request is made for. A request for another principal
+            can't resume from the same state.
+        max_input_rounds: The number of times one request may ask for input and continue with the answers.
+        max_parked: The number of handlers with ``park_input`` that may wait for input, over all clients.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called, sync or async, with what a client sent that belongs to no request.
+        on_error: Called, sync or async, for each error in what a client sent that belongs to no request.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError, ValueError: If an argument is invalid.
     """
 
     def make_features(self) -> Iterable[Feature]:
@@ -72,14 +71,16 @@ class Server(BaseServer):
         self._prompts = PromptFeature(self.settings)
         self._completion = CompletionFeature(self.settings, self._prompts, self._resources)
         self._custom = CustomFeature(self.settings)
+        # User-defined methods come and go while the server runs, and mounting copies them: the registry tells dispatch.
         self._custom.registry.follow(self.dispatch)
         own = (self._tools, self._resources, self._prompts, self._completion, self._custom)
         self._mounts = Mounts(self.settings, self.lifespan, self.dispatch, *own)
-        # In the order in which capabilities are declared.
+        # Capabilities are declared in this order.
         ordered = (self._tools, self._custom, self._resources, self._prompts, self._completion)
         return (*ordered, LoggingFeature(), ListeningFeature(self.capabilities))
 
     async def heard(self, notification: Notification, states: Mapping[Any, Any]) -> None:
+        # One lookup is enough: handlers of mounted servers have been copied here, and find their own state in `states`.
         own = self._custom.notifications.get(notification.method)
         if own is not None:
             await own.handle(notification, states)
@@ -88,6 +89,7 @@ class Server(BaseServer):
         return self._mounts.family()
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
+        # HTTP compares the Mcp-Param-* headers of a call with its body by this schema.
         found = self._tools.registry.get(tool)
         return None if found is None else found.definition.input_schema
 
@@ -102,6 +104,9 @@ class Server(BaseServer):
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
+    # The overloads are for users' type checkers: a decorated function keeps its type, in both spellings. The one
+    # implementation behind them takes anything, and checks it at run time.
+
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
 
@@ -109,100 +114,102 @@ class Server(BaseServer):
     def tool(self, **details: Unpack[ToolDetails]) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(self, function: Any = None, /, **details: Any) -> Any:  # type: ignore[misc]
-        """Offer a function as a tool; the function itself stays as it is.
+        """Offer a function as a tool, and return it unchanged.
 
-        ``@server.tool`` or ``@server.tool(title=…)``; the arguments are those of `add_tool`.
+        Write ``@server.tool`` or ``@server.tool(title=…)``, with the arguments of `add_tool`.
         """
         return _registering(function, self.add_tool, "tool", ToolDetails, details)
 
     def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
-        """Offer a function as a tool, also from a tool or another thread. Clients are told that the list has changed.
+        """Offer a function as a tool, and notify clients that the list has changed. Callable from any thread.
 
-        Its type hints become the schema of its arguments and of its result, its docstring the description, without
-        what it says of parameters (that goes into the schema) and of exceptions. Arguments are validated as pydantic
-        does it in its lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop,
-        any other in a thread. When a call is cancelled, the former is, too, but a thread can't be: it is left to
-        finish, and counts among ``max_sync_tools`` until then.
+        The type hints become the schemas of the arguments and the result. The docstring becomes the description; its
+        parameter entries go into the schema, its ``Raises:`` section is left out. Arguments are validated in pydantic's
+        lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop, any other in a
+        thread. When a call is cancelled, so is an async function. A thread can't be cancelled: it is left to run to its
+        end, and counts against ``max_sync_tools`` until then.
 
         Args:
-            function: The function, sync or async. A parameter annotated with `Context` is filled by the server.
-            details: What else may be said of it: see `ToolDetails`.
+            function: The function, sync or async. The server fills a parameter annotated with `Context`.
+            details: Further details of the tool: see `ToolDetails`.
 
         Raises:
-            TypeError: The signature can't be offered.
-            ValueError: The name is invalid or taken, or a schema can't be used.
+            TypeError: If the signature can't be turned into a schema.
+            ValueError: If the name is invalid or taken, or a schema is invalid.
         """
         self._tools.add(function, **details)
 
     def remove_tool(self, name: str) -> None:
-        """Stop offering a tool. Clients are told that the list has changed; calls that are running go on.
+        """Stop offering a tool, and notify clients that the list has changed. Running calls continue.
 
         Raises:
-            KeyError: There is no such tool.
+            KeyError: If there is no tool of this name.
         """
         self._tools.remove(name)
 
     def notify_tools_changed(self) -> None:
-        """Tell the clients that the list of tools has changed, as `add_tool` and `remove_tool` do by themselves.
+        """Notify clients that the list of tools has changed. `add_tool` and `remove_tool` do this themselves.
 
-        For a server that lists by other means, for example in a middleware. Returns at once, from any thread; several
-        changes in one go may become one notification.
+        Meant for servers that build the list elsewhere, in a middleware for example. Returns at once, from any thread.
+        Several changes in a row may become one notification.
         """
         self._tools.notify_changed()
 
     # --- resources -----------------------------------------------------------------------------------------------
 
     def resource(self, uri: str, **details: Unpack[ResourceDetails]) -> Callable[[FunctionT], FunctionT]:
-        """Offer what a function returns as a resource; the function itself stays as it is.
+        """Offer what a function returns as a resource, and return the function unchanged.
 
-        ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``; the arguments are those of
+        Write ``@server.resource("config://app")`` or ``@server.resource("files://{+path}")``, with the arguments of
         `add_resource`.
         """
-        if not isinstance(uri, str):
+        if not isinstance(uri, str):  # @server.resource without parentheses: the function has landed here
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
         check_details(details, ResourceDetails, "resource")
         return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
-        """Offer what a function returns as a resource, or as a family of resources if the URI is a template.
+        """Offer what a function returns as a resource, or as many resources if the URI is a template.
 
-        Reading a URI calls the function of the resource of that very URI, else of the first template that matches it.
-        The variables of the template become arguments; what the type hints don't allow is no resource of this template.
-        An async function runs in the event loop, any other in a thread; cancellation is as with `add_tool`. May be
-        called from any thread. Clients are told that the list has changed.
+        Reading a URI calls the function registered for exactly this URI, or else that of the first template that
+        matches. The template's variables become arguments; a URI whose values don't fit the type hints does not match.
+        An async function runs in the event loop, any other in a thread; cancellation works as in `add_tool`. Callable
+        from any thread. Clients are notified that the list has changed.
 
         Args:
             uri: An absolute URI, or a URI template (RFC 6570): see `UriTemplate`.
-            function: It takes the variables of the template, those of a query with defaults, and maybe a `Context`.
-                Strings are text, bytes a blob; `types.TextResourceContents`, `types.BlobResourceContents`, lists with
-                one in it, and `types.ReadResourceResult` are as they are; anything else becomes JSON text.
-            details: What else may be said of it: see `ResourceDetails`.
+            function: A function of the template's variables (those of a query need defaults) and, optionally, a
+                `Context`. A returned string is sent as text, bytes as a blob. `types.TextResourceContents`,
+                `types.BlobResourceContents`, lists that contain one, and `types.ReadResourceResult` are sent as they
+                are. Anything else becomes JSON text.
+            details: Further details of the resource: see `ResourceDetails`.
 
         Raises:
-            TypeError: The function can't be offered, or does not agree with the template.
-            ValueError: The URI is taken, or can't be one; or the template can't be matched.
+            TypeError: If the function can't be offered, or its parameters don't match the template's variables.
+            ValueError: If the URI is invalid or taken, or URIs can't be matched against the template.
         """
         self._resources.add(uri, function, **details)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource, or a template and completing its variables. Clients are told.
+        """Stop offering a resource, or a template and the completions of its variables, and notify clients.
 
-        Reads that are running go on.
+        Running reads continue.
 
         Raises:
-            KeyError: There is no such resource.
+            KeyError: If there is no resource or template with this URI.
         """
         self._resources.remove(uri)
+        # Otherwise a template added under the same URI later would inherit them. Likewise for prompts.
         self._completion.forget("ref/resource", uri)
 
     def notify_resources_changed(self) -> None:
-        """Tell the clients that the list of resources, or of templates, has changed; as `notify_tools_changed`."""
+        """Notify clients that the list of resources or templates has changed; like `notify_tools_changed`."""
         self._resources.notify_changed()
 
     def notify_resource_updated(self, uri: str) -> None:
-        """Tell the clients that have subscribed to this very URI that the resource has changed.
+        """Notify the clients subscribed to exactly this URI that the resource has changed.
 
-        Returns at once, from any thread; several changes in one go may become one notification.
+        Returns at once, from any thread. Several changes in a row may become one notification.
         """
         self._resources.notify_updated(uri)
 
@@ -215,49 +222,48 @@ class Server(BaseServer):
     def prompt(self, **details: Unpack[PromptDetails]) -> Callable[[FunctionT], FunctionT]: ...
 
     def prompt(self, function: Any = None, /, **details: Any) -> Any:  # type: ignore[misc]
-        """Offer a function as a prompt; the function itself stays as it is.
+        """Offer a function as a prompt, and return it unchanged.
 
-        ``@server.prompt`` or ``@server.prompt(title=…)``; the arguments are those of `add_prompt`.
+        Write ``@server.prompt`` or ``@server.prompt(title=…)``, with the arguments of `add_prompt`.
         """
         return _registering(function, self.add_prompt, "prompt", PromptDetails, details)
 
     def add_prompt(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
-        """Offer a function as a prompt, at any time and from any thread. Clients are told that the list has changed.
+        """Offer a function as a prompt, and notify clients that the list has changed. Callable from any thread.
 
-        Its parameters become the prompt's arguments, required unless they have a default; its docstring describes both.
-        Clients send strings. Each is validated against the parameter's type hint in pydantic's lax mode (``"5"`` is
-        an int, ``"true"`` a bool); one that does not fit as it is is read as JSON, if the hint asks for what
-        that gives. Extra arguments are refused. An async function runs in the event loop, any other in a thread, which
-        counts among ``max_sync_tools``. When a request is cancelled, the former is, too, but a thread is left to
-        finish.
+        The parameters become the prompt's arguments, required unless they have a default; the docstring describes both.
+        Clients send strings. Each is validated against the parameter's type hint in pydantic's lax mode (``"5"`` is an
+        int, ``"true"`` a bool). If that fails, it is parsed as JSON, and the value is used if the hint allows its type.
+        Extra arguments are refused. An async function runs in the event loop, any other in a thread, which counts
+        against ``max_sync_tools``. When a request is cancelled, so is an async function; a thread is left to run to its
+        end.
 
-        The function returns a string or a content block (one message of the user's), a `types.PromptMessage`, a list
-        of these, or a `types.GetPromptResult`. What else it raises than `McpError` is logged, and the client gets
-        -32603.
+        The function returns a string or a content block (one user message), a `types.PromptMessage`, a list of these,
+        or a `types.GetPromptResult`. An exception other than `McpError` is logged, and the client gets -32603.
 
         Args:
-            function: The function, sync or async. A parameter annotated with `Context` is filled by the server.
-            details: What else may be said of it: see `PromptDetails`.
+            function: The function, sync or async. The server fills a parameter annotated with `Context`.
+            details: Further details of the prompt: see `PromptDetails`.
 
         Raises:
-            TypeError: The signature can't be offered: a hint has no JSON form, for example.
-            ValueError: The name is invalid or taken.
+            TypeError: If the signature can't be turned into arguments: a hint has no JSON form, for example.
+            ValueError: If the name is invalid or taken.
         """
         self._prompts.add(function, **details)
 
     def remove_prompt(self, name: str) -> None:
-        """Stop offering a prompt, and completing its arguments. Clients are told that the list has changed.
+        """Stop offering a prompt and the completions of its arguments, and notify clients that the list has changed.
 
-        Requests that are running go on.
+        Running requests continue.
 
         Raises:
-            KeyError: There is no such prompt.
+            KeyError: If there is no prompt of this name.
         """
         self._prompts.remove(name)
         self._completion.forget("ref/prompt", name)
 
     def notify_prompts_changed(self) -> None:
-        """Tell the clients that the list of prompts has changed; as `notify_tools_changed`."""
+        """Notify clients that the list of prompts has changed; like `notify_tools_changed`."""
         self._prompts.notify_changed()
 
     # --- completion ----------------------------------------------------------------------------------------------
@@ -265,9 +271,9 @@ class Server(BaseServer):
     def completion(
         self, *, argument: str, prompt: str | None = None, resource: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Let a function suggest values for an argument; the function itself stays as it is.
+        """Let a function suggest values for an argument, and return it unchanged.
 
-        ``@server.completion(prompt="review", argument="language")`` or
+        Write ``@server.completion(prompt="review", argument="language")`` or
         ``@server.completion(resource="files://{+path}", argument="path")``; see `add_completion`.
         """
         return _decorator(
@@ -279,36 +285,36 @@ class Server(BaseServer):
     ) -> None:
         """Let a function suggest values for an argument of a prompt or of a resource template.
 
-        The function gets what the user has typed so far and, if it has a second parameter, the other arguments that are
-        settled already, a dict of strings (clients tell them since 2025-06-18). It returns the suggestions, the best
-        first: a list or tuple of strings, or a `types.Completion`. Of more than 100 the client gets the first 100, and
-        how many there are. An async function runs in the event loop, any other in a thread, which counts among
-        ``max_sync_tools``. When a request is cancelled, the former is, too, but a thread is left to finish. What else
-        it raises than `McpError` is logged, and the client gets -32603.
+        The function gets the text typed so far and, if it has a second parameter, the arguments the user has already
+        filled in, a dict of strings (clients send it since 2025-06-18). It returns the suggestions, best first: a list
+        or tuple of strings, or a `types.Completion`. If there are more than 100, the client gets the first 100 and the
+        total. An async function runs in the event loop, any other in a thread, which counts against ``max_sync_tools``.
+        When a request is cancelled, so is an async function; a thread is left to run to its end. An exception other
+        than `McpError` is logged, and the client gets -32603.
 
-        An argument of a prompt whose type hint tells its values (an Enum, a Literal, a bool) needs no such function; if
-        it has one, the function is asked. Completions go when their prompt or their template is removed.
+        A prompt argument whose type hint lists its values (an Enum, a Literal, a bool) needs no such function; if it
+        has one, the function decides. Removing a prompt or a template removes its completions.
 
         Args:
-            function: The function, sync or async. A parameter annotated with `Context` is filled by the server.
+            function: The function, sync or async. The server fills a parameter annotated with `Context`.
             argument: The argument's name.
-            prompt: The name of the prompt; it may be added later.
-            resource: The URI template of the resource; it may be added later.
+            prompt: The name of the prompt, which may be added later.
+            resource: The URI template of the resource, which may be added later.
 
         Raises:
-            TypeError: The function can't be called like that, or there is not exactly one of prompt and resource.
-            ValueError: There is no such argument, its completion is there already, or the template can't be used.
+            TypeError: If the function can't be called like that, or not exactly one of prompt and resource is given.
+            ValueError: If there is no such argument, it already has a completion, or the template is invalid.
         """
         self._completion.add(function, argument, prompt, resource)
 
-    # --- what the protocol does not define -----------------------------------------------------------------------
+    # --- your own methods and notifications ----------------------------------------------------------------------
 
     def method(
         self, name: str, *, params: Model | None = None, result: Model | None = None, extension: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Let a function answer a method of your own; the function itself stays as it is.
+        """Let a function answer a method of your own, and return it unchanged.
 
-        ``@server.method("com.example/measure", params=Area, result=Size)``; see `add_method`.
+        Write ``@server.method("com.example/measure", params=Area, result=Size)``; see `add_method`.
         """
         return _decorator(
             lambda function: self.add_method(name, function, params=params, result=result, extension=extension)
@@ -325,84 +331,88 @@ class Server(BaseServer):
     ) -> None:
         """Let a function answer a method that the protocol does not define, in both eras.
 
-        It is called with the parameters and the request's `Context`; further parameters may be dependencies. It returns
-        a model, a mapping, or None for an empty result. Middleware surrounds it. An async function runs in the event
-        loop, any other in a thread, which counts among ``max_sync_tools``. When a request is cancelled, the former is,
-        too, but a thread is left to finish. What else it raises than `McpError` is logged, and the client gets -32603.
+        The function gets the parameters and the request's `Context`; further parameters may be dependencies. It returns
+        a model, a mapping, or None for an empty result. Middleware runs around it. An async function runs in the event
+        loop, any other in a thread, which counts against ``max_sync_tools``. When a request is cancelled, so is an
+        async function; a thread is left to run to its end. An exception other than `McpError` is logged, and the client
+        gets -32603.
 
         Args:
-            name: The method. Those of an extension begin with its prefix, as a rule: ``"com.example/measure"``.
+            name: The method. Names of an extension usually begin with its prefix: ``"com.example/measure"``.
             function: ``async (params, ctx) -> result``, or sync.
-            params: The model that validates the parameters; invalid ones are answered with -32602. Without it the
+            params: The model that validates the parameters; invalid ones are refused with -32602. Without it the
                 function gets plain data. ``_meta`` is left out, unless the model is one of `types`.
-            result: The model of the result; another result is a failure of the function's.
+            result: The model of the result; a result that does not fit it counts as a failure of the function.
             extension: The extension that the method belongs to, which the server must have declared. A client that has
-                not declared it, too, gets -32021 (legacy era: -32601).
+                not declared it as well gets -32021 (legacy era: -32601).
 
         Raises:
-            TypeError: The function, its signature or a model can't be used.
-            ValueError: The protocol defines the method, it is there already, or the extension is not declared.
+            TypeError: If the function, its signature or a model is unusable.
+            ValueError: If the protocol defines the method, it is already registered, or the extension is not declared.
         """
         self._custom.add_method(name, function, params, result, extension)
 
     def notification(self, name: str, *, params: Model | None = None) -> Callable[[FunctionT], FunctionT]:
-        """Have a function called for each notification of your own; the function itself stays as it is.
+        """Call a function for each notification of a name of your own, and return it unchanged.
 
-        ``@server.notification("com.example/ping")``; see `add_notification`.
+        Write ``@server.notification("com.example/ping")``; see `add_notification`.
         """
         return _decorator(lambda function: self.add_notification(name, function, params=params))
 
     def add_notification(
         self, name: str, function: Callable[..., Awaitable[object]], *, params: Model | None = None
     ) -> None:
-        """Have a function called for each notification that the protocol does not define.
+        """Call a function for each notification of a name that the protocol does not define.
 
-        A client's notifications are handled one after the other, in the order of arrival, so a slow function holds up
-        the next one, and requests overtake it. No middleware surrounds it; what it raises is logged. When the client is
-        gone, it is cancelled. In the modern era a client of Streamable HTTP has no way to send a notification.
+        A client's notifications are handled one by one, in the order of arrival, so a slow function delays the next
+        one; requests may overtake them. Middleware does not run for notifications, and exceptions are logged. The
+        function is cancelled when the session ends. In the modern era, a client on Streamable HTTP can't send
+        notifications.
 
         Args:
             name: The notification's method.
-            function: ``async (params, ctx)``, where the latter is a `NotificationContext`.
+            function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
             params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error``.
 
         Raises:
-            TypeError: The function or the model can't be used.
-            ValueError: The protocol defines it, or it is there already.
+            TypeError: If the function or the model is unusable.
+            ValueError: If the protocol defines the notification, or it is already registered.
         """
         self._custom.add_notification(name, function, params)
 
     # --- mounting ------------------------------------------------------------------------------------------------
 
     def mount(self, other: Server, *, prefix: str | None = None) -> None:
-        """Offer everything that another server offers, now and later; clients are told of its changes.
+        """Offer everything that another server offers, now and later, and notify clients of its changes.
 
-        Tools and prompts are named ``prefix__name``; where that would be longer than 64 characters or hold others than
-        ``A-Z a-z 0-9 _ -``, it is shortened and ends in a hash, as in a `ClientGroup`. Names of resources get the same
-        ``prefix__``, but their URIs stay: they are what links and subscriptions refer to. Methods, notifications and
-        extensions of your own keep their names, too.
+        Tools and prompts are named ``prefix__name``. If that is longer than 64 characters or contains characters other
+        than ``A-Z a-z 0-9 _ -``, it is shortened and ends in a hash, as in a `ClientGroup`. Resource names get the same
+        ``prefix__``, but URIs don't change, because links and subscriptions refer to them. Your own methods,
+        notifications and extensions keep their names, too.
 
-        The other's lifespan is entered once in each run of this server, within this server's; its functions find its
-        state in `Context.state`. Its middleware surrounds calls, reads, prompts, completions and methods of its own,
-        inside of this server's; lists and subscriptions it does not see. Its ``override``, ``max_sync_tools`` and
-        ``expose_errors`` hold for its functions. All else (instructions, options, the ``request_state_…`` settings,
-        ``principal``, limits of asking) is this server's. It may still be served by itself, and mounted elsewhere.
+        The other server's lifespan is entered once per run of this server, inside this server's own; its functions find
+        its state in `Context.state`. Its middleware runs around its calls, reads, prompts, completions and own methods,
+        inside this server's middleware, but not around lists and subscriptions. Its ``override``, ``max_sync_tools``
+        and ``expose_errors`` apply to its functions. Everything else (instructions, options, the ``request_state_…``
+        settings, ``principal``, the limits on asking) is this server's. The other server may still be served by itself
+        and mounted elsewhere.
 
         Args:
-            other: The server.
-            prefix: Up to 32 of the characters ``A-Z a-z 0-9 _ -``, without ``__``, and no ``_`` at the end. Without one
-                the names stay.
+            other: The server to mount.
+            prefix: Up to 32 of the characters ``A-Z a-z 0-9 _ -``, without ``__`` and without ``_`` at the end. Without
+                a prefix the names don't change.
 
         Raises:
-            TypeError: It is no server, or a proxy.
-            ValueError: The prefix is invalid; the server is mounted here already, or would hold itself; both have
-                something of the same name or URI; or it has an extension that this server does not declare. Then
-                nothing is mounted. Later on, whatever is added to the other and conflicts here is refused there.
-            RuntimeError: The other has a lifespan, and this server runs already.
+            TypeError: If ``other`` is not a server, or is a proxy.
+            ValueError: If the prefix is invalid, the server is already mounted here or would contain itself, both have
+                something of the same name or URI, or it has an extension that this server does not declare. Nothing is
+                mounted then. Afterwards, adding something to ``other`` that conflicts here is refused there.
+            RuntimeError: If ``other`` has a lifespan and this server is already running.
         """
         if isinstance(other, Server):
             self._mounts.add(other._mounts, prefix)
             return
+        # A proxy has no registries to copy from, only an upstream to ask.
         if isinstance(other, BaseServer):
             what = f"{other.info.name!r} can't be mounted in {self.info.name!r}"
             raise TypeError(f"{what}: a proxy offers what its upstream does; serve it by itself")
@@ -410,16 +420,16 @@ class Server(BaseServer):
 
 
 def _registering(function: Any, add: Callable[..., None], name: str, known: type, details: Mapping[str, Any]) -> Any:
-    """Register a function, or make a decorator, for what may be written with or without arguments."""
-    check_details(details, known, name)
-    if isinstance(function, str):
+    """Register a function, or make a decorator, for what may be written with or without parentheses."""
+    check_details(details, known, name)  # now, and not only when the decorator is applied
+    if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))
     return register if function is None else register(function)
 
 
 def _decorator(add: Callable[[Any], None]) -> Callable[[FunctionT], FunctionT]:
-    """Make a decorator that registers a function and leaves it as it is."""
+    """Make a decorator that registers a function and returns it unchanged."""
 
     def register(function: FunctionT) -> FunctionT:
         add(function)

@@ -1,4 +1,4 @@
-"""A server as the main program of a process: what Ctrl-C and SIGTERM do to it, and its exit status."""
+"""A server as the main program of a process: Ctrl-C, SIGTERM and the exit status."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["run_http", "run_stdio"]
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+"""The exit status after Ctrl-C, by the shells' convention: 128 plus the number of SIGINT."""
 
 
 def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) -> None:
-    """Serve standard input and output until the client closes them. Ctrl-C ends the process with status 130.
+    """Serve standard input and output until the client closes them. Ctrl-C exits with status 130.
 
-    Where one of them is closed from the start, or fails, standard error says so, and the status is 1.
+    If one of them is closed from the start or fails, write that to standard error and exit with status 1.
 
     Args:
-        serve: Serves them.
-        ends_on_sigterm: Whether SIGTERM ends it with grace, and not at once.
+        serve: Serves standard input and output.
+        ends_on_sigterm: Whether SIGTERM shuts down gracefully instead of at once.
     """
     terminated = False
 
@@ -45,57 +45,62 @@ def run_stdio(serve: Callable[[], Awaitable[None]], *, ends_on_sigterm: bool) ->
             nursery.start_soon(end_on_sigterm)
             await serve()
 
+    # Trio turns SIGINT into KeyboardInterrupt by itself, and that ends the server as any exception does.
     try:
         trio.run(serve_until_sigterm if ends_on_sigterm else serve)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except TransportError as exc:
-        sys.exit(f"the server can't go on: {exc}")
-    if terminated:
+        sys.exit(f"the server can't continue: {exc}")  # a string: exit status 1, and the text goes to stderr
+    if terminated:  # caught above, but the exit status should look as if the signal had ended the process
         sys.exit(128 + signal.SIGTERM)
 
 
 def run_http(name: str, serve: Serve, arguments: dict[str, Any]) -> None:
-    """Serve HTTP until SIGINT or SIGTERM, with grace; a second one ends it at once. Ctrl-C ends it with status 130.
+    """Serve HTTP until SIGINT or SIGTERM, then shut down gracefully; a second signal ends it at once.
+
+    Ctrl-C exits with status 130.
 
     Args:
-        name: The server's.
-        serve: As `Server.serve_http`.
-        arguments: What it takes.
+        name: The server's name.
+        serve: A function like `Server.serve_http`.
+        arguments: The keyword arguments for ``serve``.
     """
+    # SIGTERM is the ordinary way to stop a service: status 0, so that a supervisor sees no failure.
     if trio.run(_serve_until_signalled, name, serve, arguments) == signal.SIGINT:
         sys.exit(INTERRUPTED)
 
 
 async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, Any]) -> int:
-    """Serve until the process is told to end, and say on stderr where; a second signal ends it at once.
+    """Serve until the first signal, and print the URL to standard error; a second signal ends it at once.
 
     Args:
-        name: The server's.
-        serve: As `Server.serve_http`.
-        arguments: What it takes.
+        name: The server's name.
+        serve: A function like `Server.serve_http`.
+        arguments: The keyword arguments for ``serve``.
 
     Returns:
-        The signal.
+        The number of the first signal.
     """
     received: list[int] = []
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with background_nursery() as nursery:
 
             async def second() -> None:
+                # Started only after the first signal: both read from one iterator, and each takes one signal.
                 await anext(signals)
-                nursery.cancel_scope.cancel("told twice to end")
+                nursery.cancel_scope.cancel("a second signal")
 
             async def first() -> None:
                 received.append(await anext(signals))
                 nursery.start_soon(second)
 
-            async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - it hands it on
+            async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - passes it on
                 await serve(shutdown=first, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
             url = await start(nursery, serve_to_the_end)
-            with contextlib.suppress(OSError):  # standard error may go to a full disk
+            with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)
-            await trio.sleep_forever()  # the end of the server cancels it
+            await trio.sleep_forever()  # cancelled by serve_to_the_end
     return received[0]

@@ -1,4 +1,4 @@
-"""Sessions: both directions of one link, in a nursery."""
+"""Sessions: both directions of one link, with their tasks in a nursery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we ask: our requests, from the call to its outcome, under their time limits, with their progress."""
+"""Calls, the outgoing half of a session: our requests, from the call to its outcome, with time limits and progress."""
 
 from __future__ import annotations
 
@@ -26,32 +26,35 @@ from trio_mcp.types.notices import ProgressNotificationParams
 __all__ = ["UNLIMITED", "USE_SESSION", "CallLimits", "Calls", "Limit", "Limits", "ProgressCallback"]
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
-"""Run an async function in a task."""
+"""Starts a task that runs an async function."""
 
 ProgressCallback = Callable[[ProgressNotificationParams], Awaitable[object] | object]
 
 
+# An enum, because type checkers narrow `is` comparisons with its member. None means "no limit", so it can't be the
+# default.
 class _Default(enum.Enum):
     USE_SESSION = "the session's"
 
 
 USE_SESSION: Final = _Default.USE_SESSION
-"""The default of a per-call limit: what the session says."""
+"""The default of a per-call limit: the session's."""
 
 Limit: TypeAlias = float | None | Literal[_Default.USE_SESSION]
-"""Seconds; None for no limit."""
+"""Seconds; None for no limit, `USE_SESSION` for the session's."""
 
 
 class CallLimits(TypedDict, total=False):
-    """What one call may say of itself, as keyword arguments.
+    """The limits and the progress callback of one call, as keyword arguments.
 
     Attributes:
-        timeout: Seconds without an answer; None waits forever; by default the session's.
-        total_timeout: Seconds whatever happens; None sets no such limit; by default the session's.
-        reset_on_progress: Whether progress restarts ``timeout``; by default the session's.
+        timeout: How many seconds to wait for the response; None waits forever. By default the session's.
+        total_timeout: How many seconds the call may take in all, progress or not; None sets no such limit. By default
+            the session's.
+        reset_on_progress: Whether progress restarts ``timeout``. By default the session's.
         on_progress: Called, sync or async, in the caller's task, with a `ProgressNotificationParams` for each progress
-            notification in order; all are done before the call returns. What it raises is raised by the call, and the
-            request is cancelled.
+            notification, in order; all these calls are done before the call returns. An exception that it raises is
+            raised by the call, and the request is cancelled.
     """
 
     timeout: Limit
@@ -71,23 +74,25 @@ class Limits:
 
     @classmethod
     def of(cls, defaults: CallOptions, given: CallLimits) -> Limits:
-        """Merge what a call says with what its session says.
+        """Merge the limits of a call with those of its session.
 
         Raises:
-            TypeError: A limit is not a number, or there is no such limit.
-            ValueError: A limit is not positive.
+            TypeError: If a limit is not a number, or a keyword argument is unknown.
+            ValueError: If a limit is not positive.
         """
         if not given:
             return _default_limits(defaults)
+        # Python does not check the keywords itself: callers pass them on as **limits.
         unknown = given.keys() - CallLimits.__annotations__.keys()
         if unknown:
             names = ", ".join(CallLimits.__annotations__)
-            raise TypeError(f"a call takes no keyword argument {min(unknown)!r}; what limits it is {names}")
+            raise TypeError(f"unknown keyword argument {min(unknown)!r} to a call; its limits are {names}")
         on_progress = given.get("on_progress")
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")
         timeout, total_timeout = given.get("timeout", USE_SESSION), given.get("total_timeout", USE_SESSION)
         reset = given.get("reset_on_progress")
+        # Merged into CallOptions for its validators.
         limits = CallOptions(
             timeout=defaults.timeout if timeout is USE_SESSION else timeout,
             total_timeout=defaults.total_timeout if total_timeout is USE_SESSION else total_timeout,
@@ -96,48 +101,55 @@ class Limits:
         return cls(limits.timeout, limits.total_timeout, limits.reset_on_progress, on_progress)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
-    """Seconds until the call is over, if nothing is heard."""
+    """Seconds until the call times out if no message arrives for it."""
 
     @patience.default
     def _patience(self) -> float:
         return min(inf if limit is None else limit for limit in (self.timeout, self.total_timeout))
 
     wants_progress: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether the peer is asked for progress."""
+    """Whether the request asks the peer for progress."""
 
     @wants_progress.default
     def _wants_progress(self) -> bool:
         return self.on_progress is not None or self.reset_on_progress
 
     def deadline(self, started: float, now: float) -> float:
-        """The clock time at which a call that started then, and last heard now, is over."""
+        """Return the time at which a call times out.
+
+        Args:
+            started: When the call started, on Trio's clock.
+            now: When it last heard from the peer, on the same clock.
+        """
         deadline = inf if self.timeout is None else now + self.timeout
         return deadline if self.total_timeout is None else min(deadline, started + self.total_timeout)
 
 
 UNLIMITED = Limits(None, None, False, None)
-"""Of a call that waits forever."""
+"""The limits of a call that waits forever."""
 
 
 @lru_cache(maxsize=16)
 def _default_limits(defaults: CallOptions) -> Limits:
-    """What most calls use, made once for each setting of a session."""
+    """Return the limits of calls that set none themselves."""
+    # Cached, so that most calls need not make the object again.
     return Limits(defaults.timeout, defaults.total_timeout, defaults.reset_on_progress, None)
 
 
-# Progress that a slow callback has not yet taken. The oldest goes first: each later one supersedes it.
+# Bounds for the progress of one call that a slow callback has not taken yet; a peer could fill the memory without them.
+# Chosen: no callback needs to see more. The oldest is dropped first, since each later one supersedes it.
 MAX_PENDING_PROGRESS = 256
 MAX_PENDING_PROGRESS_BYTES = 1024 * 1024
 
 TIMED_OUT = TimeoutError()
-"""The outcome of a call whose time is up. The request itself is not settled by it, so that the peer is told."""
+"""The outcome of a call that timed out. The request itself is still open then, so that the peer will be told."""
 
 
 class Call:
-    """Where the reader leaves what arrives for one request, and the caller picks it up.
+    """A mailbox for one request, into which the reader puts progress and the outcome for the caller.
 
     Attributes:
-        outcome: The result, the peer's error, or the exception to raise; None while there is none.
+        outcome: The result, the peer's error, or the exception to raise; None until the outcome is known.
     """
 
     __slots__ = ("_bytes", "_progress", "_task", "outcome")
@@ -149,16 +161,18 @@ class Call:
         self._task: trio.lowlevel.Task | None = None
 
     def settle(self, outcome: dict[str, Any] | ErrorData | Exception) -> None:
-        """Leave the outcome."""
+        """Store the outcome, and wake the caller."""
         self.outcome = outcome
+        # A task may be rescheduled only once until it waits again, so the first event takes it.
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
 
     def add_progress(self, params: dict[str, Any], size: int) -> None:
-        """Leave the parameters of one progress notification, which had so many bytes."""
+        """Store the parameters of one progress notification of ``size`` bytes, and wake the caller."""
         self._progress.append((params, size))
         self._bytes += size
+        # The newest is always kept, however large it is.
         while len(self._progress) > 1 and (
             len(self._progress) > MAX_PENDING_PROGRESS or self._bytes > MAX_PENDING_PROGRESS_BYTES
         ):
@@ -168,7 +182,7 @@ class Call:
             trio.lowlevel.reschedule(task)
 
     def take_progress(self) -> dict[str, Any] | None:
-        """The oldest progress not yet taken, or None."""
+        """Remove and return the oldest progress; None if all has been taken."""
         if not self._progress:
             return None
         params, size = self._progress.popleft()
@@ -177,6 +191,7 @@ class Call:
 
     async def wait(self) -> None:
         """Sleep until there is an outcome or progress to take. Cancellation leaves everything as it was."""
+        # Straight on Trio's scheduler: a trio.Event for each request would cost more, and can't be set twice.
         if self.outcome is None and not self._progress:
             self._task = trio.lowlevel.current_task()
 
@@ -187,16 +202,18 @@ class Call:
             await trio.lowlevel.wait_task_rescheduled(abort)
 
 
+# Chosen: below this many entries, sweeping the heap of deadlines is not worth it.
 MIN_CAPACITY = 64
 
 
 class Deadlines:
-    """Pending calls by the time at which they are given up. One task watches them all: a cancel scope for each would
-    cost as much as the rest.
+    """The deadlines of pending calls, watched by a single task.
 
     Args:
-        spawn: Start a task: the one that watches, while there is something to watch.
+        spawn: Starts the task that watches, which runs only while there are deadlines.
     """
+
+    # A cancel scope for each call instead would cost as much as the rest of the call.
 
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
@@ -207,20 +224,25 @@ class Deadlines:
         self._alarm: trio.CancelScope | None = None
 
     def add(self, deadline: float, request: OutgoingRequest) -> None:
-        """Watch a request. There is no removing: one that is settled is passed over when its time comes."""
+        """Watch a request. There is no need to remove it: a settled request is skipped when its deadline comes."""
+        # The serial number decides between equal deadlines; the heap would compare the requests otherwise.
         self._serial += 1
         heapq.heappush(self._heap, (deadline, self._serial, request))
         if len(self._heap) > self._capacity:
+            # Drop settled requests, or a session with many short calls and a long timeout would keep them all. As the
+            # capacity doubles, a sweep costs a constant amount for each call.
             self._heap = [entry for entry in self._heap if not entry[2].settled]
             heapq.heapify(self._heap)
             self._capacity = max(MIN_CAPACITY, 2 * len(self._heap))
         if not self._watched:
             self._watched = True
             self._spawn(self._watch)
+        # Without an alarm the watching task has yet to look at the heap, and will see this deadline by itself.
         elif self._alarm is not None and deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
 
     async def _watch(self) -> None:
+        # The alarm is a sleep in a cancel scope, so that `add` can move it forward by changing the scope's deadline.
         while True:
             while self._heap and self._heap[0][2].settled:
                 heapq.heappop(self._heap)
@@ -241,14 +263,14 @@ class Calls:
     """Our requests on one link.
 
     Args:
-        peer: What is in flight.
+        peer: The requests in flight.
         sink: Where requests go.
         options: Limits and hooks.
-        spawn: Start a task of the session's own.
-        on_fault: Called with what is wrong with something that arrived and fails no call.
+        spawn: Starts a task in the session's nursery.
+        on_fault: Called with faults in incoming messages that don't fail a call.
 
     Attributes:
-        lost: Why no call can be made any more; None as long as there is no reason.
+        lost: The reason why calls can't be made any more; None while they can.
     """
 
     def __init__(
@@ -267,12 +289,13 @@ class Calls:
         self.lost: Exception | None = None
 
     def check_open(self) -> None:
-        """Raise why no call can be made any more, if so: a copy of the caller's own."""
+        """Raise the reason why calls can't be made any more, if there is one."""
+        # A copy for each caller: one exception object raised in several tasks would collect all their tracebacks.
         if self.lost is not None:
             raise another(self.lost)
 
     def lose(self, error: Exception) -> None:
-        """Fail every call, with this error unless there is an earlier one."""
+        """Fail every call, pending and future, with the first error given."""
         if self.lost is None:
             self.lost = error
         for request in self._peer.end_of_input():
@@ -290,15 +313,17 @@ class Calls:
 
         Args:
             method: The method's name.
-            params: Its parameters, as they go out.
-            limits: Its limits and callback.
-            opened: Called with the request when it has its id and before it is sent.
-            related: The peer's request that this one is part of serving.
+            params: The parameters as they go out.
+            limits: The limits and the progress callback.
+            opened: Called with the request when it has its id, before it is sent.
+            related: The peer's request in the course of which this one is sent.
         """
+        # A call that is cancelled from the start must not send anything (rule 11 of docs/design.md).
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.lost is not None:
             raise another(self.lost)
         started = trio.current_time()
+        # No await from here to the `try`, or a cancellation in between would leave the request open forever.
         outgoing = self._peer.open_request(method, params, wants_progress=limits.wants_progress)
         waiting = outgoing.waiter = Call()
         if opened is not None:
@@ -306,6 +331,7 @@ class Calls:
         reason: str | None = None
         try:
             if self._sink.has_room and not limits.wants_progress:
+                # The common case. Time can run out only in `wait`, so `Deadlines` can end the call by an outcome.
                 if limits.patience != inf:
                     self._deadlines.add(started + limits.patience, outgoing)
                 self._sink.put(SessionMessage(outgoing.request, related), outgoing)
@@ -316,30 +342,34 @@ class Calls:
                 reason = "the request timed out"
                 raise _timeout(method, limits, started)
         except trio.Cancelled as exc:
-            reason = exc.reason or ("a deadline of the caller's ran out" if exc.source == "deadline" else None)
+            reason = exc.reason or ("the caller's deadline expired" if exc.source == "deadline" else None)
             raise
         finally:
+            # Cancelled, timed out, or failed in a progress callback: the peer need not go on.
             if not outgoing.settled:
                 self._abandon(outgoing, reason, related)
             if self._options.watched:
                 record = RequestRecord(method, "out", trio.current_time() - started, _outcome(waiting))
                 self._options.record(record)
         outcome = waiting.outcome
+        # `type() is`: the parser makes plain dicts, and this is quicker than isinstance on the path of every call.
         if type(outcome) is dict:
             return outcome
         if isinstance(outcome, ErrorData):
             raise McpError(outcome.code, outcome.message, outcome.data)
         assert isinstance(outcome, Exception)
-        # What cancelled this task may have closed the session just before: then it is the cancellation that counts.
+        # The scope that cancelled this task may have closed the session just before; then the cancellation counts.
         await trio.lowlevel.checkpoint_if_cancelled()
         raise outcome
 
     async def _call_in_scope(
         self, outgoing: OutgoingRequest, waiting: Call, started: float, limits: Limits, related: RequestId | None
     ) -> None:
-        """Wait where the time limit can strike elsewhere than at the answer: for room, or in a progress callback."""
+        """Send a request, and wait, where time may run out while waiting for room or in a progress callback."""
+        # Those waits are not on the mailbox, so only a cancel scope can end them.
         with trio.CancelScope(deadline=limits.deadline(started, started)) as scope:
             await self._sink.room()
+            # The session may have been closed, or the link lost, meanwhile.
             if not outgoing.settled:
                 self._sink.put(SessionMessage(outgoing.request, related), outgoing)
             await self._wait(waiting, scope, started, limits)
@@ -350,6 +380,7 @@ class Calls:
         while True:
             await waiting.wait()
             while (params := waiting.take_progress()) is not None:
+                # Counted from when the caller takes the progress, not from its arrival.
                 if limits.reset_on_progress:
                     scope.deadline = limits.deadline(started, trio.current_time())
                 if limits.on_progress is None:
@@ -357,20 +388,23 @@ class Calls:
                 try:
                     progress = ProgressNotificationParams.from_wire(params)
                 except ValidationError as exc:
-                    self._on_fault(RemoteProtocolError(f"a malformed progress notification: {brief(exc)}"))
+                    self._on_fault(RemoteProtocolError(f"malformed progress notification: {brief(exc)}"))
                     continue
                 await call_back(limits.on_progress, progress)
             if waiting.outcome is not None:
                 return
 
     def _abandon(self, outgoing: OutgoingRequest, reason: str | None, related: RequestId | None) -> None:
-        """Hand the notice over without waiting: a caller on its way out is never held up (rule 2 of docs/design)."""
+        """Tell the peer that a request is cancelled, without waiting."""
+        # A caller on its way out must not depend on a peer that may not be reading (rule 2 of docs/design.md). There is
+        # no notice for a request that has not left yet, or that must not be cancelled (initialize).
         notice = self._peer.cancel(outgoing, reason)
         if notice is not None:
             self._sink.put_control(SessionMessage(notice, outgoing.request.id if related is None else related))
 
 
 def _timeout(method: str, limits: Limits, started: float) -> RequestTimeout:
+    # If both limits have been reached, the total one is named: raising the other would not help.
     total = limits.total_timeout
     if total is not None and trio.current_time() >= started + total:
         return RequestTimeout(method, total, "total_timeout")

@@ -1,4 +1,4 @@
-"""The client's side of a session: opening it in either era, and what may be asked of the server."""
+"""The client's side of a session: opening it in either era, and checking what may be sent to the server."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = ["ClientSession"]
 
 
 class ClientSession(BaseSession):
-    """One link to a server. Open it with `initialize`, `discover` or `negotiate` before anything else.
+    """A session with a server. Open it with `initialize`, `discover` or `negotiate` before anything else.
 
     Args:
         read: Where messages come from.
         write: Where messages go.
-        client_info: What the client says of itself.
-        capabilities: The client capabilities to declare, as plain JSON data; or a function that gives those of a
+        client_info: The name and version that the client declares; by default this library's.
+        capabilities: The client capabilities to declare, as plain JSON data, or a function that returns them for a
             revision.
         options: Limits, timeouts and hooks.
         on_error: As in `BaseSession`.
@@ -67,14 +67,15 @@ class ClientSession(BaseSession):
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
         self._capabilities_in = capabilities if callable(capabilities) else lambda revision: fixed
         self._server: ServerDeclaration | None = None
-        self._allowed: set[str] = set()  # methods of the specification that have been found in order
+        # Methods that have passed `_check_outgoing` once, which is enough: revision and capabilities don't change.
+        self._allowed: set[str] = set()
 
     @property
     def server(self) -> ServerDeclaration:
-        """What the server has said of itself.
+        """The server's declaration of itself.
 
         Raises:
-            LocalProtocolError: The session is not open yet.
+            LocalProtocolError: If the session is not open yet.
         """
         if self._server is None:
             raise LocalProtocolError("the session is not open yet: call initialize(), discover() or negotiate() first")
@@ -84,12 +85,12 @@ class ClientSession(BaseSession):
         """Open the session with the handshake of the legacy era.
 
         Args:
-            revision: The revision to offer; the server may answer with another.
-            timeout: Seconds to wait for the answer.
+            revision: The revision to offer; the server may choose another.
+            timeout: Seconds to wait for the response.
 
         Raises:
-            NegotiationError: The server speaks no revision that this client speaks.
-            McpError: The server refused.
+            NegotiationError: If the server chooses a revision that this client does not speak.
+            McpError: If the server refuses the handshake.
         """
         if revision not in LEGACY_REVISIONS:
             raise ValueError(f"revision must be one of {', '.join(LEGACY_REVISIONS)}, got {revision!r}")
@@ -97,24 +98,26 @@ class ClientSession(BaseSession):
         declared = self._capabilities_in(revision)
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
         server = read_initialize_result(await self.send_request("initialize", params, timeout=timeout))
+        # Before the notification: as soon as the server has that, its first request may arrive.
         self._open(None, server)
         try:
             await self.send_notification("notifications/initialized")
         except BaseException:
-            self._server = None  # the server does not know that it is open
+            # The server waits for the notification, so the session is not open, and may be opened again.
+            self._server = None
             raise
         return server
 
     async def discover(self, revision: str = LATEST_MODERN, *, timeout: Limit = USE_SESSION) -> ServerDeclaration:
-        """Open the session in the modern era: ask what the server supports and settle for a revision.
+        """Open the session in the modern era: ask the server for its revisions and choose one.
 
         Args:
-            revision: The revision to ask with.
-            timeout: Seconds to wait for the answer.
+            revision: The revision of the ``server/discover`` request.
+            timeout: Seconds to wait for the response.
 
         Raises:
-            NegotiationError: The server serves no modern revision that this client speaks.
-            McpError: The server refused, for example because it knows no ``server/discover``.
+            NegotiationError: If the server serves no modern revision that this client speaks.
+            McpError: If the server refuses, for example because it does not know ``server/discover``.
         """
         if revision not in MODERN_REVISIONS:
             raise ValueError(f"revision must be one of {', '.join(MODERN_REVISIONS)}, got {revision!r}")
@@ -130,31 +133,36 @@ class ClientSession(BaseSession):
     ) -> ServerDeclaration:
         """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
 
-        Asks ``server/discover`` first; anything but a modern answer within ``probe_timeout`` seconds means a legacy
-        server, which gets the handshake. Over HTTP, a status that says nothing of eras (401, 429, 500) is an error.
+        Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` seconds the server is taken
+        for a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429, 500) is an
+        error.
 
         Args:
-            probe_timeout: Seconds to wait for the answer to ``server/discover``, or the session's ``timeout`` if that
+            probe_timeout: Seconds to wait for the response to ``server/discover``, or the session's ``timeout`` if that
                 is less.
-            handshake_first: The server is known to speak the legacy era, so it is not asked.
-            timeout: Seconds to wait for the answer to the handshake.
+            handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
+            timeout: Seconds to wait for the response to the handshake.
 
         Raises:
-            NegotiationError: There is no revision that both sides speak.
-            McpError: The server refused the handshake.
-            HttpError: The server's answer was no MCP.
+            NegotiationError: If there is no revision that both sides speak.
+            McpError: If the server refuses the handshake.
+            HttpError: If the HTTP response is an error that proves neither era.
         """
         self._not_open()
+        # A silent legacy server should cost the probe's time only, not the full timeout of a call.
         limit = self.options.calls.timeout
         patience = probe_timeout if limit is None else min(probe_timeout, limit)
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
+        # Twice at most: a server that refuses our revision names its own, and the second probe uses one of those.
         for _ in range(0 if handshake_first else 2):
             try:
                 supported, server = await self._probe(revision, patience)
             except RequestTimeout:
+                # Some legacy servers never answer a request that they don't know.
                 supported, server = list(LEGACY_REVISIONS), None
             except HttpError as exc:
+                # Any other trouble says nothing about the server's era, so the handshake would only hide it.
                 if exc.trouble != "not_modern":
                     raise
                 supported, server = list(LEGACY_REVISIONS), None
@@ -166,15 +174,17 @@ class ClientSession(BaseSession):
                 return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
             if chosen is None:
                 break
-            revision = chosen  # even the one that was refused: it is named as supported, so try once more
+            # Perhaps the one just refused; but the server lists it as supported, so try it once more.
+            revision = chosen
+        # A modern error may have listed what the server serves; the handshake needs a legacy revision among that.
         if not any(candidate in LEGACY_REVISIONS for candidate in supported):
-            served = ", ".join(each[:100] for each in supported[:20]) or "none that it names"
-            text = ", and refuses it" if modern_choice(supported) else "; this client speaks none of them"
+            served = ", ".join(each[:100] for each in supported[:20]) or "no revision that it names"
+            text = ", but refuses it" if modern_choice(supported) else "; this client speaks none of these"
             raise NegotiationError(f"the server serves {served}{text}", tuple(supported))
         try:
             return await self.initialize(timeout=timeout)
         except McpError as exc:
-            # The probe may have been too slow for us, not for the server: it is modern after all.
+            # The probe may have timed out although the server is modern. Then its error says so, and we ask again.
             if (named := supported_by(exc)) is None or modern_choice(named) is None:
                 raise
         return await self.discover(timeout=timeout)
@@ -192,15 +202,16 @@ class ClientSession(BaseSession):
             raise LocalProtocolError(f"the session is open already, with revision {self._server.revision}")
 
     def _open(self, era: ModernClientEra | None, server: ServerDeclaration) -> ServerDeclaration:
+        # The peer needs the revision: batches and requests from the server exist in some revisions only.
         self._era, self._server = era, server
         self._peer.revision = server.revision
         return server
 
     async def ping(self, *, timeout: Limit = USE_SESSION) -> None:
-        """Ask the server for a sign of life (legacy era only; the modern era has no ping).
+        """Check that the server responds (legacy era only; the modern era has no ping).
 
         Raises:
-            LocalProtocolError: The revision has no ping.
+            LocalProtocolError: If the revision has no ping.
         """
         await self.send_request("ping", timeout=timeout)
 
@@ -213,6 +224,7 @@ class ClientSession(BaseSession):
             return
         spec = method_spec(self._server.revision, method)
         if spec is None or "client" not in spec.senders:
+            # A method that no revision defines is an application's own, and goes out as it is.
             if is_spec_method(method):
                 text = f"{method!r} is not a method of revision {self._server.revision} that a client may send"
                 raise LocalProtocolError(text)

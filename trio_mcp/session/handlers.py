@@ -1,4 +1,4 @@
-"""What we answer: the requests of the peer, from their arrival to their answer, and what their handlers are given."""
+"""Handlers, the incoming half of a session: the peer's requests, from their arrival to the response."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ __all__ = ["Handlers", "RequestContext", "RequestHooks", "error_for"]
 
 
 class RequestContext:
-    """One request of the peer's. Its handler runs inside `cancel_scope`, and returns the result or raises.
+    """One request from the peer. Its handler runs inside `cancel_scope`, and returns the result or raises.
 
     Attributes:
         method: The request's method.
         params: The request's parameters, as plain data; empty if it has none. May be replaced.
-        client: What the client has declared, on a server's side; None on a client's.
+        client: What the client has declared; None if this side is the client.
         incoming: The request in flight; for sessions, not for handlers.
     """
 
+    # There is one for each request, so it is kept small and quick to make.
     __slots__ = ("_reported", "_sink", "client", "incoming", "method", "params")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink) -> None:
@@ -44,7 +45,8 @@ class RequestContext:
         self.params: dict[str, Any] = request.params or {}
 
     def go_on_as(self, other: RequestContext) -> None:
-        """Serve another request from now on: the one that brings what this one was waiting for."""
+        """Continue with another request: the one in which the client returns with the input that this one asked for."""
+        # The handler keeps its context across the rounds, but what it sends belongs to the latest request.
         self.incoming, self._sink, self.client = other.incoming, other._sink, other.client
 
     @property
@@ -59,37 +61,40 @@ class RequestContext:
 
     @property
     def cancel_scope(self) -> trio.CancelScope:
-        """Cancelled, with the peer's reason, when the peer cancels the request or the link is lost."""
+        """The scope of the handler, cancelled (with a reason) when the peer cancels the request or the link is lost."""
         scope: trio.CancelScope = self.incoming.scope
         return scope
 
     @property
     def meta(self) -> dict[str, Any]:
         """The ``_meta`` of the request as it arrived; empty if it has none."""
+        # Not from `self.params`, which middleware may have replaced.
         params = self.incoming.request.params
         given = params.get("_meta") if params else None
         return given if type(given) is dict else {}
 
     @property
     def transport_metadata(self) -> Mapping[str, Any]:
-        """What the transport knows of the request (HTTP headers, for example); may be empty."""
+        """The transport's metadata for the request (HTTP headers, for example); may be empty."""
         return self.incoming.metadata or {}
 
     async def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification that belongs to this request, unless the request is answered or cancelled already.
 
-        Waits while too much is queued for the link. When cancelled before that, nothing has been sent.
+        Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
         """
         await trio.lowlevel.checkpoint()
         await self._sink.room(self.request_id)
+        # Looked at after the wait, during which the request may have been cancelled.
         if self.incoming.open:
             self._put(Notification(method, params))
 
     def send_notification_nowait(self, method: str, params: dict[str, Any] | None = None) -> bool:
-        """As `send_notification`, without waiting.
+        """Send a notification as `send_notification` does, but without waiting.
 
         Returns:
-            Whether it was taken: not if too much is queued for the link, or the request is answered or cancelled.
+            Whether it was accepted. False if too many messages are queued for the link, or the request is answered or
+            cancelled.
         """
         if not self.incoming.open or not self._sink.has_room:
             return False
@@ -100,21 +105,23 @@ class RequestContext:
         self._sink.put(SessionMessage(notification, self.request_id), self.incoming)
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the peer how far the work is; does nothing if the peer did not ask (`basic/patterns/progress`).
+        """Report progress to the peer; do nothing if the peer did not ask for it (`basic/patterns/progress`).
 
         From a sync tool: ``trio.from_thread.run(ctx.report_progress, 1, 3)``.
 
         Args:
-            progress: How much is done. It must grow: what is not above all that was reported before is not sent.
-            total: How much there is, if known.
-            message: A word for people; peers of 2024-11-05 don't get it.
+            progress: How much is done. It must increase: a value not above all earlier ones is not sent.
+            total: How much there is to do, if known.
+            message: A text for people; peers of 2024-11-05 don't get it.
 
         Raises:
-            TypeError, ValueError: ``progress`` or ``total`` is no finite number.
+            TypeError: If ``progress`` or ``total`` is not a number.
+            ValueError: If ``progress`` or ``total`` is not finite.
 
-        Waits while the peer is slow to read. When cancelled before that, nothing is sent.
+        Waits while the peer is slow to read. If cancelled while waiting, it has sent nothing.
         """
         for name, value in (("progress", progress), ("total", 0 if total is None else total)):
+            # bool is a subclass of int, but `true` is not a number in JSON; nor can JSON express NaN or infinity.
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"{name} must be a number, got {value!r}")
             if not math.isfinite(value):
@@ -129,43 +136,47 @@ class RequestContext:
         if message is not None and (self.client is None or self.client.rules.progress_messages):
             params["message"] = message
         await self._sink.room(self.request_id)
+        # Compared after the wait, or two tasks of one handler could send their reports in the wrong order.
         if self.incoming.open and progress > self._reported:
             self._reported = progress
             self._put(Notification("notifications/progress", params))
 
 
 class RequestHooks(Protocol):
-    """Who decides what is answered."""
+    """The hooks by which the owner of a session handles requests."""
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        """Make what the handler of a request is given."""
+        """Return the context for the handler of a request."""
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
+        """Look at a request before its handler is started, in the order of arrival.
+
+        Returns:
+            The result, to answer the request at once; None to let the handler run.
 
         Raises:
-            McpError: To refuse it.
+            McpError: To refuse the request.
         """
 
     async def received_request(self, context: RequestContext) -> Any:
-        """Handle a request, and return its result; an exception becomes the error answer."""
+        """Handle a request, and return its result; an exception becomes the error response."""
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
-        """Give the error answer for an exception that a handler raised."""
+        """Return the error to send for an exception that a handler raised."""
 
 
 class Handlers:
-    """The handlers of one link that run, each in a task and a cancel scope of its own.
+    """The running handlers of one link, each in its own task and cancel scope.
 
-    Used by sessions, beside `Calls`, and alone for a single request of the modern era over HTTP.
+    A session has one beside its `Calls`; a single modern request over HTTP has this half alone.
 
     Args:
-        peer: What is in flight.
-        sink: Where answers go.
-        hooks: Who decides what is answered.
-        options: Limits and hooks.
-        spawn: Start a task for a handler.
-        reply: Send an answer that is given on the spot, without waiting.
+        peer: The requests in flight.
+        sink: Where responses go.
+        hooks: The hooks that handle requests.
+        options: Limits, and the hooks that watch requests.
+        spawn: Starts a task for a handler.
+        reply: Sends the response to a request that is answered at once, without waiting.
     """
 
     def __init__(
@@ -186,7 +197,8 @@ class Handlers:
         self._idle = trio.lowlevel.ParkingLot()
 
     def start(self, incoming: IncomingRequest) -> None:
-        """Run its handler, and where the request is answered on the spot those of its successors in the queue."""
+        """Start the handler of a request. If the request is answered at once, start the next one in the queue."""
+        # A loop, not recursion: the queue may hold a thousand requests that are all refused at once.
         successor: IncomingRequest | None = incoming
         while successor is not None:
             context = self.begin(successor)
@@ -198,12 +210,16 @@ class Handlers:
     def begin(
         self, incoming: IncomingRequest, reply: Callable[[SessionMessage], object] | None = None
     ) -> RequestContext | None:
-        """Answer a request on the spot (None), or make the context for `serve`.
+        """Answer a request at once, or make the context for `serve`.
 
         Args:
             incoming: The request.
-            reply: Takes an answer that is given on the spot, instead of the sink.
+            reply: Called with the response to a request that is answered at once, instead of the sink.
+
+        Returns:
+            The context; None if the request has been answered.
         """
+        # Made before the task that enters it, so that a cancellation which arrives in between is not lost.
         incoming.scope = trio.CancelScope()
         context = self._hooks.make_context(incoming)
         answer: dict[str, Any] | ErrorData | None
@@ -213,19 +229,22 @@ class Handlers:
             answer = ErrorData(exc.code, exc.message, exc.data)
         if answer is None:
             return context
+        # None if the peer has cancelled the request in the meantime; then nothing may be sent for it.
         message = self._peer.answer(incoming, answer)
         if message is not None:
             (reply or self._reply)(SessionMessage(message, incoming.request.id))
         return None
 
     async def serve(self, context: RequestContext) -> None:
-        """Run the handler in its cancel scope, and answer."""
+        """Run the handler of a request in its cancel scope, and send the response."""
         incoming = context.incoming
+        # The clock is read only if a hook wants the duration: this runs for every request.
         watched = self._options.watched
         started = trio.current_time() if watched else 0.0
         failure: Exception | None = None
         try:
             try:
+                # The response is sent inside the scope, too: once the peer has cancelled, it need not wait for room.
                 with incoming.scope:
                     result = await self._hooks.received_request(context)
                     if type(result) is not dict:
@@ -236,7 +255,8 @@ class Handlers:
             except Exception as exc:
                 failure = exc
             except BaseExceptionGroup as group:
-                # A nursery of the handler's that was cancelled together with the session, and failed on the way out.
+                # A nursery in the handler was cancelled together with the session, and one of its tasks failed on the
+                # way out. The group as a whole would bring the session's nursery down, so only Cancelled goes on.
                 cancelled, failures = group.split(trio.Cancelled)
                 if cancelled is None or not isinstance(failures, ExceptionGroup):
                     raise
@@ -253,6 +273,7 @@ class Handlers:
 
     async def _answer(self, incoming: IncomingRequest, answer: dict[str, Any] | ErrorData) -> None:
         sink = self._sink
+        # Asked first, since `room` is a coroutine and there nearly always is room.
         if not sink.has_room:
             await sink.room()
         message = self._peer.answer(incoming, answer)
@@ -262,32 +283,35 @@ class Handlers:
     async def _fail(self, context: RequestContext, incoming: IncomingRequest, failure: Exception) -> None:
         if not incoming.cancelled:
             await self._answer(incoming, self._hooks.error_for(failure, context))
-        elif not isinstance(failure, McpError):  # that was to be the answer
-            logger.error("the handler of %r failed after the fact", context.method, exc_info=failure)
+        elif not isinstance(failure, McpError):  # an McpError is a response, which the peer no longer wants
+            logger.error("the handler of %r failed after it was cancelled", context.method, exc_info=failure)
 
     def _free(self, incoming: IncomingRequest) -> None:
         successor = self._peer.finished(incoming)
+        # Over HTTP a stream ends when nothing is owed on it any more, so the sink must know.
         if not incoming.answered:
             self._sink.release(incoming.request.id)
         if successor is not None:
             self.start(successor)
+        # Requests in a lane of their own don't count as running, but `wait_for` may wait for them, too.
         if not self._peer.running_count or incoming.lane is not None:
             self._idle.unpark_all()
 
     async def wait_idle(self) -> None:
-        """Wait until no handler runs, those of requests that last aside."""
+        """Wait until no handler runs, except those of lasting requests."""
         await self.wait_for(lambda: not self._peer.running_count)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait for what can come true when the last handler ends, or that of a request that lasts."""
+        """Wait for a condition that can become true only as the last handler ends, or that of a lasting request."""
         await trio.lowlevel.checkpoint()
         while not condition():
             await self._idle.park()
 
 
 def error_for(exc: Exception, method: str) -> ErrorData:
-    """Give the error answer for an exception that a handler raised; anything but an `McpError` goes to the log."""
+    """Return the error to send for an exception that a handler raised; log all but `McpError`."""
     if isinstance(exc, McpError):
         return ErrorData(exc.code, exc.message, exc.data)
+    # The peer is not told the details: an exception may hold secrets, such as paths or credentials.
     logger.error("the handler of %r failed", method, exc_info=exc)
     return ErrorData(INTERNAL_ERROR, f"internal error in {method!r}")

@@ -1,4 +1,4 @@
-"""What can be set on a session: limits, timeouts, and the hook that watches its requests."""
+"""The options of a session: limits, timeouts, and the hooks that watch its requests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
+# A timeout must be positive; a grace may be 0, for none at all.
 _SECONDS = validator(check_seconds, optional=True)
 _GRACE = validator(check_seconds, zero=True)
 _COUNT = validator(check_count)
@@ -21,15 +22,16 @@ _COUNT = validator(check_count)
 
 @attrs.frozen(kw_only=True)
 class CallOptions:
-    """What we ask: how long a call waits for its answer (`basic/patterns/cancellation`, section CallOptions).
+    """Options for outgoing requests: how long a call waits (`basic/patterns/cancellation`, section Timeouts).
 
     Attributes:
-        timeout: Seconds without an answer; with ``reset_on_progress`` each progress notification starts them anew.
-            None waits forever.
-        total_timeout: Seconds from the start, whatever happens; progress never resets them. None sets no such limit.
-        reset_on_progress: Whether progress resets ``timeout``.
+        timeout: How many seconds to wait for the response; with ``reset_on_progress`` each progress notification
+            restarts the count. None waits forever.
+        total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
+        reset_on_progress: Whether progress restarts ``timeout``.
     """
 
+    # Chosen: long enough for most tools, and short enough that a call to a hung server ends.
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
@@ -37,14 +39,14 @@ class CallOptions:
 
 @attrs.frozen
 class RequestRecord:
-    """One request that is over, as the ``on_request`` hook sees it.
+    """One completed request, as the ``on_request`` hook sees it.
 
     Attributes:
-        method: Its method.
-        direction: ``"out"`` for a request of ours, ``"in"`` for one of the peer's.
-        duration: Seconds from its start to its outcome.
-        outcome: ``"ok"``, ``"error"`` (an error answer), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (the link
-            failed, or the answer was no answer).
+        method: The request's method.
+        direction: ``"out"`` for our requests, ``"in"`` for the peer's.
+        duration: Seconds from the start of the request to its outcome.
+        outcome: ``"ok"``, ``"error"`` (an error response), ``"cancelled"``, ``"timeout"`` or ``"lost"`` (the link
+            failed, or the response was malformed).
     """
 
     method: str
@@ -54,7 +56,7 @@ class RequestRecord:
 
 
 def log_slow_request(record: RequestRecord) -> None:
-    """The default ``on_alert``: a warning in the log."""
+    """Log a warning; the default of ``on_alert``."""
     logger.warning(
         "slow request: %s (%s) took %.3f s, outcome %s",
         record.method,
@@ -66,18 +68,20 @@ def log_slow_request(record: RequestRecord) -> None:
 
 @attrs.frozen(kw_only=True)
 class HandlerOptions:
-    """What we answer: how much of the peer's is under way at once.
+    """Options for incoming requests: how much of what the peer sends may be under way at once.
 
     Attributes:
         max_running_requests: How many of the peer's requests run at once.
-        max_queued_requests: How many more wait; beyond that a request is refused with an error at once.
-        max_pending_notifications: How many of the peer's notifications wait for their handlers; beyond that they are
-            dropped, and the log says so.
-        max_incoming_bytes: How many bytes the peer's requests have that run or wait, as they arrived, and likewise its
-            notifications that wait; beyond that the same. One alone may have more.
-        drain_grace: Seconds that handlers are given to finish after the peer has closed its sending side.
+        max_queued_requests: How many more of them wait; beyond that, requests are refused with an error.
+        max_pending_notifications: How many of the peer's notifications wait for their handler; beyond that,
+            notifications are dropped, with a warning in the log.
+        max_incoming_bytes: How many bytes, as they arrived, the peer's running and waiting requests may have together;
+            the same again for its waiting notifications. Beyond that, messages are refused or dropped as above. A
+            single message may have more.
+        drain_grace: How many seconds handlers may take to finish after the peer has closed its sending side.
     """
 
+    # All chosen: more than a well-behaved peer has in flight, but not enough for a hostile one to exhaust the memory.
     max_running_requests: int = attrs.field(default=128, validator=_COUNT)
     max_queued_requests: int = attrs.field(default=1024, validator=_COUNT)
     max_pending_notifications: int = attrs.field(default=1024, validator=_COUNT)
@@ -87,17 +91,17 @@ class HandlerOptions:
 
 @attrs.frozen(kw_only=True)
 class SessionOptions:
-    """The options of both directions, and what they share.
+    """The options of both directions of a session, and those that they share.
 
     Attributes:
-        calls: Those of what we ask.
-        handlers: Those of what we answer.
-        max_outgoing_messages: How many messages wait for the link before those who send wait, too.
-        close_grace: Seconds that a close waits for messages handed over before it.
-        on_request: Called, synchronously, with the record of each request that is over. It must not block.
-        alert_threshold: Requests of at least this many seconds also go to ``on_alert``, but for
-            ``subscriptions/listen``, which is meant to last; None watches for none.
-        on_alert: Called like ``on_request``; logs a warning by default.
+        calls: Options for outgoing requests.
+        handlers: Options for incoming requests.
+        max_outgoing_messages: How many messages wait for the link before their senders have to wait.
+        close_grace: How many seconds a close waits for messages that were handed over before it.
+        on_request: Called synchronously with the record of each completed request. It must not block.
+        alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
+            ``subscriptions/listen``, which is meant to last. None disables alerts.
+        on_alert: Called like ``on_request``; by default logs a warning.
     """
 
     calls: CallOptions = attrs.field(factory=CallOptions, validator=attrs.validators.instance_of(CallOptions))
@@ -111,14 +115,15 @@ class SessionOptions:
     on_alert: Callable[[RequestRecord], object] = log_slow_request
 
     watched: bool = attrs.field(init=False, repr=False, eq=False)
-    """Whether anybody wants records."""
+    """Whether there is a hook to make records for."""
 
     @watched.default
     def _watched(self) -> bool:
         return self.on_request is not None or self.alert_threshold is not None
 
     def record(self, record: RequestRecord) -> None:
-        """Give a record to the hooks; an exception of theirs is logged and goes no further."""
+        """Pass a record to the hooks; an exception that they raise is logged."""
+        # Called as a request ends, in its caller's or its handler's task: a faulty hook must not change the outcome.
         try:
             if self.on_request is not None:
                 self.on_request(record)
@@ -126,4 +131,4 @@ class SessionOptions:
             if slow and not facts_of(record.method).lasting:
                 self.on_alert(record)
         except Exception:
-            logger.exception("a hook for finished requests failed")
+            logger.exception("on_request or on_alert failed")

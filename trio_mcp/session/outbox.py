@@ -1,7 +1,7 @@
-"""What waits to be written: two bounded lanes and the one task that hands them to the link.
+"""The queue of outgoing messages: two bounded lanes, and the one task that hands messages to the link.
 
-Control messages (cancellations, answers given on the spot) overtake bulk, and handing one over never waits. Bulk waits
-for room, so a peer that does not read slows down only those who write to it.
+Control messages (cancellations, responses given at once) overtake bulk, and handing one over never waits. Senders of
+bulk wait for room, so a peer that does not read slows down only those who write to it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _Entry: TypeAlias = tuple[SessionMessage, Owner]
 
 
 class Outbox:
-    """The way out of a session: a `Sink` that hands everything to one link.
+    """A `Sink` that hands all messages of a session to one link.
 
     Args:
         channel: The link's sending half; closed by `aclose`.
-        spawn: Runs an async function in a task: the writer, while there is something to write.
-        max_bulk: How many bulk messages wait here before senders wait.
-        max_control: How many control messages wait here before new ones are refused.
+        spawn: Starts the task of the writer, which runs only while there is something to write.
+        max_bulk: How many bulk messages wait here before their senders have to wait.
+        max_control: How many control messages wait here before new ones are dropped.
     """
 
+    # max_control is chosen: more than a well-behaved peer ever leaves unread, so beyond it responses can be dropped.
     def __init__(
         self,
         channel: trio.abc.SendChannel[SessionMessage],
@@ -41,8 +42,8 @@ class Outbox:
     ) -> None:
         self._channel = channel
         self._spawn = spawn
-        # Where the channel can take a message without waiting, one that finds the way free goes straight to it: the
-        # writer would cost two task switches per message.
+        # Many channels can take a message without waiting. Then, if nothing is queued, it goes straight to the channel:
+        # the writer would cost two task switches per message.
         self._send_nowait: Callable[[SessionMessage], None] | None = getattr(channel, "send_nowait", None)
         self._max_bulk = max_bulk
         self._max_control = max_control
@@ -50,6 +51,7 @@ class Outbox:
         self._control: deque[_Entry] = deque()
         self._senders = trio.lowlevel.ParkingLot()
         self._drained = trio.lowlevel.ParkingLot()
+        # Whether a message has left its lane, but the link has not accepted it yet.
         self._writing = False
         self._has_writer = False
         self._broken = False
@@ -59,12 +61,12 @@ class Outbox:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many messages wait here, bulk and control."""
+        """The number of messages that wait here, bulk and control."""
         return len(self._bulk), len(self._control)
 
     @property
     def idle(self) -> bool:
-        """Whether everything has been handed to the link."""
+        """Whether all messages have been handed to the link."""
         return not self._bulk and not self._control and not self._writing
 
     @property
@@ -79,13 +81,15 @@ class Outbox:
         """
         if self.has_room or self._broken:
             return
+        # A loop, because a sender that did not have to wait may take the place first.
         while not (self.has_room or self._broken):
             await self._senders.park()
-        # Whoever finds the way free leaves no entry behind whose removal would wake the next, so each wakes one more.
+        # A sender whose message goes straight to the link leaves no entry whose removal would wake the next sender.
+        # So each one that wakes up wakes one more.
         self._senders.unpark()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        """Hand over a bulk message: to the link at once if the way is free, else to the writer."""
+        """Send a bulk message: straight to the link if nothing else waits, otherwise through the writer."""
         if not self._bulk and not self._control and not self._writing and self._try_now(message, owner):
             return
         if not self._broken:
@@ -93,11 +97,12 @@ class Outbox:
             self._start_writer()
 
     def put_control(self, message: SessionMessage) -> bool:
-        """Hand over a control message without ever waiting.
+        """Send a control message without waiting.
 
         Returns:
-            Whether it was taken; not so when the peer has left `max_control` of them unread.
+            Whether it was accepted; False if ``max_control`` messages wait already, because the peer does not read.
         """
+        # Waiting bulk doesn't matter here, as control may overtake it; a message being written does.
         if not self._control and not self._writing and self._try_now(message, None):
             return True
         if len(self._control) >= self._max_control or self._broken:
@@ -107,13 +112,15 @@ class Outbox:
         return True
 
     def release(self, request_id: RequestId) -> None:
-        """One link carries everything: there is nothing to release."""
+        """Do nothing: one link carries everything, so there is nothing to release."""
 
     def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
+        """Return False: a link has no streams to close."""
         return False
 
     def _start_writer(self) -> None:
         if not self._has_writer:
+            # Set here, because the task starts later: another message before that would start a second one.
             self._has_writer = True
             self._spawn(self._write)
 
@@ -126,17 +133,18 @@ class Outbox:
             return False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.give_up()
-            return True  # nobody will ever read it: the reader learns of the loss, and settles its call
+            return True  # dropped, as the peer is gone: the reader learns of that by itself, and settles the call
         if type(owner) is OutgoingRequest:
-            owner.sent = True
+            owner.sent = True  # from now on the peer has to be told of a cancellation
         return True
 
     async def _write(self) -> None:
-        """The writer: hand everything to the link, one message at a time, until nothing is left or the link breaks."""
+        """Hand everything to the link, one message at a time, until nothing is left or the link breaks."""
         while (entry := self._next()) is not None:
             message, owner = entry
             if self._try_now(message, owner):
                 continue
+            # Set before the wait: cancelled during it, we could not know whether the message got through.
             if type(owner) is OutgoingRequest:
                 owner.sent = True
             self._writing = True
@@ -150,12 +158,14 @@ class Outbox:
         self._drained.unpark_all()
 
     def _next(self) -> _Entry | None:
+        # Control messages are always worth sending: a cancellation, or a response that the peer is owed.
         if self._control:
             return self._control.popleft()
         while self._bulk:
             message, owner = self._bulk.popleft()
             self._senders.unpark()
-            # A request that its caller gave up, or news of a request that the peer gave up, is not worth sending.
+            # Don't send a request that its caller has cancelled, or messages about a request that the peer has
+            # cancelled: they have become pointless while they waited.
             if type(owner) is OutgoingRequest and owner.settled:
                 continue
             if type(owner) is IncomingRequest and owner.cancelled:
@@ -164,7 +174,8 @@ class Outbox:
         return None
 
     def give_up(self) -> None:
-        """Nobody reads: drop what is here and what comes, and keep nobody waiting."""
+        """Drop what is queued and all later messages, and wake up all tasks that wait here."""
+        # Nothing raises: senders learn from the session why the link is gone.
         self._broken = True
         self._bulk.clear()
         self._control.clear()
@@ -172,11 +183,11 @@ class Outbox:
         self._drained.unpark_all()
 
     async def flush(self) -> None:
-        """Wait until everything has been handed to the link, or the link is broken."""
+        """Wait until all messages have been handed to the link, or the link is broken."""
         while not self.idle and not self._broken:
             await self._drained.park()
 
     async def aclose(self) -> None:
-        """Close the link's sending half; what is still here is dropped."""
+        """Close the link's sending half; messages that still wait are dropped."""
         self.give_up()
         await self._channel.aclose()

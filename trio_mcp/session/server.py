@@ -1,4 +1,4 @@
-"""The server's side of a session: both eras on one link, the client's declarations, what may be sent to it."""
+"""The server's side of a session: both eras on one link, what the client declares, and what may be sent to it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = ["ServerSession"]
 
 
 class ServerSession(BaseSession):
-    """One link to a client. It answers ``initialize``, ``server/discover`` and ``ping`` by itself.
+    """A session with a client. It answers ``initialize``, ``server/discover`` and ``ping`` by itself.
 
     Args:
         read: Where messages come from.
         write: Where messages go.
-        identity: What the server says of itself.
+        identity: What the server declares about itself.
         options: Limits, timeouts and hooks.
         on_error: As in `BaseSession`.
-        lasting: Whether the client can still be told things when its request is answered.
+        lasting: Whether messages can still reach the client after the response to its request.
     """
 
     def __init__(
@@ -50,27 +50,29 @@ class ServerSession(BaseSession):
 
     @property
     def client(self) -> ClientDeclaration | None:
-        """What the client declared in the handshake; None in the modern era, where each request declares for itself."""
+        """The client's declaration in the handshake; None in the modern era, where each request has its own."""
         return self._negotiation.session
 
     @property
     def initialized(self) -> bool:
-        """Whether the handshake is complete: from then on requests and notices may be sent to the client."""
+        """Whether the client has confirmed the handshake, so that requests may be sent to it."""
         return self._negotiation.initialized
 
     @property
     def lasting(self) -> bool:
-        """Whether the client can still be told things when a request is answered; not over HTTP without sessions."""
+        """Whether messages can still reach the client after a response; they can't over HTTP without sessions."""
         return self._negotiation.lasting
 
     def presume(self, revision: str) -> None:
-        """Take the handshake for done, by a client that has said nothing of itself."""
+        """Assume that the handshake has taken place, with a client that declared nothing."""
+        # For legacy requests over HTTP without sessions, which carry no handshake.
         self._negotiation.session = ClientDeclaration(LegacyServerEra(revision), None, {})
         self._negotiation.initialized = True
         self._peer.revision = revision
 
     def initialize(self, request: Request, metadata: Mapping[str, Any]) -> Response | ErrorResponse:
-        """Answer ``initialize``, the first request of a session that is fed, to the caller instead of the sink."""
+        """Return the response to ``initialize``, the first request of a session that is fed, instead of sending it."""
+        # Over HTTP the response decides whether the session is kept, and goes out with its id in a header.
         (started,) = self._peer.receive(request, metadata)
         assert isinstance(started, RequestStarted)
         answers: list[Any] = []
@@ -81,6 +83,12 @@ class ServerSession(BaseSession):
         return answer
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
+        """Answer ``initialize``, ``server/discover`` and ``ping`` at once, and find out which client a request is from.
+
+        Raises:
+            McpError: To refuse the request.
+        """
+        # Not in the handler's task: the request behind initialize must already see its effect.
         negotiation, request = self._negotiation, context.incoming.request
         if request.method == "initialize":
             result = negotiation.initialize(request)
@@ -89,39 +97,44 @@ class ServerSession(BaseSession):
             self._opened()
             return result
         if request.method == "ping" and not context.meta and negotiation.session is None:
-            return {}  # a legacy client may ping before the handshake is over (`basic/lifecycle`)
-        if context.client is None:  # a modern request over HTTP has been judged before
+            return {}  # a legacy client may ping before the handshake is complete (`basic/lifecycle`)
+        if context.client is None:  # otherwise it is a modern request over HTTP, which has been judged already
             context.client = negotiation.declaration(request)
         if request.method == "server/discover":
             return self.identity.discover(context.client)
         return {} if request.method == "ping" else None
 
     def _opened(self) -> None:
-        """The handshake has been answered; the client has yet to confirm it."""
+        """Do what follows the handshake: a hook, called once `initialize` is answered but not yet confirmed."""
 
     def _note(self, notification: Notification) -> None:
+        # Before initialize it confirms nothing, and is ignored.
         if notification.method == "notifications/initialized" and self._negotiation.session is not None:
             self._negotiation.initialized = True
 
     def _check_outgoing(self, method: str) -> None:
         client = self.client
+        # A modern client takes only what belongs to one of its requests, which goes through the `RequestContext`.
         if client is None:
             if not is_spec_method(method):
                 return
             raise LocalProtocolError(
-                f"{method!r} can't be sent: outside a request only a client that has done the handshake takes it"
+                f"{method!r} can't be sent: outside a request, only a client that opened with the handshake accepts it"
             )
         spec = method_spec(client.revision, method)
         if spec is None or "server" not in spec.senders:
+            # A method that no revision defines is an application's own, and goes out as it is.
             if is_spec_method(method):
                 raise LocalProtocolError(
                     f"{method!r} is not a method of revision {client.revision} that a server may send"
                 )
             return
+        # 2025-11-25 `basic/lifecycle`, Initialization: until then only pings and log messages should be sent.
         if spec.is_request and method != "ping" and not self.initialized:
             raise LocalProtocolError(f"{method!r} can't be sent before the client has confirmed the handshake")
         if spec.is_request and spec.client_capability and not declares(client.capabilities, spec.client_capability):
             raise CapabilityError(method, spec.client_capability, "client")
+        # What this client was told, not what the server can do by now: tools may have been added since.
         own = self._negotiation.declared
         if not spec.is_request and spec.server_capability and not declares(own, spec.server_capability):
             raise CapabilityError(method, spec.server_capability, "server")

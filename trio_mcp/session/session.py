@@ -1,4 +1,4 @@
-"""`BaseSession`: one side of a conversation. Its lifetime, its reader, its hooks, and what it sends."""
+"""`BaseSession`, one side of a conversation: its lifetime, its reader, its hooks, and sending."""
 
 from __future__ import annotations
 
@@ -43,30 +43,31 @@ __all__ = ["BaseSession", "RequestHandler", "SessionStatistics"]
 ResultT = TypeVar("ResultT", bound=BaseModel)
 RequestHandler = Callable[[Any, RequestContext], Awaitable[Any]]
 
-# How many messages are taken, and notices handled, in one go before other tasks run.
+# How many messages are read, and notices handled, before other tasks get to run. Chosen: large enough to hide the cost
+# of the checkpoint, small enough to delay other tasks little. A link holds as many (docs/design.md, Backpressure).
 READ_BURST = 64
 
 
 class NoticeHooks(Protocol):
-    """Who hears of it."""
+    """The hooks that handle notices."""
 
     async def received_notification(self, notification: Notification) -> None:
-        """Take one notification."""
+        """Handle one notification."""
         ...
 
     async def received_error(self, error: RemoteProtocolError) -> None:
-        """Take what arrived and belongs to no request."""
+        """Handle a fault in incoming messages that does not belong to a request."""
         ...
 
 
 class Notices:
-    """Notifications and faults that wait for their handlers, and the one task that calls those.
+    """The queue of notifications and faults ("notices"), and the one task that passes them to their handlers.
 
     Args:
-        hooks: Who hears of them.
-        most: How many wait here; further ones are dropped, and the log says so.
-        most_bytes: How many bytes they have; the same. One alone may have more.
-        spawn: Start a task: the one that calls the handlers, while there is something to handle.
+        hooks: The handlers.
+        most: How many notices wait here; beyond that they are dropped, with a warning in the log.
+        most_bytes: How many bytes they may have together; beyond that, likewise. A single one may have more.
+        spawn: Starts the task that calls the handlers, which runs only while there are notices.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Notices:
         self._hooks = hooks
         self._most = most
         self._most_bytes = most_bytes
-        self._bytes = 0  # of those that wait, and the one that is handled
+        self._bytes = 0  # of the notices that wait, and of the one being handled
         self._spawn = spawn
         self._waiting: deque[tuple[Notification | RemoteProtocolError, Hold | None]] = deque()
         self._handling = False
@@ -89,23 +90,25 @@ class Notices:
         return len(self._waiting)
 
     def put(self, notice: Notification | RemoteProtocolError, hold: Hold | None = None) -> None:
-        """Hand over one of them, without waiting; what it came with is kept until it has been handled."""
+        """Queue a notice, without waiting; keep its hold until it has been handled."""
         size = _size_of(notice)
+        # A notice larger than the limit passes if no other is there; otherwise it could never pass.
         if len(self._waiting) < self._most and not (self._bytes and self._bytes + size > self._most_bytes):
             self._overrun = False
             self._waiting.append((notice, hold))
             self._bytes += size
             if hold is not None:
-                hold.keep()
+                hold.keep()  # so that the transport counts the message as under way until it has been handled
             if not self._handling:
                 self._handling = True
                 self._spawn(self._handle)
-        elif not self._overrun:  # said once, or a peer could fill the log
+        elif not self._overrun:  # warn once, or a peer could fill the log
             self._overrun = True
             logger.warning("notifications arrive faster than they are handled; some are dropped")
 
     def clear(self) -> None:
-        """Drop what waits."""
+        """Drop all notices that wait."""
+        # One by one, to release their holds.
         while self._waiting:
             self._settle(*self._waiting.popleft())
 
@@ -124,7 +127,8 @@ class Notices:
                 else:
                     await self._hooks.received_error(notice)
             except RemoteProtocolError as exc:
-                # A handler found the peer at fault: that is for `on_error`, unless it is `on_error` that says so.
+                # A handler blames the peer: pass that to `on_error`, unless `on_error` itself raised it, which would
+                # never end.
                 if isinstance(notice, Notification):
                     self.put(exc)
                 else:
@@ -134,30 +138,33 @@ class Notices:
             finally:
                 self._settle(notice, hold)
             handled += 1
-            if handled % READ_BURST == 0:  # not after each: what precedes an answer would come long after it
+            # Not after each one, or a notification sent before a response would be handled long after the response.
+            if handled % READ_BURST == 0:
                 await trio.lowlevel.checkpoint()
         self._handling = False
 
 
 def _size_of(notice: Notification | RemoteProtocolError) -> int:
+    # Faults are our own, short texts, and are bounded by their number alone.
     return notice.size if isinstance(notice, Notification) else 0
 
 
 @attrs.frozen
 class SessionStatistics:
-    """What a session is doing.
+    """A snapshot of what a session is doing.
 
     Attributes:
-        outgoing: Requests of ours that wait for their answer.
-        incoming: Requests of the peer's that are neither answered nor cancelled, running or queued.
-        running: Handlers that run, those that listen aside.
-        queued: Requests of the peer's that wait until fewer handlers run.
-        listening: Requests ``subscriptions/listen`` of the peer's that are open.
-        bulk_waiting: Messages that wait for the link.
-        control_waiting: Messages that wait for the link and overtake those: cancellations, answers given on the spot.
-        flushed: Whether the link has taken everything, so that nothing waits and nothing is being written.
-        notices_waiting: Notifications and faults that wait for their handler.
-        closed: Whether no call can be made any more.
+        outgoing: The number of our requests that wait for their response.
+        incoming: The number of the peer's requests, running or queued, that are neither answered nor cancelled.
+        running: The number of handlers that run, not counting ``subscriptions/listen``.
+        queued: The number of the peer's requests that wait for fewer handlers to run.
+        listening: The number of the peer's ``subscriptions/listen`` requests that are open.
+        bulk_waiting: The number of messages that wait for the link.
+        control_waiting: The number of messages that wait for the link and overtake those: cancellations, and responses
+            given at once.
+        flushed: Whether the link has accepted all messages: none waits, and none is being written.
+        notices_waiting: The number of notifications and faults that wait for their handler.
+        closed: Whether calls can't be made any more.
     """
 
     outgoing: int
@@ -175,22 +182,22 @@ class SessionStatistics:
 class BaseSession(EnteredOnce):
     """One side of a conversation: requests in both directions over a pair of memory channels of `SessionMessage`.
 
-    An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. What
-    leaves the block is the very object that was raised in it. The loss of the link ends the session, never the block:
-    every pending call, and every later one, raises what happened.
+    An async context manager: its tasks live in a nursery inside the block, and leaving the block ends them all. An
+    exception raised in the block leaves it as the same object. The loss of the link ends the session, never the block:
+    pending calls, and later ones, raise the cause.
 
     Args:
-        read: Where messages come from; None for a session that is given them by `feed`.
-        write: Where messages go; a `SessionSink` takes them as it likes.
+        read: Where messages come from; None for a session that gets them through `feed`.
+        write: Where messages go: a channel, or a `SessionSink`.
         options: Limits, timeouts and hooks.
-        on_error: Called, sync or async, with what arrived and belongs to no request (a `RemoteProtocolError`).
-            Without it such things are logged as warnings.
+        on_error: Called, sync or async, with each fault in incoming messages that does not belong to a request (a
+            `RemoteProtocolError`). Without it, faults are logged as warnings.
 
     Subclasses may override `received_request`, `received_notification` and `received_error`.
 
     Attributes:
-        on_arrival: Called by the reader with each message and what the transport knows of it, before what comes after
-            it; gives what is known of it. It must neither block nor raise. None for nobody.
+        on_arrival: Called by the reader with each message and the transport's metadata for it, before the next message
+            is read; returns the metadata to use. It must neither block nor raise. None to call nothing.
     """
 
     on_arrival: Callable[[Incoming, Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -203,6 +210,7 @@ class BaseSession(EnteredOnce):
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
+        # Checked here, because the reader would fail later, in a task where the mistake is hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
             raise TypeError(f"read must be a trio ReceiveChannel, got {type(read).__name__}")
         self.options = options = options or SessionOptions()
@@ -210,10 +218,11 @@ class BaseSession(EnteredOnce):
         self._read = read
         self._on_error = on_error
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
-        self._era: ModernClientEra | None = None  # of a client, once it knows that the server is a modern one
+        self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
         self._nursery: trio.Nursery | None = None
         self._closing = False
         self._dropping = False
+        # `_finished` is set last of all: `aclose` and `wait_closed` return only when nothing runs any more.
         self._entered = trio.Event()
         self._finished = trio.Event()
         self._peer = Peer(
@@ -237,44 +246,48 @@ class BaseSession(EnteredOnce):
 
     @contextlib.asynccontextmanager
     async def _lifetime(self) -> AsyncIterator[None]:
+        # Not a plain nursery, which would wrap an exception of the block in an ExceptionGroup.
         async with background_nursery(self.aclose) as nursery:
             await start(nursery, self._run)
             self._entered.set()
             yield
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Everything of the session that is not its block, so that a close from outside never cancels the block."""
+        """Run the session's tasks, in a task and a nursery apart from the block."""
+        # A close from another task cancels this nursery; were it around the block, the block would be cancelled, too.
         try:
             async with background_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                await self._entered.wait()  # the block may add handlers before anything is read
+                await self._entered.wait()  # so that the block can add handlers before anything is read
                 if self._read is not None:
                     nursery.start_soon(self._read_all, self._read)
+                # Until a close, or the end of the link, cancels the nursery: calls and handlers need it at any time.
                 await trio.sleep_forever()
         finally:
+            # From here on `_spawn` starts nothing. The session may also end because the task around it is cancelled,
+            # so whatever a close would have settled is settled here.
             self._nursery = None
             self._settle_everything(SessionClosed("the session was closed"))
             self._notices.clear()
             self._finished.set()
 
     def _spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run something of the session's own in a task, as long as there is work: an idle session has only its reader.
-
-        A session that has ended, or has not begun, has nothing to run.
-        """
+        """Start a task of the session; do nothing if the session has not begun or has ended."""
+        # Such tasks end when their work is done, so an idle session has only its reader.
         if self._nursery is not None:
             self._nursery.start_soon(function)
 
     def _spawn_handler(self, serve: Callable[[RequestContext], Awaitable[None]], context: RequestContext) -> None:
         assert self._nursery is not None
+        # Named, so that Trio's instruments and tracebacks show which request a task serves.
         self._nursery.start_soon(serve, context, name=f"request {context.method}")
 
     async def aclose(self) -> None:
-        """End the session, from any task; again is a no-op.
+        """Close the session, from any task; closing it again does nothing.
 
-        Every pending call raises `SessionClosed`, running handlers are cancelled, messages handed over before are
-        given ``close_grace`` seconds to leave. When cancelled, it does all that without the waiting.
+        Pending calls raise `SessionClosed`, running handlers are cancelled, and messages handed over before have
+        ``close_grace`` seconds to leave. If cancelled, it still does all of this, but without waiting.
         """
         if self._lifetime_manager is None:
             await trio.lowlevel.checkpoint()
@@ -282,12 +295,14 @@ class BaseSession(EnteredOnce):
         if not self._closing:
             self._closing = True
             self._settle_everything(SessionClosed("the session was closed"))
+            # `closing`, since a cancellation or Ctrl-C during the flush must neither leave the link open nor be lost.
             async with closing(self._close_link):
                 with trio.move_on_after(self.options.close_grace):
                     await self._sink.flush()
         await self._finished.wait()
 
     async def _close_link(self) -> None:
+        # Each step is taken even if the one before fails: close the sink, close the reading half, stop the tasks.
         try:
             async with contextlib.nullcontext() if self._read is None else closing(self._read.aclose):
                 await self._sink.aclose()
@@ -298,65 +313,70 @@ class BaseSession(EnteredOnce):
     # --- the lifetime of a session that is fed --------------------------------------------------------------------
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Run what belongs to the session in a nursery of somebody else's, from now until `end`.
+        """Run the session's tasks in the given nursery, until `end`.
 
-        Instead of entering the session: for one that is given its messages by `feed`.
+        This replaces entering the session, for one that gets its messages through `feed`.
         """
+        # So an idle session over HTTP has no reader task.
         self._nursery = nursery
 
     def end(self, why: str) -> None:
-        """End such a session: handlers are cancelled, calls raise `SessionClosed`. Again is a no-op."""
+        """End a session started by `begin`: cancel handlers, and fail calls with `SessionClosed`.
+
+        Ending it again does nothing.
+        """
         self._closing = True
         self._settle_everything(SessionClosed(why))
         self._sink.give_up()
         self._nursery = None
 
     def finish(self) -> None:
-        """Nothing that belonged to the session runs any more."""
+        """Complete the end of a session started by `begin`, once none of its tasks runs any more."""
         self._notices.clear()
         self._finished.set()
 
     @property
     def busy(self) -> bool:
-        """Whether a request of the peer's is under way."""
+        """Whether a request from the peer is under way."""
+        # The second, because a cancelled request is under way until its handler has ended.
         return self._peer.incoming_count > 0 or self._peer.running_count > 0
 
     def serves(self, request_id: RequestId) -> bool:
-        """Whether a request of the peer's is running or queued, unanswered and not cancelled."""
+        """Return whether a request from the peer is running or queued, and neither answered nor cancelled."""
         return self._peer.serves(request_id)
 
     async def wait_idle(self) -> None:
-        """Wait until no handler runs, those of requests that last aside."""
+        """Wait until no handler runs, except those of lasting requests."""
         await self._handlers.wait_idle()
 
     async def wait_settled(self) -> None:
-        """Wait until no request of the peer's is under way."""
+        """Wait until no request from the peer is under way."""
         await self._handlers.wait_for(lambda: not self.busy)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def wait_closed(self) -> None:
-        """Wait until the session has ended: by `aclose`, or because the link was closed or lost."""
+        """Wait until the session has ended, by `aclose` or because the link was closed or lost."""
         await self._finished.wait()
 
     @property
     def next_request_id(self) -> int:
-        """The id that the next request of ours gets."""
+        """The id of our next request."""
         return self._peer.next_id
 
     @property
     def closed(self) -> bool:
-        """Whether no call can be made any more."""
+        """Whether calls can't be made any more."""
         return self._calls.lost is not None
 
     @property
     def close_cause(self) -> Exception | None:
-        """Why no call can be made any more, a copy of the caller's own; None as long as there is no reason."""
+        """The reason why calls can't be made any more, as a new copy; None while they can."""
         lost = self._calls.lost
         return None if lost is None else another(lost)
 
     def statistics(self) -> SessionStatistics:
-        """Tell what the session is doing now. Cheap: it only looks at counters."""
+        """Return a snapshot of what the session is doing. Cheap: it only reads counters."""
         peer, sink = self._peer, self._sink
         bulk, control = sink.waiting
         return SessionStatistics(
@@ -373,6 +393,7 @@ class BaseSession(EnteredOnce):
         )
 
     def _settle_everything(self, error: Exception) -> None:
+        # The first reason is kept: that the link was lost says more than that the session was then closed.
         self._calls.lose(error)
         why = str(self._calls.lost)
         _, incoming = self._peer.close()
@@ -382,7 +403,10 @@ class BaseSession(EnteredOnce):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def _read_all(self, read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
-        """The reader: it never waits for the writer or a handler, or the two sides could wait for each other."""
+        """Read and act on messages until the link ends."""
+        # It never waits for the writer or a handler (rule 1 of docs/design.md): two sessions whose readers wait for
+        # their writers would block each other forever.
+        # Memory channels have `receive_nowait`; a channel of another class need not.
         receive_nowait: Callable[[], SessionMessage] | None = getattr(read, "receive_nowait", None)
         lost: Exception | None = None
         item: SessionMessage | None = None
@@ -392,30 +416,32 @@ class BaseSession(EnteredOnce):
                 if item is None:
                     item, left = await read.receive(), READ_BURST
                 message = item.message
+                # Without a request id, the transport reports that the whole link is lost.
                 if type(message) is Failure and message.request_id is None:
                     lost = message.error
                     break
                 self.feed(message, item.metadata)
                 item = None
-                # What has arrived meanwhile: a checkpoint for each would cost more than the messages themselves.
+                # Take what has arrived meanwhile, too: a checkpoint for each message would cost more than the message.
                 if left and receive_nowait is not None:
                     left -= 1
                     with contextlib.suppress(trio.WouldBlock):
                         item = receive_nowait()
         except trio.EndOfChannel:
-            pass
+            pass  # the orderly end: the peer has closed its sending side
         except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
             lost = TransportError(f"the link is broken: {exc}" if str(exc) else "the link is broken")
         await self._link_ended(lost)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None) -> None:
-        """Act on what has arrived, without waiting.
+        """Act on an incoming message, without waiting.
 
         Args:
             message: What the peer has sent.
-            metadata: What the transport knows of it.
-            hold: Kept as long as any of it is under way.
+            metadata: The transport's metadata for it.
+            hold: Kept until nothing of the message is under way any more.
         """
+        # A plain function, so one message takes its whole effect before the next one is looked at.
         peer = self._peer
         if self.on_arrival is not None:
             metadata = self.on_arrival(message, metadata or {})
@@ -430,6 +456,7 @@ class BaseSession(EnteredOnce):
                 case RequestStarted():
                     self._handlers.start(event.incoming)
                 case NotificationReceived():
+                    # First what must take effect at once (`notifications/initialized`): its handler may run much later.
                     self._note(event.notification)
                     self._notices.put(event.notification, hold)
                 case ProgressReceived():
@@ -443,47 +470,53 @@ class BaseSession(EnteredOnce):
 
     def _reply(self, message: SessionMessage) -> None:
         taken = self._sink.put_control(message)
-        if not taken and not self._dropping:  # said once, or a peer could fill the log
-            self._notices.put(RemoteProtocolError("the peer does not read its answers; some are dropped"))
+        if not taken and not self._dropping:  # report it once, or a peer could fill the log
+            self._notices.put(RemoteProtocolError("the peer is not reading; responses to it are being dropped"))
         self._dropping = not taken
 
     async def _link_ended(self, lost: Exception | None) -> None:
         if lost is None:
-            # The peer has closed its sending side, but may still read: let running handlers finish, for a moment.
+            # The peer has closed its sending side, but may still be reading: give running handlers time to finish.
+            # Our own calls fail at once, because no response can come any more.
             self._calls.lose(SessionClosed("the peer closed the link"))
+            # Lasting requests aside, which would use up the whole grace.
             with trio.move_on_after(self.options.handlers.drain_grace):
                 await self._handlers.wait_idle()
             self._settle_everything(SessionClosed("the peer closed the link"))
             with trio.move_on_after(self.options.close_grace):
                 await self._sink.flush()
         else:
+            # No response can leave any more, so handlers get no grace.
             self._settle_everything(lost)
         await self._close_link()
 
     # --- hooks ---------------------------------------------------------------------------------------------------
 
     def make_context(self, incoming: IncomingRequest) -> RequestContext:
-        """Make what the handler of a request is given."""
+        """Return the context for the handler of a request."""
         return RequestContext(incoming, self._sink)
 
     def intercept(self, context: RequestContext) -> dict[str, Any] | None:
-        """Look at a request in the order of arrival, before its handler: answer it on the spot or let it through.
+        """Look at a request before its handler is started, in the order of arrival.
+
+        Returns:
+            The result, to answer the request at once; None to let the handler run.
 
         Raises:
-            McpError: To refuse it.
+            McpError: To refuse the request.
         """
         return {} if context.method == "ping" else None
 
     def error_for(self, exc: Exception, context: RequestContext) -> ErrorData:
-        """Give the error answer for an exception that a handler raised; all but `McpError` goes to the log."""
+        """Return the error to send for an exception that a handler raised; log all but `McpError`."""
         return error_for(exc, context.method)
 
     async def received_request(self, context: RequestContext) -> Any:
-        """Handle one request, and return its result: override it to answer them all yourself.
+        """Handle one request, and return its result. Override this to handle all requests yourself.
 
-        It runs in a task of its own, inside the request's cancel scope. As it stands it looks for a handler added with
-        `add_request_handler`. A result is a model, a mapping, or None for an empty one; an exception becomes an error
-        answer.
+        It runs in a task of its own, inside the request's cancel scope. The base class calls the handler added with
+        `add_request_handler`. A result is a model, a mapping, or None for an empty result; an exception becomes an
+        error response.
         """
         handler, params_type = self._added.get(context.method, (None, None))
         if handler is None:
@@ -497,33 +530,37 @@ class BaseSession(EnteredOnce):
         return await handler(params, context)
 
     async def received_notification(self, notification: Notification) -> None:
-        """Take one notification: override it. Those of the protocol's own bookkeeping don't come here.
+        """Handle one notification. Override this; the base class ignores notifications.
 
-        Notifications and errors come one after the other, in the order of arrival.
+        Cancellations and progress don't come here. Notifications and errors come one at a time, in the order of
+        arrival.
         """
 
     async def received_error(self, error: RemoteProtocolError) -> None:
-        """Take what arrived and belongs to no request: override it. As it stands it calls ``on_error``, or logs."""
+        """Handle a fault in incoming messages that does not belong to a request.
+
+        Override this; the base class calls ``on_error``, or logs a warning.
+        """
         if self._on_error is None:
             logger.warning("from the peer: %s", error)
             return
         await call_back(self._on_error, error)
 
     def _note(self, notification: Notification) -> None:
-        """Look at a notification in the order of arrival, before any later message is looked at."""
+        """Look at a notification before any later message is processed; its handler runs afterwards."""
 
     def add_request_handler(
         self, method: str, handler: RequestHandler, params_type: type[BaseModel] | None = None
     ) -> None:
-        """Answer a method, for example one of your own.
+        """Add the handler of a method, for example of one of your own.
 
         Args:
             method: The method's name.
-            handler: ``async (params, context) -> result``; the result is a model, a dict, or None for an empty one.
+            handler: ``async (params, context) -> result``; the result is a model, a dict, or None for an empty result.
             params_type: The model that validates the parameters; without it the handler gets plain data.
 
         Raises:
-            ValueError: The method has a handler already.
+            ValueError: If the method has a handler already.
         """
         if method in self._added:
             raise ValueError(f"the method {method!r} has a handler already")
@@ -562,27 +599,28 @@ class BaseSession(EnteredOnce):
         related_request_id: RequestId | None = None,
         **limits: Unpack[CallLimits],
     ) -> Any:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its result.
 
         Args:
             method: The method's name.
-            params: Its parameters: a model, or plain JSON data.
+            params: The parameters: a model, or plain JSON data.
             result_type: The model that validates the result; without it the result is plain data.
-            related_request_id: The peer's request that this one is part of serving: a transport with a stream for each
-                request puts it there.
+            related_request_id: The id of the peer's request in the course of which this one is sent. A transport with a
+                stream for each request sends it on that stream.
             limits: ``timeout``, ``total_timeout``, ``reset_on_progress`` and ``on_progress``: see `CallLimits`.
 
         Raises:
-            McpError: The peer answered with an error.
-            RequestTimeout: No answer came in time.
-            TransportError: The link failed or the session was closed.
-            RemoteProtocolError: The answer is not what the method answers.
-            LocalProtocolError: The request is not allowed now; nothing was sent.
+            McpError: If the peer responds with an error.
+            RequestTimeout: If no response comes in time.
+            TransportError: If the link fails or the session is closed.
+            RemoteProtocolError: If the result is malformed.
+            LocalProtocolError: If the request is not allowed now; nothing has been sent.
 
-        When cancelled, the peer is told (with the reason) and the call ends at once, without waiting for anything.
+        If cancelled, the call tells the peer (with the reason) and ends at once, without waiting for anything.
         """
         merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
+        # Plain data goes out as it is, without a copy: params may be large.
         plain = params if params is None or type(params) is dict else as_object(params, "params")
         result = await self._call(method, plain, merged, related=related_request_id)
         return result if result_type is None else as_result(result, result_type, method)
@@ -596,7 +634,8 @@ class BaseSession(EnteredOnce):
         related: RequestId | None = None,
         opened: Callable[[OutgoingRequest], None] | None = None,
     ) -> dict[str, Any]:
-        """Send a request with what every request carries: the trace that it belongs to, and what the era adds."""
+        """Send a request, with the trace context and the client's declaration added to its ``_meta``."""
+        # Read in the caller's task: the context variables of the reader or the writer are not the caller's.
         trace, era = CURRENT_TRACE.get(), self._era
         if trace is not None:
             params = trace.added_to(params)
@@ -607,22 +646,23 @@ class BaseSession(EnteredOnce):
     async def send_notification(self, method: str, params: BaseModel | Mapping[str, Any] | None = None) -> None:
         """Send a notification.
 
-        Waits while too much is queued for the link. When cancelled before that, nothing has been sent.
+        Waits while too many messages are queued for the link. If cancelled while waiting, it has sent nothing.
 
         Raises:
-            TransportError: The link failed or the session was closed.
-            LocalProtocolError: The notification is not allowed now.
+            TransportError: If the link has failed or the session is closed.
+            LocalProtocolError: If the notification is not allowed now.
         """
         self._check_outgoing(method)
         plain = None if params is None else as_object(params, "params")
         await trio.lowlevel.checkpoint()
         await self._sink.room()
+        # After the wait, during which the session may have been closed.
         self._calls.check_open()
         self._sink.put(SessionMessage(Notification(method, plain)))
 
     def _check_outgoing(self, method: str) -> None:
-        """Refuse what may not be sent now: the hook for each side's rules.
+        """Check that a method may be sent now: a hook for the rules of each side.
 
         Raises:
-            LocalProtocolError: The revision has no such method, or a capability is missing.
+            LocalProtocolError: If the revision lacks the method, or a capability is missing.
         """

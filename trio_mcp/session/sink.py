@@ -1,4 +1,4 @@
-"""Where the messages of one side go: what both directions of a session, and a single exchange of HTTP, write to."""
+"""`Sink`, to which messages are written: by both directions of a session, and by a single HTTP exchange."""
 
 from __future__ import annotations
 
@@ -9,64 +9,68 @@ from trio_mcp.jsonrpc.messages import RequestId, SessionMessage
 
 __all__ = ["Owner", "SessionSink", "Sink"]
 
+# Implemented by `Outbox` for a link, by the `Router` of a legacy session over HTTP, and by the exchange of a modern
+# POST (docs/design.md, "The way of a call"). A session doesn't know which one it has.
+
 Owner: TypeAlias = OutgoingRequest | IncomingRequest | None
-"""The request that a message belongs to: once that is given up, the message is not worth sending."""
+"""The request that a message belongs to; once the request is cancelled, the message need not be sent."""
 
 
 class Sink(Protocol):
-    """A way out. Nothing here raises when the peer is gone: its owner learns of that elsewhere."""
+    """A destination for messages. No method raises when the link is lost: the owner learns of that from its reader."""
 
     @property
     def has_room(self) -> bool:
-        """Whether `put` may be called now, for a message that belongs to no request of the peer's."""
+        """Whether `put` may be called now, for a message that does not belong to a request from the peer."""
 
     async def room(self, related: RequestId | None = None) -> None:
         """Wait until `put` may be called; return at once, without a checkpoint, if it may be called now.
 
         Args:
-            related: The peer's request that the message belongs to, where each has a way of its own.
+            related: The peer's request that the message belongs to; for sinks with a stream for each request.
 
         Cancellation leaves everything as it was.
         """
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
-        """Hand over a message for which there is room."""
+        """Send a message for which there is room."""
 
     def put_control(self, message: SessionMessage) -> bool:
-        """Hand over a message that overtakes others, without waiting for room; False if it was dropped."""
+        """Send a message that overtakes others, without waiting for room. Return False if it was dropped."""
 
     def release(self, request_id: RequestId) -> None:
-        """Hear that a request of the peer's will get no answer."""
+        """Forget a request from the peer, which will get no response."""
 
     def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
-        """Close the stream of a request of the peer's, or of what belongs to none, so that the peer comes back for it.
+        """Close a stream, so that the peer reconnects and resumes it.
 
         Args:
-            related: The request.
-            retry: After so many seconds; None leaves that to the sink.
+            related: The peer's request whose stream is closed; None for the stream of the session.
+            retry: The number of seconds after which the peer is to reconnect; None leaves that to the sink.
 
         Returns:
-            Whether it is closed: not where there is none that one can come back to.
+            Whether the stream was closed. False if there is no stream that the peer could resume.
         """
 
 
+# Checked at run time, to tell a sink from a channel where a session takes either.
 @runtime_checkable
 class SessionSink(Sink, Protocol):
-    """The way out of a whole session, which closes it at its end."""
+    """The sink of a whole session, which closes it when it ends."""
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many messages wait here: those that need room, and those that overtake them."""
+        """The number of messages that wait here: those that need room, and those that overtake them."""
 
     @property
     def idle(self) -> bool:
-        """Whether everything has been handed on."""
+        """Whether all messages have been passed on."""
 
     async def flush(self) -> None:
-        """Wait until everything has been handed on, or nothing can be any more."""
+        """Wait until all messages have been passed on, or none can be any more."""
 
     def give_up(self) -> None:
-        """Drop what is here and what comes, and keep nobody waiting."""
+        """Drop what is queued and all later messages, and wake up all tasks that wait here."""
 
     async def aclose(self) -> None:
-        """Give up, and close what is below."""
+        """Give up, and close what messages were passed on to."""

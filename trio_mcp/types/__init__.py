@@ -1,11 +1,11 @@
-"""The wire types of every protocol revision, one model per construct.
+"""The wire types of all protocol revisions, one model per construct.
 
-Names are imported when they are first asked for: ``import trio_mcp.types`` costs nothing, and a program pays for the
-constructs it uses. The keys of ``_meta`` stay in :mod:`trio_mcp.types.meta`, which names like ``LOG_LEVEL`` need
-beside them to be understood.
+Names are imported on first use: ``import trio_mcp.types`` costs nothing, and a program pays only for the constructs
+that it uses. The keys of ``_meta`` stay in :mod:`trio_mcp.types.meta`, because names such as ``LOG_LEVEL`` are clear
+only beside that module's name.
 """
 
-# Type checkers read the imports below, which no interpreter runs.
+# The imports below are for type checkers only; at run time `__getattr__` does their work.
 # ruff: noqa: F403
 import importlib
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from trio_mcp.types.unions import *
     from trio_mcp.types.versions import *
 
-# The same once more, for the interpreter; a test holds the two, and every module's own list, together.
+# The same names once more, for `__getattr__`. A test checks that the two agree with each other and with each module's
+# `__all__`.
 _NAMES: Final = {
     "_base": "WireModel",
     "capabilities": (
@@ -142,7 +143,8 @@ _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name i
 __all__ = ("meta", *_MODULE_OF)
 
 
-if not TYPE_CHECKING:  # or a misspelt name would pass for Any
+# Type checkers must not see `__getattr__`, or a misspelt name would pass as Any.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name == "meta":
@@ -151,6 +153,7 @@ if not TYPE_CHECKING:  # or a misspelt name would pass for Any
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        # Python calls `__getattr__` for missing names only, so from now on the name costs nothing.
         globals()[name] = value
         return value
 

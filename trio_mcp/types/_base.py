@@ -1,7 +1,7 @@
-"""What every wire model shares: names, unknown fields, revisions, and the way to and from JSON data.
+"""The base of all wire models: names, unknown fields, revisions, and conversion to and from JSON data.
 
-One model per construct carries the fields of all revisions. Where a field or a class does not exist in all of them,
-its declaration says so, in words that tests compare with the published schemas::
+There is one model per construct, with the fields of all revisions. Where a field or a class does not exist in all of
+them, its declaration says so; tests compare these declarations with the published schemas::
 
     class Tool(WireModel):
         name: str                                            # in every revision, required
@@ -24,17 +24,19 @@ from trio_mcp.types.versions import REVISIONS
 
 __all__ = ["Number", "Span", "WireModel", "always", "class_span", "field_span", "only", "since", "until"]
 
-# JSON numbers keep their kind: 50 stays an int and 0.5 a float. Strict, because a boolean is not a number.
+# JSON numbers keep their type: 50 stays an int and 0.5 a float. Strict, because pydantic would take True for 1.
 Number = Annotated[int, Strict()] | Annotated[float, Strict()]
 
+# The entry of a field's `json_schema_extra` that holds its revisions: pydantic keeps it with the field, and ignores it
+# when it validates.
 _SPAN_KEY = "revisions"
 
-# Per field: name, wire name, how its value goes to the wire, what becomes of a None in it
+# For each field: its name, its wire name, how its value is converted, and what becomes of None.
 _Plan = tuple[tuple[str, str, int, int], ...]
 
 
 class Span(NamedTuple):
-    """The revisions in which a field or a class exists, and those in which the field must be present."""
+    """The revisions in which a field or a class exists, and those in which the field is required."""
 
     revisions: tuple[str, ...] = REVISIONS
     required: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ def _field(
     models: bool = False,
 ) -> Any:
     first = revisions[0] if required is True else required
+    # Dates in ISO form, so comparing the names as strings compares the revisions.
     needed = tuple(r for r in revisions if first and r >= first and r not in optional_in)
     extra: dict[str, Any] = {_SPAN_KEY: {"in": revisions, "required": needed, "null": null, "models": models}}
     return Field(default=None, json_schema_extra=extra)
@@ -63,33 +66,34 @@ def _field(
 def always(
     *, required: bool | str = False, optional_in: tuple[str, ...] = (), null: bool = False, models: bool = False
 ) -> Any:
-    """Declare a field of every revision that needs more words than a plain default.
+    """Declare a field that exists in every revision, but needs more than a plain default.
 
     Args:
-        required: True, or the first revision in which the field must be present.
-        optional_in: Revisions in which it need not be, all the same.
-        null: An explicit null means something else than an absent field, so ``to_wire`` keeps it.
-        models: Typed as plain data, but callers may put models into it.
+        required: True if the field is required, or the first revision in which it is.
+        optional_in: The revisions, among those, in which it is optional after all.
+        null: Whether an explicit null differs in meaning from an absent field, so that ``to_wire`` keeps it.
+        models: Whether callers may put models into the field, although it is typed as plain data.
     """
     return _field(REVISIONS, required, optional_in=optional_in, null=null, models=models)
 
 
 def since(first: str, *, required: bool | str = False, null: bool = False, models: bool = False) -> Any:
-    """Declare a field that came with the revision ``first``; the arguments are those of :func:`always`."""
+    """Declare a field that was added in the revision ``first``; the other arguments are those of :func:`always`."""
     return _field(_between(first, None), required, null=null, models=models)
 
 
 def until(last: str, *, required: bool | str = False) -> Any:
-    """Declare a field that went away after the revision ``last``."""
+    """Declare a field whose last revision is ``last``."""
     return _field(_between(None, last), required)
 
 
 def only(revision: str, *, required: bool | str = False) -> Any:
-    """Declare a field that exists in a single revision."""
+    """Declare a field that exists in one revision only."""
     return _field((revision,), required)
 
 
-# Python names that are not the snake_case of their wire names
+# The names that don't follow the rule: pydantic refuses a leading underscore, Python a dollar sign, and a field called
+# `schema` would shadow a method of BaseModel.
 _IRREGULAR = {"meta": "_meta", "schema_": "$schema"}
 
 
@@ -99,14 +103,15 @@ def _wire_name(name: str) -> str:
 
 
 class WireModel(BaseModel):
-    """Base of everything that travels: snake_case in Python, the schema's names on the wire.
+    """The base class of all wire models, with snake_case names in Python and the schema's names on the wire.
 
-    The constructor takes either form of a name, :meth:`from_wire` only the schema's. Fields nobody here knows survive a
-    round trip, nulls among them included. Values are not copied: a model and its wire form share nested plain
-    data (only ``_meta`` is copied, because sessions add to it), so treat both as read-only.
+    The constructor takes names in either form, :meth:`from_wire` only the schema's. Unknown fields survive a round
+    trip, with their nulls. Values are not copied: a model and its wire form share nested plain data (except ``_meta``,
+    which is copied because sessions add to it), so treat both as read-only.
     """
 
-    # Building validators costs far more than declaring them, and no program uses every model.
+    # defer_build: building a validator costs far more than declaring a model, and no program uses all models.
+    # extra="allow": a peer may speak a later revision or an extension, and proxies must pass on what they don't know.
     model_config = ConfigDict(
         alias_generator=_wire_name,
         validate_by_name=True,
@@ -124,14 +129,16 @@ class WireModel(BaseModel):
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls._span = Span(_between(only or since, only or until))
-        cls._plan = None
+        cls._plan = None  # not the parent's: a subclass has more fields
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the plain JSON data: the schema's names, and no entry for an optional field that is None.
+        """Return the model as plain JSON data, with the schema's names, and without optional fields that are None.
 
-        A null is kept where it has a meaning of its own: in required fields, in those declared with ``null=True``
-        that were set explicitly, and in unknown fields.
+        A null is kept where it has a meaning: in required fields, in fields declared with ``null=True`` that were set
+        explicitly, and in unknown fields.
         """
+        # By hand, with a plan for each class: `model_dump` would copy nested plain data, and can't tell which nulls to
+        # keep.
         wire: dict[str, Any] = {}
         values = self.__dict__
         for name, alias, mode, null in self._plan or _make_plan(type(self)):
@@ -154,16 +161,18 @@ class WireModel(BaseModel):
         """Validate plain JSON data.
 
         Raises:
-            pydantic.ValidationError: The data does not have the shape of this construct.
+            pydantic.ValidationError: If the data does not match this model.
         """
+        # Not by name: `is_error` from a peer is an unknown field, not `isError`.
         return cls.model_validate(data, by_alias=True, by_name=False)
 
 
-# How a value goes to the wire, and what becomes of a None in it
+# How a value is converted, and what becomes of None.
 _PLAIN, _NESTED = range(2)
 _DROP, _KEEP, _KEEP_IF_SET = range(3)
 
 
+# Values of any other type pass as they are. Encoding fails on those that JSON can't express, and reports it.
 def _plain(value: Any) -> Any:
     if isinstance(value, WireModel):
         return value.to_wire()
@@ -175,7 +184,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
+# Made when a class is first converted: fields are complete only then, and most models never are.
 def _make_plan(cls: type[WireModel]) -> _Plan:
+    # Fields whose annotations name classes that were not defined yet get their annotations resolved here.
     if not cls.__pydantic_fields_complete__:
         cls.model_rebuild()
     name_of: Any = cls.model_config["alias_generator"]
@@ -191,7 +202,8 @@ def _modes(name: str, field: FieldInfo) -> tuple[int, int]:
 
 
 def _may_hold_models(annotation: Any) -> bool:
-    """Tell whether values of this annotation may be, or contain, wire models."""
+    """Return whether values of this annotation may be, or contain, wire models."""
+    # `list[str]` passes for a type in Python 3.11, but issubclass rejects it.
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return issubclass(annotation, BaseModel)
     return any(_may_hold_models(part) for part in typing.get_args(annotation))
@@ -204,15 +216,15 @@ def _span_data(field: FieldInfo) -> Mapping[str, Any]:
 
 
 def class_span(model: type[WireModel]) -> tuple[str, ...]:
-    """Return the revisions that know the construct ``model`` stands for."""
+    """Return the revisions in which the construct exists that ``model`` stands for."""
     return model._span.revisions  # noqa: SLF001 - this module is its owner; a public name would be a field to pydantic
 
 
 def field_span(model: type[WireModel], name: str) -> Span:
-    """Return the revisions in which ``model`` has the field ``name``, and those in which it must be present."""
+    """Return the revisions in which ``model`` has the field ``name``, and those in which the field is required."""
     field = model.model_fields[name]
     data = _span_data(field)
     if data:
         return Span(data["in"], data["required"])
-    # A default such as that of `type: Literal["text"] = "text"` is a convenience; on the wire it is always there.
+    # A default such as that of `type: Literal["text"] = "text"` only saves typing; on the wire the field is required.
     return Span(REVISIONS, REVISIONS if field.is_required() or field.default is not None else ())

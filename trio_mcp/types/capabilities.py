@@ -1,6 +1,6 @@
-"""What each end declares that it can do.
+"""The capabilities that each side declares.
 
-A capability is declared by being present, if only as an empty object.
+A capability is declared by being present, even as an empty object.
 """
 
 from typing import Any
@@ -21,63 +21,74 @@ __all__ = [
 
 
 class RootsCapability(WireModel):
-    """The client can list its roots, and perhaps tell when they change."""
+    """The client can list its roots, and may announce that they have changed."""
 
+    # Not in the modern era, in which clients send no notifications about roots.
     list_changed: bool | None = until("2025-11-25")
 
 
 class SamplingCapability(WireModel):
-    """The client can ask its model: with context of servers, with tools."""
+    """The client can query its language model for the server."""
 
+    # With context from MCP servers in the prompt: `includeContext` other than "none".
     context: dict[str, Any] | None = since("2025-11-25")
+    # With tools for the model to use: `tools` and `toolChoice`.
     tools: dict[str, Any] | None = since("2025-11-25")
 
 
 class ElicitationCapability(WireModel, since="2025-06-18"):
-    """The client can ask its user; neither ``form`` nor ``url`` means forms, as in 2025-06-18."""
+    """The client can ask its user for input. With neither ``form`` nor ``url``, by forms only, as in 2025-06-18."""
 
     form: dict[str, Any] | None = since("2025-11-25")
+    # Only with this may a server send the user to a URL.
     url: dict[str, Any] | None = since("2025-11-25")
 
 
 class ClientCapabilities(WireModel):
-    """What a client can do for a server."""
+    """The capabilities of a client."""
 
+    # Features outside of the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
     roots: RootsCapability | None = None
     sampling: SamplingCapability | None = None
     elicitation: ElicitationCapability | None = since("2025-06-18")
     tasks: ClientTasksCapability | None = only("2025-11-25")
+    # The settings of each extension, by identifier.
     extensions: dict[str, dict[str, Any]] | None = since("2026-07-28")
 
 
 class PromptsCapability(WireModel):
-    """The server has prompts, and perhaps tells when their list changes."""
+    """The server has prompts, and may announce that the list has changed."""
 
     list_changed: bool | None = None
 
 
 class ResourcesCapability(WireModel):
-    """The server has resources, and perhaps tells when one or their list changes."""
+    """The server has resources, and may announce that the list or a subscribed resource has changed."""
 
+    # Whether clients can subscribe to single resources.
     subscribe: bool | None = None
     list_changed: bool | None = None
 
 
 class ToolsCapability(WireModel):
-    """The server has tools, and perhaps tells when their list changes."""
+    """The server has tools, and may announce that the list has changed."""
 
     list_changed: bool | None = None
 
 
 class ServerCapabilities(WireModel):
-    """What a server can do for a client."""
+    """The capabilities of a server."""
 
+    # Features outside of the specification, by name.
     experimental: dict[str, dict[str, Any]] | None = None
+    # An empty object: the server may send log messages.
     logging: dict[str, Any] | None = None
+    # 2024-11-05 has completion, but no capability for it.
     completions: dict[str, Any] | None = since("2025-03-26")
     prompts: PromptsCapability | None = None
     resources: ResourcesCapability | None = None
     tools: ToolsCapability | None = None
     tasks: ServerTasksCapability | None = only("2025-11-25")
+    # The settings of each extension, by identifier.
     extensions: dict[str, dict[str, Any]] | None = since("2026-07-28")

@@ -1,4 +1,4 @@
-"""Completion: suggestions for an argument of a prompt or of a resource template."""
+"""Completion: suggestions for an argument of a prompt or a resource template."""
 
 from typing import Annotated, Literal
 
@@ -21,59 +21,62 @@ __all__ = [
 
 
 class PromptReference(BaseMetadata):
-    """Names a prompt."""
+    """A reference to a prompt, by name."""
 
     type: Literal["ref/prompt"] = "ref/prompt"
 
 
 class ResourceTemplateReference(WireModel):
-    """Names a resource or a resource template by its URI."""
+    """A reference to a resource or a resource template, by URI."""
 
     type: Literal["ref/resource"] = "ref/resource"
     uri: str
 
 
-# Its name until 2025-03-26
+# Its name in the schemas until 2025-03-26.
 ResourceReference = ResourceTemplateReference
 
 
 class CompletionArgument(WireModel):
-    """The argument to complete, and what has been typed of it."""
+    """The argument to complete, and what the user has typed so far."""
 
     name: str
+    # Perhaps empty.
     value: str
 
 
 class CompletionContext(WireModel, since="2025-06-18"):
-    """Values of other arguments that are known already."""
+    """The values of other arguments that are known already."""
 
     arguments: dict[str, str] | None = None
 
 
 class CompleteRequestParams(RequestParams):
-    """What to complete."""
+    """The parameters of a completion request: the argument to complete, and whose it is."""
 
+    # What the argument belongs to.
     ref: Annotated[PromptReference | ResourceTemplateReference, Field(discriminator="type")]
     argument: CompletionArgument
     context: CompletionContext | None = since("2025-06-18")
 
 
 class CompleteRequest(RequestMessage):
-    """Asks for suggestions."""
+    """A request for suggestions."""
 
     method: Literal["completion/complete"] = "completion/complete"
     params: CompleteRequestParams
 
 
 class Completion(WireModel):
-    """At most 100 suggestions, and how many there are."""
+    """The suggestions: at most 100 in one result."""
 
     values: list[str]
+    # The number of suggestions that exist, which may exceed those in `values`.
     total: int | None = None
     has_more: bool | None = None
 
 
 class CompleteResult(Result):
-    """Suggestions for the argument."""
+    """The result of a completion request."""
 
     completion: Completion

@@ -1,4 +1,4 @@
-"""Blocks of content: in tool results, prompts and conversations with a model."""
+"""Content blocks, as found in tool results, prompts and conversations with a model."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TextContent(WireModel):
-    """Text."""
+    """A block of text."""
 
     type: Literal["text"] = "text"
     text: str
@@ -31,9 +31,10 @@ class TextContent(WireModel):
 
 
 class ImageContent(WireModel):
-    """An image, in base64."""
+    """An image."""
 
     type: Literal["image"] = "image"
+    # Base64, kept as text: most programs only pass it on.
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -41,9 +42,10 @@ class ImageContent(WireModel):
 
 
 class AudioContent(WireModel, since="2025-03-26"):
-    """Sound, in base64."""
+    """A sound."""
 
     type: Literal["audio"] = "audio"
+    # Base64, as in an image.
     data: str
     mime_type: str
     annotations: Annotations | None = None
@@ -51,29 +53,32 @@ class AudioContent(WireModel, since="2025-03-26"):
 
 
 class EmbeddedResource(WireModel):
-    """A resource together with its contents."""
+    """A resource with its contents."""
 
     type: Literal["resource"] = "resource"
+    # Told apart by their fields, as contents have no type of their own: `text` or `blob`.
     resource: TextResourceContents | BlobResourceContents
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
 class ResourceLink(Resource, since="2025-06-18"):
-    """A resource that can be read, without its contents; it need not be in the server's list."""
+    """A link to a resource, without its contents; the resource need not be in the server's list."""
 
     type: Literal["resource_link"] = "resource_link"
 
 
+# Discriminated by `type`: errors then name the one model that was meant, and validation tries only that.
 ContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]
 
 
 class ToolUseContent(WireModel, since="2025-11-25"):
-    """The model wants a tool called."""
+    """A tool call that the model asks for."""
 
     type: Literal["tool_use"] = "tool_use"
+    # Referred to by the `toolUseId` of the result.
     id: str
     name: str
     input: dict[str, Any]
@@ -81,16 +86,18 @@ class ToolUseContent(WireModel, since="2025-11-25"):
 
 
 class ToolResultContent(WireModel, since="2025-11-25"):
-    """What a tool that the model wanted called gave back."""
+    """The result of a tool call that the model asked for."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
+    # null=True: since any JSON value is allowed, null is a value, too.
     structured_content: Any = since("2025-11-25", null=True)
     is_error: bool | None = None
     meta: dict[str, Any] | None = None
 
 
+# What may stand in a sampling message: no resources, but tool calls and their results.
 SamplingMessageContentBlock = Annotated[
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent, Field(discriminator="type")
 ]

@@ -1,6 +1,6 @@
-"""Elicitation: a server asks the client's user, by a form or by a page elsewhere.
+"""Elicitation: a server asks the client's user for input, with a form or by sending the user to a URL.
 
-A form is described by a small part of JSON Schema (client/elicitation, "Requested Schema").
+A form is described by a small subset of JSON Schema (client/elicitation, "Requested Schema").
 """
 
 from typing import Annotated, Any, Literal
@@ -40,12 +40,13 @@ __all__ = [
 
 
 class _Field(WireModel, since="2025-06-18"):
+    # Shown to the user as the field's label.
     title: str | None = None
     description: str | None = None
 
 
 class StringSchema(_Field, since="2025-06-18"):
-    """A line of text."""
+    """A text field."""
 
     type: Literal["string"] = "string"
     min_length: int | None = None
@@ -55,7 +56,7 @@ class StringSchema(_Field, since="2025-06-18"):
 
 
 class NumberSchema(_Field, since="2025-06-18"):
-    """A number."""
+    """A number field."""
 
     type: Literal["number", "integer"]
     minimum: Number | None = None
@@ -64,23 +65,24 @@ class NumberSchema(_Field, since="2025-06-18"):
 
 
 class BooleanSchema(_Field, since="2025-06-18"):
-    """A box to tick."""
+    """A yes-or-no field."""
 
     type: Literal["boolean"] = "boolean"
     default: bool | None = None
 
 
 class LegacyTitledEnumSchema(_Field, since="2025-06-18"):
-    """One of several strings, titled by a second list; the only choice in 2025-06-18, where it is EnumSchema."""
+    """A single-choice field with a second list for titles; in 2025-06-18 the only choice field, named EnumSchema."""
 
     type: Literal["string"] = "string"
     enum: list[str]
+    # The titles, in the order of `enum`; not part of JSON Schema.
     enum_names: list[str] | None = None
     default: str | None = since("2025-11-25")
 
 
 class UntitledSingleSelectEnumSchema(_Field, since="2025-11-25"):
-    """One of several strings."""
+    """A single-choice field without titles."""
 
     type: Literal["string"] = "string"
     enum: list[str]
@@ -90,12 +92,13 @@ class UntitledSingleSelectEnumSchema(_Field, since="2025-11-25"):
 class EnumOption(WireModel, since="2025-11-25"):
     """A choice and its title."""
 
+    # The value that is sent when the user picks this choice.
     const: str
     title: str
 
 
 class TitledSingleSelectEnumSchema(_Field, since="2025-11-25"):
-    """One of several strings that have titles."""
+    """A single-choice field with titles."""
 
     type: Literal["string"] = "string"
     one_of: list[EnumOption]
@@ -103,14 +106,14 @@ class TitledSingleSelectEnumSchema(_Field, since="2025-11-25"):
 
 
 class UntitledItems(WireModel, since="2025-11-25"):
-    """The strings to choose from."""
+    """The choices of a multiple-choice field without titles."""
 
     type: Literal["string"] = "string"
     enum: list[str]
 
 
 class UntitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
-    """Any of several strings."""
+    """A multiple-choice field without titles."""
 
     type: Literal["array"] = "array"
     items: UntitledItems
@@ -120,13 +123,13 @@ class UntitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 
 class TitledItems(WireModel, since="2025-11-25"):
-    """The titled strings to choose from."""
+    """The choices of a multiple-choice field with titles."""
 
     any_of: list[EnumOption]
 
 
 class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
-    """Any of several strings that have titles."""
+    """A multiple-choice field with titles."""
 
     type: Literal["array"] = "array"
     items: TitledItems
@@ -136,7 +139,8 @@ class TitledMultiSelectEnumSchema(_Field, since="2025-11-25"):
 
 
 def _kind(schema: Any) -> str:
-    """Tell the kind of field; they differ in more than `type`."""
+    """Return the tag of the field's class for the union below."""
+    # By hand: pydantic discriminates by the value of one key, and these classes differ in which keys they have.
     if isinstance(schema, WireModel):
         return type(schema).__name__
     if not isinstance(schema, dict):
@@ -174,45 +178,50 @@ PrimitiveSchemaDefinition = Annotated[
     | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
     | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
     | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")]
-    # Servers in the wild also ask with `anyOf` and the like; such a field is passed on for whoever can show it.
+    # Some servers use `anyOf` and the like; such a field is kept as plain data, for a callback that can show it.
     | Annotated[dict[str, Any], Tag("other")],
     Discriminator(_kind),
 ]
 
 
 class RequestedSchema(WireModel, since="2025-06-18"):
-    """A form: a flat object."""
+    """The schema of a form: a flat object with a property for each field."""
 
     type: Literal["object"] = "object"
     properties: dict[str, PrimitiveSchemaDefinition]
+    # The names of the fields that the user must fill in.
     required: list[str] | None = None
     schema_: str | None = since("2025-11-25")
 
 
+# "decline" is an explicit no; "cancel" means that the user dismissed the question without deciding.
 ElicitAction = Literal["accept", "decline", "cancel"]
 
 
 class ElicitRequestFormParams(WireModel, since="2025-06-18"):
-    """A form for the user; no ``mode`` means this one."""
+    """The parameters of an elicitation with a form; also when ``mode`` is absent."""
 
     mode: Literal["form"] | None = since("2025-11-25")
     message: str
     requested_schema: RequestedSchema
+    # Asks the client to run the elicitation as a task; see `trio_mcp.types.tasks`.
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
 class ElicitRequestURLParams(WireModel, since="2025-11-25"):
-    """A page for the user to visit; what happens there does not pass through the client."""
+    """The parameters of an elicitation by URL: a page for the user, whose input does not pass through the client."""
 
     mode: Literal["url"] = "url"
     message: str
     url: str
+    # Named by the notification that the user is done, which exists in this revision only.
     elicitation_id: str | None = only("2025-11-25", required=True)
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
+# By hand, because an absent mode means "form": revisions before 2025-11-25 don't have it.
 def _mode(params: Any) -> str:
     mode = params.get("mode") if isinstance(params, dict) else getattr(params, "mode", None)
     return "form" if mode is None else str(mode)
@@ -225,28 +234,29 @@ ElicitRequestParams = Annotated[
 
 
 class ElicitRequest(EmbeddableRequestMessage, since="2025-06-18"):
-    """Asks the user something."""
+    """A request to ask the user for input."""
 
     method: Literal["elicitation/create"] = "elicitation/create"
     params: ElicitRequestParams
 
 
 class ElicitResult(WireModel, since="2025-06-18"):
-    """What the user did, and the filled-in form if that was to accept."""
+    """The user's decision, and the data of the form if it was accepted."""
 
     action: ElicitAction
+    # None after an elicitation by URL, too.
     content: dict[str, Any] | None = None
     meta: dict[str, Any] | None = until("2025-11-25")
 
 
 class ElicitationCompleteNotificationParams(NotificationParams, only="2025-11-25"):
-    """Which elicitation."""
+    """The parameters of a notification that an elicitation by URL is complete."""
 
     elicitation_id: str
 
 
 class ElicitationCompleteNotification(NotificationMessage, only="2025-11-25"):
-    """Tells that what the user was to do on a page is done."""
+    """A notification that the user has completed an elicitation by URL."""
 
     method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
     params: ElicitationCompleteNotificationParams

@@ -1,7 +1,7 @@
-"""JSON-RPC envelopes as models, for completeness: the library itself works with those of `trio_mcp.jsonrpc.messages`.
+"""JSON-RPC envelopes as models, for programs that want them; the library itself uses `trio_mcp.jsonrpc.messages`.
 
-First the envelopes, then the errors that the schemas describe one by one, then the responses by method, as the schema
-of 2026-07-28 spells them out.
+First the envelopes, then the errors that the schemas define one by one, then the responses by method, as in the schema
+of 2026-07-28.
 """
 
 from typing import Annotated, Any, Literal
@@ -62,19 +62,21 @@ __all__ = [
 
 
 class Error(WireModel):
-    """What went wrong, by code."""
+    """The error object of a JSON-RPC response."""
 
+    # See `trio_mcp.types.error_codes`.
     code: int
     message: str
+    # Any JSON value; null is one, so it is kept apart from an absent field.
     data: Any = always(null=True)
 
 
-# Its name in the official SDK
+# Its name in the official SDK.
 ErrorData = Error
 
 
 class JSONRPCRequest(WireModel):
-    """A request on the wire."""
+    """A JSON-RPC request."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: RequestId
@@ -83,7 +85,7 @@ class JSONRPCRequest(WireModel):
 
 
 class JSONRPCNotification(WireModel):
-    """A notification on the wire."""
+    """A JSON-RPC notification."""
 
     jsonrpc: Literal["2.0"] = "2.0"
     method: str
@@ -97,15 +99,15 @@ class _ResultEnvelope(WireModel):
 
 
 class JSONRPCResultResponse(_ResultEnvelope):
-    """The answer to a request that succeeded."""
+    """The JSON-RPC response to a request that succeeded."""
 
     result: Result
 
 
 class JSONRPCErrorResponse(WireModel):
-    """The answer to a request that failed.
+    """The JSON-RPC response to a request that failed.
 
-    Without an id if the request's could not be read: absent since 2025-11-25, null in JSON-RPC 2.0, section 5.
+    If the request's id could not be read, the id is absent (since 2025-11-25) or null (JSON-RPC 2.0, section 5).
     """
 
     jsonrpc: Literal["2.0"] = "2.0"
@@ -113,61 +115,63 @@ class JSONRPCErrorResponse(WireModel):
     error: Error
 
 
-# Its name until 2025-06-18
+# Its name in the schemas until 2025-06-18.
 JSONRPCError = JSONRPCErrorResponse
 
 JSONRPCResponse = JSONRPCResultResponse | JSONRPCErrorResponse
 JSONRPCMessage = JSONRPCRequest | JSONRPCNotification | JSONRPCResultResponse | JSONRPCErrorResponse
 
-# 2025-03-26 only
+# Only 2025-03-26 has batches: 2025-06-18 removed them again.
 JSONRPCBatchRequest = list[JSONRPCRequest | JSONRPCNotification]
 JSONRPCBatchResponse = list[JSONRPCResultResponse | JSONRPCErrorResponse]
 
 
+# The errors of JSON-RPC 2.0, section 5.1, as the schema of 2026-07-28 defines them.
 class ParseError(Error, since="2026-07-28"):
-    """What was received is no JSON."""
+    """The message is not valid JSON."""
 
     code: Literal[-32700] = -32700
 
 
 class InvalidRequestError(Error, since="2026-07-28"):
-    """What was received is no JSON-RPC message."""
+    """The message is not a valid JSON-RPC message."""
 
     code: Literal[-32600] = -32600
 
 
 class MethodNotFoundError(Error, since="2026-07-28"):
-    """The receiver does not have this method, or not in this revision."""
+    """The receiver does not have the method, or not in this revision."""
 
     code: Literal[-32601] = -32601
 
 
 class InvalidParamsError(Error, since="2026-07-28"):
-    """The parameters do not fit the method, or name something that does not exist."""
+    """The parameters don't fit the method, or name something that does not exist."""
 
     code: Literal[-32602] = -32602
 
 
 class InternalError(Error, since="2026-07-28"):
-    """The receiver failed."""
+    """The receiver failed to process the request."""
 
     code: Literal[-32603] = -32603
 
 
+# MCP's own errors, each as an object and as a whole response.
 class HeaderMismatchErrorObject(Error, since="2026-07-28"):
-    """An HTTP header says something else than the body."""
+    """An HTTP header contradicts the body."""
 
     code: Literal[-32020] = -32020
 
 
 class HeaderMismatchError(JSONRPCErrorResponse, since="2026-07-28"):
-    """The response to a request whose HTTP headers do not match its body."""
+    """The response to a request whose HTTP headers contradict its body."""
 
     error: HeaderMismatchErrorObject
 
 
 class MissingRequiredClientCapabilityErrorData(WireModel, since="2026-07-28"):
-    """The capabilities the client would have to have."""
+    """The capabilities that the client would have to declare."""
 
     required_capabilities: ClientCapabilities
 
@@ -180,50 +184,52 @@ class MissingRequiredClientCapabilityErrorObject(Error, since="2026-07-28"):
 
 
 class MissingRequiredClientCapabilityError(JSONRPCErrorResponse, since="2026-07-28"):
-    """The response to a request that needs a capability the client did not declare."""
+    """The response to a request that needs a capability that the client did not declare."""
 
     error: MissingRequiredClientCapabilityErrorObject
 
 
 class UnsupportedProtocolVersionErrorData(WireModel, since="2026-07-28"):
-    """The revision the client asked for, and those the server has."""
+    """The revision that the client requested, and those that the server serves."""
 
     requested: str
     supported: list[str]
 
 
 class UnsupportedProtocolVersionErrorObject(Error, since="2026-07-28"):
-    """The server does not speak the revision of this request."""
+    """The server does not serve the revision of the request."""
 
     code: Literal[-32022] = -32022
     data: UnsupportedProtocolVersionErrorData
 
 
 class UnsupportedProtocolVersionError(JSONRPCErrorResponse, since="2026-07-28"):
-    """The response to a request of a revision that the server does not speak."""
+    """The response to a request in a revision that the server does not serve."""
 
     error: UnsupportedProtocolVersionErrorObject
 
 
 class ElicitationRequiredErrorData(WireModel, only="2025-11-25"):
-    """The pages the user has to visit first."""
+    """The URLs that the user has to visit first."""
 
     elicitations: list[ElicitRequestURLParams]
 
 
 class URLElicitationRequiredErrorObject(Error, only="2025-11-25"):
-    """The user has to visit pages first."""
+    """The user has to visit URLs before the request can be served."""
 
     code: Literal[-32042] = -32042
     data: ElicitationRequiredErrorData
 
 
 class URLElicitationRequiredError(JSONRPCErrorResponse, only="2025-11-25"):
-    """The response to a request that cannot be served before the user has visited some pages."""
+    """The response to a request that can't be served until the user has visited some URLs."""
 
     error: URLElicitationRequiredErrorObject
 
 
+# Tags for the results of the methods that may ask for input. By hand, as `resultType` may be absent, which means
+# "complete".
 def _kind(result: Any) -> str:
     asks = isinstance(result, InputRequiredResult) or (
         isinstance(result, dict) and result.get("resultType") == INPUT_REQUIRED

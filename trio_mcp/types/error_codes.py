@@ -1,6 +1,6 @@
-"""JSON-RPC error codes that travel on the wire (2026-07-28 basic, "Error codes").
+"""The JSON-RPC error codes of the protocol (2026-07-28 basic, "Error codes").
 
-Constants alone: importing them costs no model.
+Only constants, so that importing them loads no models.
 """
 
 from typing import Final
@@ -19,24 +19,28 @@ __all__ = [
     "URL_ELICITATION_REQUIRED",
 ]
 
-# JSON-RPC 2.0, section 5.1
+# JSON-RPC 2.0, section 5.1.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+# Also for a method that exists, but not in the revision spoken.
 METHOD_NOT_FOUND: Final = -32601
+# Also for a tool or a prompt that does not exist.
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
-# Legacy revisions only; 2026-07-28 answers INVALID_PARAMS for a resource that does not exist.
+# Legacy revisions only: in 2026-07-28 a resource that does not exist is INVALID_PARAMS.
 RESOURCE_NOT_FOUND_LEGACY: Final = -32002
 
-# 2025-11-25 only: the caller has to visit the listed URLs before it may try again.
+# 2025-11-25 only: the user has to visit the listed URLs before the client may try again.
 URL_ELICITATION_REQUIRED: Final = -32042
 
-# Since 2026-07-28
+# Since 2026-07-28.
 HEADER_MISMATCH: Final = -32020
+# Also for an extension that the client has not declared.
 MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
+# The error's data lists the revisions that the server serves, so that the client can choose another.
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 
-# Ours: the receiver is at its limit of requests. It lies outside -32768..-32000, which JSON-RPC reserves.
-# Who gets it may try again later.
+# Our own: the receiver is at its limit of requests, and the sender may try again later. Outside -32768..-32000, which
+# JSON-RPC reserves; MCP has no code for this.
 OVERLOADED: Final = -31429

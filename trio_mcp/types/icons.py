@@ -1,7 +1,7 @@
-"""Icons: which may be offered and loaded, which fits best, what is in a data: URI (2025-11-25 on, `basic`, "icons").
+"""Check icons, pick the one that fits best, and decode data: URIs (since 2025-11-25, `basic`, "icons").
 
-A URL is for the consumer to load: without credentials, from the server's own origin, following no redirect to another
-one. `image_type` tells what came back.
+Loading an https: icon is left to the application: it must send no credentials, should load only from the server's own
+origin, and must follow no redirect to another. `image_type` tells what has been loaded.
 """
 
 import base64
@@ -16,22 +16,24 @@ from trio_mcp.types.common import Icon, IconTheme
 __all__ = ["RASTER_TYPES", "checked_icons", "decode_icon", "icon_problem", "image_type", "pick_icon"]
 
 RASTER_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"})
-"""Images that hold no code. SVG does."""
+"""The image types that can't contain code; SVG can."""
 
+# Scheme and visible ASCII (RFC 3986, section 3.1); what follows the scheme is checked by scheme below.
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):[!-~]+")
 _DATA: Final = re.compile(r"data:(image/[a-z0-9.+-]+)(?:;[^,;]+)*;base64,([A-Za-z0-9+/=%]+)", re.IGNORECASE)
 _MIME_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+", re.IGNORECASE)
+# At most five digits, so that the numbers of a hostile server stay small.
 _SIZE: Final = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 
 
 def icon_problem(icon: Icon) -> str | None:
-    """Say why an icon must not be loaded; None if it may be.
+    """Return why an icon must not be loaded; None if it may be.
 
-    Clients MUST reject what is neither an https: nor a data: URI, and load icons without credentials.
+    Clients must reject URIs that are neither https: nor data:, and must load icons without credentials.
     """
     uri = _URI.fullmatch(icon.src)
     if uri is None:
-        return "its src is no absolute URI"
+        return "its src is not an absolute URI"
     scheme = uri[1].lower()
     if scheme == "data":
         return None if _DATA.fullmatch(icon.src) else "its data: URI does not hold an image in Base64"
@@ -40,22 +42,23 @@ def icon_problem(icon: Icon) -> str | None:
     try:
         url = urlsplit(icon.src)
         bad = not url.hostname or url.username is not None
-    except ValueError:
+    except ValueError:  # such as an unclosed bracket of an IPv6 address
         bad = True
-    return "its src is no URL with a host and without credentials" if bad else None
+    return "its src must be a URL with a host and without credentials" if bad else None
 
 
 def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
-    """Check the icons that an application gives to something of its own.
+    """Check the icons that an application declares, and return them as a list.
 
     Args:
         icons: The icons.
-        what: Whose they are, for the error message.
+        what: What they are declared for, for the error message.
 
     Raises:
-        TypeError: One is no `Icon`.
-        ValueError: One could not be shown: clients refuse to load it, or its type or sizes are malformed.
+        TypeError: If ``icons`` is not a list of `Icon`.
+        ValueError: If clients could not show an icon: it must not be loaded, or its type or sizes are malformed.
     """
+    # Iterables by accident: a single URI, icon or mapping where a list of icons is meant.
     if isinstance(icons, (str, bytes, Icon, Mapping)) or not isinstance(icons, Iterable):
         raise TypeError(f"{what}: icons must be a list of types.Icon, got {type(icons).__name__}")
     checked = []
@@ -66,7 +69,7 @@ def checked_icons(icons: Iterable[Icon], what: str) -> list[Icon]:
             raise TypeError(f"{what}: an icon must be a types.Icon, got {type(icon).__name__}")
         problem = icon_problem(icon)
         if problem is None and icon.mime_type is not None and not _MIME_TYPE.fullmatch(icon.mime_type):
-            problem = f"its mime_type {icon.mime_type[:50]!r} is not that of an image"
+            problem = f"its mime_type {icon.mime_type[:50]!r} is not an image type"
         for size in icon.sizes or ():
             if problem is None and not _SIZE.fullmatch(size):
                 problem = f"its size {size[:50]!r} is neither 'any' nor like '48x48'"
@@ -83,17 +86,17 @@ def pick_icon(
     theme: IconTheme | None = None,
     mime_types: Collection[str] = RASTER_TYPES,
 ) -> Icon | None:
-    """Pick the icon that fits best, of those that may be loaded.
+    """Return the icon that fits best, of those that may be loaded.
 
     Args:
-        icons: What the server offers.
-        size: How many pixels the longer side shall have: the smallest icon of at least that size is taken, else the
-            largest. Without a size of its own an icon fits everywhere.
+        icons: The icons that the server offers.
+        size: The wanted length of the longer side, in pixels. The smallest icon of at least that size is picked, or
+            else the largest. An icon that states no size fits everywhere.
         theme: The theme of the background.
-        mime_types: The types that can be shown. An https: icon that names none is not held back by this.
+        mime_types: The types that can be shown. An https: icon that states no type passes, too.
 
     Returns:
-        The icon; None if there is none that may be loaded and shown.
+        The icon; None if no icon may be loaded and can be shown.
     """
     best: tuple[int, int, int] | None = None
     picked = None
@@ -103,6 +106,7 @@ def pick_icon(
         mime_type = _type_of(icon)
         if mime_type is not None and mime_type not in mime_types:
             continue
+        # The theme counts first, then the size; of equals, the first one is picked.
         fit = (0 if icon.theme == theme else 1 if icon.theme is None or theme is None else 2, *_distance(icon, size))
         if best is None or fit < best:
             best, picked = fit, icon
@@ -112,41 +116,43 @@ def pick_icon(
 def decode_icon(icon: Icon, *, max_bytes: int = 1_000_000) -> tuple[str, bytes]:
     """Decode an icon that is a data: URI.
 
-    The type is that of the bytes, as what the server says of them is advice only.
+    The type is determined by the bytes; the type that the server states must agree.
 
     Returns:
         The type, one of `RASTER_TYPES`, and the bytes of the image.
 
     Raises:
-        ValueError: It is no such URI, is larger than ``max_bytes``, or is not the image that it says it is.
+        ValueError: If the icon is not a data: URI, is larger than ``max_bytes``, or is not an image of the type stated.
     """
     match = _DATA.fullmatch(icon.src)
     if match is None:
-        raise ValueError("the icon is no data: URI of an image in Base64")
+        raise ValueError("the icon is not a data: URI of an image in Base64")
     declared, encoded = _plain(match[1]), match[2]
-    if len(encoded) > 4 * (max_bytes + 2):  # Base64 makes three bytes four characters, an escape each of them three
+    # Checked before decoding, too. Base64 makes four characters of three bytes, and percent-encoding three of each.
+    if len(encoded) > 4 * (max_bytes + 2):
         raise ValueError(f"the icon is larger than {max_bytes} bytes")
     try:
         data = base64.b64decode(unquote_to_bytes(encoded), validate=True)
     except binascii.Error as exc:
-        raise ValueError(f"the icon is no valid Base64: {exc}") from None
+        raise ValueError(f"the icon is not valid Base64: {exc}") from None
     if len(data) > max_bytes:
         raise ValueError(f"the icon is larger than {max_bytes} bytes")
     found = image_type(data)
     if found is None:
-        raise ValueError(f"the icon, {declared[:50]!r} by its own account, is no image of a known type")
+        raise ValueError(f"the icon is declared as {declared[:50]!r}, but is not an image of a known type")
     if found != declared:
-        raise ValueError(f"the icon is {found!r}, not {declared[:50]!r} as it says")
+        raise ValueError(f"the icon is declared as {declared[:50]!r}, but is {found!r}")
     return found, data
 
 
 def image_type(data: bytes) -> str | None:
-    """Tell by its first bytes what kind of image something is: PNG, JPEG, GIF or WebP; None for anything else."""
+    """Return the type of an image by its first bytes: PNG, JPEG, GIF or WebP. Return None for anything else."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((mime_type for magic, mime_type in _MAGIC if data.startswith(magic)), None)
 
 
+# The first bytes of each format: PNG (RFC 2083, section 3.1), JPEG (a start-of-image marker, then another), GIF.
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -156,19 +162,21 @@ _MAGIC: Final = (
 
 
 def _plain(mime_type: str) -> str:
+    # "image/jpg" is a common misspelling, which the specification names, too.
     mime_type = mime_type.lower()
     return "image/jpeg" if mime_type == "image/jpg" else mime_type
 
 
 def _type_of(icon: Icon) -> str | None:
-    """The type of an icon: what the URI holds, else what the server says."""
+    """Return the type that a data: URI states, or else the one that the server states; None if neither does."""
     data = _DATA.fullmatch(icon.src)
+    # The URI goes before the server's word, because it is what gets decoded.
     declared = data[1] if data else icon.mime_type
     return None if declared is None else _plain(declared)
 
 
 def _distance(icon: Icon, size: int) -> tuple[int, int]:
-    """How far an icon is from a size: exact or scalable first, then larger ones, then smaller ones."""
+    """Return how badly an icon fits a size, for comparison: exact or scalable first, then larger, then smaller ones."""
     sides = []
     for each in icon.sizes or ("any",):
         if each == "any":
@@ -176,5 +184,5 @@ def _distance(icon: Icon, size: int) -> tuple[int, int]:
         if _SIZE.fullmatch(each):
             sides.append(max(map(int, each.split("x"))))
     if not sides:
-        return 0, 0  # sizes that nobody can read say nothing
+        return 0, 0  # malformed sizes count as none
     return min((0, side - size) if side >= size else (1, size - side) for side in sides)

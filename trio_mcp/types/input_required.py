@@ -1,6 +1,6 @@
-"""A modern server that needs something from the client answers with questions (2026-07-28 basic/patterns/mrtr).
+"""Input in the modern era: a server replies to a request with questions (2026-07-28 basic/patterns/mrtr).
 
-The client answers each question under the question's own key, and sends the request again with the answers.
+The client sends the request again, with its answers under the keys of the questions.
 """
 
 from typing import Annotated, Any, Final
@@ -23,8 +23,10 @@ __all__ = [
     "input_response_from_wire",
 ]
 
+# The questions are the requests that a legacy server sends as messages.
 InputRequest = Annotated[CreateMessageRequest | ListRootsRequest | ElicitRequest, Field(discriminator="method")]
 InputRequests = dict[str, InputRequest]
+# Not discriminated, as answers carry no type: it follows from the question, see `input_response_from_wire`.
 InputResponse = CreateMessageResult | ListRootsResult | ElicitResult
 InputResponses = dict[str, InputResponse]
 
@@ -36,10 +38,12 @@ _ANSWERS: Final[dict[str, type[CreateMessageResult | ListRootsResult | ElicitRes
 
 
 class InputRequiredResult(Result, since="2026-07-28"):
-    """The server's questions, and its state, which the client passes back unread."""
+    """The server's questions, and its state for the client to send back."""
 
     result_type: str = INPUT_REQUIRED
+    # Absent if the client need only come back with the state.
     input_requests: InputRequests | None = None
+    # Opaque: the client must not read or change it.
     request_state: str | None = None
 
 
@@ -51,8 +55,8 @@ def input_response_from_wire(request: WireModel | str, data: Any) -> InputRespon
         data: The answer as plain JSON data.
 
     Raises:
-        KeyError: No such question exists.
-        pydantic.ValidationError: The data does not answer this question.
+        KeyError: If the protocol has no such question.
+        pydantic.ValidationError: If the data is not a valid answer to the question.
     """
     method = request if isinstance(request, str) else str(getattr(request, "method", ""))
     return _ANSWERS[method].from_wire(data)

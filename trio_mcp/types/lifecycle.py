@@ -1,6 +1,6 @@
-"""How two peers come to know each other, whether one is still there, and what is no longer wanted.
+"""Opening a session, checking that the peer is there, and cancelling requests.
 
-The legacy era has a handshake and a ping, the modern era has neither, but `server/discover` (2026-07-28).
+The legacy era has a handshake and a ping. The modern era has neither; it has ``server/discover`` instead.
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class InitializeRequestParams(RequestParams, until="2025-11-25"):
-    """Who the client is, what it can do, and the newest revision it wants to speak."""
+    """The parameters of ``initialize``: who the client is, what it can do, and the newest revision that it speaks."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -40,62 +40,67 @@ class InitializeRequestParams(RequestParams, until="2025-11-25"):
 
 
 class InitializeRequest(RequestMessage, until="2025-11-25"):
-    """Opens a session."""
+    """The request that opens a session."""
 
     method: Literal["initialize"] = "initialize"
     params: InitializeRequestParams
 
 
 class InitializeResult(Result, until="2025-11-25"):
-    """Who the server is, what it can do, and the revision of this session."""
+    """The result of ``initialize``: who the server is, what it can do, and the revision of the session."""
 
+    # May differ from the requested one; a client that does not speak it disconnects.
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation
+    # How to use the server, for the model's system prompt.
     instructions: str | None = None
 
 
 class InitializedNotification(NotificationMessage, until="2025-11-25"):
-    """The client is ready; the session is open."""
+    """A notification that the client has accepted the handshake, so the session is open."""
 
     method: Literal["notifications/initialized"] = "notifications/initialized"
     params: NotificationParams | None = None
 
 
+# In either direction, and at any time, even before the handshake is complete.
 class PingRequest(RequestMessage, until="2025-11-25"):
-    """Asks whether the other end is still there."""
+    """A request that checks whether the peer is still there; its result is empty."""
 
     method: Literal["ping"] = "ping"
     params: RequestParams | None = None
 
 
 class DiscoverRequest(RequestMessage, since="2026-07-28"):
-    """Asks what the server can do and in which revisions; a client may do without."""
+    """A request for the server's capabilities and revisions; clients may skip it."""
 
     method: Literal["server/discover"] = "server/discover"
     params: RequestParams
 
 
 class DiscoverResult(CacheableResult, since="2026-07-28"):
-    """What the server can do and in which revisions."""
+    """The capabilities and revisions of the server."""
 
+    # Who the server is stands in `_meta`, as in every result of this era.
     supported_versions: list[str]
     capabilities: ServerCapabilities
     instructions: str | None = None
 
 
 class CancelledNotificationParams(NotificationParams):
-    """Which request, and why.
+    """The request that is cancelled, and the reason.
 
-    2025-11-25 lets the id be absent, although a notice without one cancels nothing: there, tasks/cancel ends tasks.
+    In 2025-11-25 the id is optional, although a notification without it cancels nothing: tasks end by tasks/cancel.
     """
 
     request_id: RequestId | None = always(required=True, optional_in=("2025-11-25",))
+    # For logs and for the user.
     reason: str | None = None
 
 
 class CancelledNotification(NotificationMessage):
-    """Tells that a request's answer is no longer wanted."""
+    """A notification that the sender no longer wants the response to its request."""
 
     method: Literal["notifications/cancelled"] = "notifications/cancelled"
     params: CancelledNotificationParams

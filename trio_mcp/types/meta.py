@@ -1,4 +1,4 @@
-"""The keys of ``_meta`` that the protocol reserves, and the rules for key names (2026-07-28 basic, "_meta")."""
+"""The keys of ``_meta`` that the protocol reserves, and the rules for the names of keys (2026-07-28 basic, "_meta")."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,61 +23,67 @@ __all__ = [
     "is_valid_key",
 ]
 
+# On requests whose sender wants progress notifications; older than the rule that reserved keys have a prefix.
 PROGRESS_TOKEN: Final = "progressToken"
 
-# Of every request of the modern era
+# On requests of the modern era; the log level and the client's name are optional.
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-# Of every result of the modern era
+# On results of the modern era.
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-# Of everything that travels on a subscriptions/listen stream
+# On every message of a subscriptions/listen stream.
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
-# 2025-11-25 basic/utilities/tasks
+# On messages about a task (2025-11-25 basic/utilities/tasks).
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 
-# W3C Trace Context and W3C Baggage: the exception to the rule that reserved keys have a prefix
+# W3C Trace Context and W3C Baggage: the exceptions to the rule that reserved keys have a prefix.
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 
 _BARE_RESERVED: Final = frozenset({PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE})
+# The labels that make a prefix the protocol's, and the first revision that looks at the second label only.
 _OWNER: Final = frozenset({"modelcontextprotocol", "mcp"})
 _SECOND_LABEL_SINCE: Final = "2025-11-25"
 
-# "Official extensions define additional keys" under it (2026-07-28 basic, "_meta"), so it is not ours alone to use.
+# Official extensions define keys under this prefix (2026-07-28 basic, "_meta"), so applications may use it.
 _OFFICIAL: Final = "io.modelcontextprotocol/"
 _OF_REQUESTS: Final = frozenset({LOG_LEVEL, RELATED_TASK, TRACEPARENT, TRACESTATE, BAGGAGE})
+# The keys that this library sets itself, with what to do instead.
 _FILLED_IN: Final = {
     PROGRESS_TOKEN: "pass on_progress=… to a call for progress notifications",
-    PROTOCOL_VERSION: "the mode of the Client decides on it",
+    PROTOCOL_VERSION: "the mode of the Client determines it",
     CLIENT_INFO: "pass client_info=… to the Client",
     CLIENT_CAPABILITIES: "the Client declares what it has callbacks for",
-    SERVER_INFO: "it is what the Server was given",
+    SERVER_INFO: "it describes the Server itself",
     SUBSCRIPTION_ID: "it ties messages to a subscription",
 }
-_SHOWN: Final = 100  # characters of a key in an error message
+# Chosen: how many characters of a key an error message shows.
+_SHOWN: Final = 100
 
+# 2026-07-28 basic, "_meta": a label begins with a letter and ends with a letter or digit; a name begins and ends with
+# either.
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 
 
 def is_valid_key(key: str) -> bool:
-    """Tell whether ``key`` has the form the protocol asks of ``_meta`` keys: ``[label(.label)*/][name]``.
+    """Return whether ``key`` has the form that the protocol requires of ``_meta`` keys: ``[label(.label)*/][name]``.
 
-    The name may be empty, also without a prefix: the rules say "unless empty".
+    The name may be empty, even without a prefix: the rules say "unless empty".
     """
     return _KEY.fullmatch(key) is not None
 
 
 def is_reserved_key(key: str, revision: str = LATEST) -> bool:
-    """Tell whether ``key`` belongs to the protocol, so that applications must not give it a meaning of their own.
+    """Return whether ``key`` is reserved for the protocol, so that applications must not give it a meaning.
 
-    Reserved are the bare keys that the protocol names (``progressToken`` and the trace context), and prefixes with the
-    label ``modelcontextprotocol`` or ``mcp`` in a certain place: since 2025-11-25 the second (``com.mcp.tools/`` is
-    reserved, ``com.example.mcp/`` and ``mcp.dev/`` are not), in 2025-06-18 any but the last (``mcp.dev/`` is). Older
-    revisions say nothing, and are held to the first that does.
+    Reserved are the keys without a prefix that the protocol defines (``progressToken`` and the trace context), and
+    prefixes with the label ``modelcontextprotocol`` or ``mcp`` in a certain place. Since 2025-11-25 that is the second
+    label (``com.mcp.tools/`` is reserved, ``com.example.mcp/`` and ``mcp.dev/`` are not), in 2025-06-18 any label but
+    the last (``mcp.dev/`` is reserved). Earlier revisions have no such rule, so that of 2025-06-18 is applied.
     """
     prefix, slash, _ = key.partition("/")
     if not slash:
@@ -89,23 +95,23 @@ def is_reserved_key(key: str, revision: str = LATEST) -> bool:
 def checked_meta(
     given: Mapping[str, Any], what: str, *, of_request: bool = False, revisions: Iterable[str] = REVISIONS
 ) -> dict[str, Any]:
-    """Check entries that an application gives for a ``_meta`` of ours. What a peer sends is never refused.
+    """Check the ``_meta`` entries that an application sets. A peer's entries are never refused.
 
-    Keys of its own are open to it, and so are those under ``io.modelcontextprotocol/``, where extensions have theirs;
-    not the ones that this library fills in, nor, except on a request, those that only requests have.
+    An application may use keys of its own, and keys under ``io.modelcontextprotocol/``, where extensions define theirs.
+    It may not use keys that this library sets itself, nor, except on a request, keys that only requests have.
 
     Args:
         given: The entries.
-        what: Whose they are, for the error message.
-        of_request: Whether they are a request's, rather than a definition's.
-        revisions: Those that they may travel in; a key must be in order in each of them.
+        what: What they are set on, for the error message.
+        of_request: Whether they are set on a request, rather than on a definition.
+        revisions: The revisions in which they may be sent; a key must be valid in each of them.
 
     Returns:
         A copy of the entries.
 
     Raises:
-        TypeError: They are no mapping with strings as keys.
-        ValueError: A key is malformed, or belongs to the protocol; the message says which, and why.
+        TypeError: If the entries are not a mapping with string keys.
+        ValueError: If a key is malformed or reserved; the message says which, and why.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}: meta must be a mapping, got {type(given).__name__}")
@@ -124,20 +130,21 @@ def _problem(key: str, of_request: bool, revisions: tuple[str, ...]) -> str | No
     if not is_valid_key(key):
         return (
             "is malformed: it must be a name of letters, digits, '-', '_' and '.' that begins and ends with a letter "
-            "or digit, perhaps after a prefix of labels with dots between them and a slash, as in 'com.example/name'"
+            "or digit; before it may stand a prefix of labels separated by dots, and a slash, as in 'com.example/name'"
         )
+    # Before the rules for prefixes: most of these have a prefix under which other keys are allowed.
     if key in _FILLED_IN:
-        return f"is filled in by trio_mcp: {_FILLED_IN[key]}"
+        return f"is set by trio_mcp: {_FILLED_IN[key]}"
     if key in _OF_REQUESTS:
-        return None if of_request else "belongs to requests, not to definitions"
+        return None if of_request else "is for requests only, not for definitions"
     if key.startswith(_OFFICIAL):
         return None
     for revision in revisions:
         if is_reserved_key(key, revision):
             rule = (
-                "2025-11-25 keeps prefixes whose second label is 'mcp' or 'modelcontextprotocol'"
+                "2025-11-25 reserves prefixes whose second label is 'mcp' or 'modelcontextprotocol'"
                 if at_least(revision, _SECOND_LABEL_SINCE)
-                else "2025-06-18 keeps prefixes in which 'mcp' or 'modelcontextprotocol' comes before another label"
+                else "2025-06-18 reserves prefixes in which 'mcp' or 'modelcontextprotocol' comes before another label"
             )
             return f"is reserved: {rule} for the protocol; use a prefix of your own, as in 'com.example/name'"
     return None

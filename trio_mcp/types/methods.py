@@ -1,7 +1,7 @@
-"""The method table: who may send what, in which revision, and what it carries.
+"""The method table: who may send which method in which revision, and with which models.
 
-It is data; whoever asks "is this allowed here?" looks it up instead of testing names. Models are named, and their
-classes resolved on first use, so that this module costs no model and no pydantic.
+Code that asks "is this allowed here?" looks it up here instead of comparing names. The table refers to models by name
+and resolves the names on first use, so importing this module loads neither models nor pydantic.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["Lane", "MethodFacts", "MethodSpec", "Sender", "facts_of", "method_spec", "methods_of"]
 
 Sender = Literal["client", "server"]
-"""Which end sends a message."""
+"""The side that sends a message."""
 
 Lane = Literal["priority", "listening"]
-"""Where requests run besides the limit for all others, each lane with a limit of its own, just as large."""
+"""A lane for requests that don't count towards the limit for ordinary ones; each has its own limit, just as large."""
 
 _CLIENT: Final[frozenset[Sender]] = frozenset({"client"})
 _SERVER: Final[frozenset[Sender]] = frozenset({"server"})
 _EITHER: Final[frozenset[Sender]] = frozenset({"client", "server"})
+# Of embedded requests, which no side sends as messages.
 _NOBODY: Final[frozenset[Sender]] = frozenset()
 
 
@@ -32,21 +33,22 @@ class MethodSpec(NamedTuple):
     """What the protocol says about a method in one revision.
 
     Attributes:
-        method: Its name on the wire.
-        senders: Which ends may send it; none if it is ``embedded``.
-        message_ref: The construct of the whole message, by its name in ``trio_mcp.types``.
-        params_ref: The construct of its parameters; several where ``|`` joins them.
-        result_refs: The constructs its result can be; empty for a notification.
-        params_required: A message without params is malformed.
-        embedded: Not a message in this revision, but an entry of an InputRequiredResult, answered in the next request.
+        method: The method's name on the wire.
+        senders: The sides that may send it; empty if it is ``embedded``.
+        message_ref: The model of the whole message, by its name in ``trio_mcp.types``.
+        params_ref: The model of the parameters; several are separated by ``|``.
+        result_refs: The models of possible results; empty for a notification.
+        params_required: Whether a message without params is malformed.
+        embedded: Whether it is not a message in this revision, but an entry of an InputRequiredResult, which is
+            answered in the next request.
         name_header: The parameter that the ``Mcp-Name`` HTTP header repeats, if any
             (2026-07-28 basic/transports/streamable-http, "Standard Request Headers").
-        cacheable: Its result says for how long it may be kept.
-        may_ask_for_input: Its result may be an InputRequiredResult.
-        server_capability: What the server must have declared for this message to be in order, as a dotted wire path
-            such as ``"resources.subscribe"``.
-        client_capability: What the client must have declared. Where either end may send a request, each
-            capability counts for the end that receives it.
+        cacheable: Whether the result says for how long it may be cached.
+        may_ask_for_input: Whether the result may be an InputRequiredResult.
+        server_capability: The capability that the server must have declared for this message to be allowed, as a dotted
+            wire path such as ``"resources.subscribe"``.
+        client_capability: The capability that the client must have declared. If both sides may send a request, the
+            capability that counts is that of the receiver.
     """
 
     method: str
@@ -64,7 +66,7 @@ class MethodSpec(NamedTuple):
 
     @property
     def is_request(self) -> bool:
-        """Whether the message wants an answer."""
+        """Whether the message is a request, not a notification."""
         return bool(self.result_refs)
 
     @property
@@ -74,25 +76,26 @@ class MethodSpec(NamedTuple):
 
     @property
     def params_models(self) -> "tuple[type[WireModel], ...]":
-        """The models that its parameters can have; more than one only for ``elicitation/create``."""
+        """The possible models of the parameters; more than one only for ``elicitation/create``."""
         return tuple(map(_resolve, self.params_ref.split("|")))
 
     @property
     def params(self) -> "type[WireModel]":
-        """The model of its parameters; for ``elicitation/create`` that of a form, see :meth:`params_models`."""
+        """The model of the parameters; for ``elicitation/create`` that of a form, see :meth:`params_models`."""
         return self.params_models[0]
 
     @property
     def results(self) -> "tuple[type[WireModel], ...]":
-        """The models that its result can have, the ordinary one first; empty for a notification."""
+        """The possible models of the result, the ordinary one first; empty for a notification."""
         return tuple(map(_resolve, self.result_refs))
 
 
 def _resolve(name: str) -> "type[WireModel]":
+    # An attribute of the package, which imports the model's module on first use.
     return cast("type[WireModel]", getattr(trio_mcp.types, name))
 
 
-# Models that several rows name
+# Models that several rows refer to.
 _ASKS: Final = "InputRequiredResult"
 _AS_TASK: Final = "CreateTaskResult"
 _EMPTY: Final = "Result"
@@ -100,7 +103,8 @@ _META_ONLY: Final = "RequestParams"
 _PAGE: Final = "PaginatedRequestParams"
 _BARE: Final = "NotificationParams"
 
-# Revisions, by what they have in this table
+# Sets of revisions that rows of this table share.
+# Tuples in the order of publication, so that slices of them work.
 _EVERY: Final = REVISIONS
 _LEGACY: Final = LEGACY_REVISIONS
 _MODERN: Final = MODERN_REVISIONS
@@ -114,25 +118,26 @@ class _Row(NamedTuple):
 
 
 def _request(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a request; ``models`` names message, params and results."""
+    """Make the row of a request; ``models`` names the models of message, params and results."""
     message, params, *results = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, tuple(results), **more))
 
 
 def _notice(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], models: str, **more: Any) -> _Row:
-    """Make the row of a notification; ``models`` names message and params."""
+    """Make the row of a notification; ``models`` names the models of message and params."""
     message, params = models.split()
     return _Row(revisions, MethodSpec(method, senders, message, params, **more))
 
 
 def _list(method: str, models: str, capability: str) -> tuple[_Row, _Row]:
-    """Make the rows of a paginated list: the modern era needs params, for ``_meta``, and lets the result be kept."""
+    """Make the rows of a paginated list, one for each era."""
+    # In the modern era params are required, because `_meta` is, and the result may be cached.
     legacy = _request(_LEGACY, method, _CLIENT, models, server_capability=capability, params_required=False)
     return legacy, _Row(_MODERN, legacy.spec._replace(params_required=True, cacheable=True))
 
 
 def _bare(revisions: tuple[str, ...], method: str, senders: frozenset[Sender], message: str, **more: Any) -> _Row:
-    """Make the row of a notification that says all by its name."""
+    """Make the row of a notification without parameters of its own."""
     return _notice(revisions, method, senders, f"{message} {_BARE}", params_required=False, **more)
 
 
@@ -145,16 +150,17 @@ _UNSUBSCRIBE: Final = f"UnsubscribeRequest UnsubscribeRequestParams {_EMPTY}"
 _LISTEN: Final = "SubscriptionsListenRequest SubscriptionsListenRequestParams SubscriptionsListenResult"
 _SAMPLE: Final = "CreateMessageRequest CreateMessageRequestParams CreateMessageResult"
 _ROOTS: Final = "ListRootsRequest ListRootsRequestParams ListRootsResult"
+# Elicitation by URL came with 2025-11-25.
 _FORM: Final = "ElicitRequest ElicitRequestFormParams ElicitResult"
 _FORM_OR_URL: Final = "ElicitRequest ElicitRequestFormParams|ElicitRequestURLParams ElicitResult"
 
 _ROWS: Final[tuple[_Row, ...]] = (
-    # Getting to know each other
+    # Opening a session, and the peer's health.
     _request(_LEGACY, "initialize", _CLIENT, "InitializeRequest InitializeRequestParams InitializeResult"),
     _bare(_LEGACY, "notifications/initialized", _CLIENT, "InitializedNotification"),
     _request(_LEGACY, "ping", _EITHER, f"PingRequest {_META_ONLY} {_EMPTY}", params_required=False),
     _request(_MODERN, "server/discover", _CLIENT, f"DiscoverRequest {_META_ONLY} DiscoverResult", cacheable=True),
-    # Resources
+    # Resources. In the modern era resources/subscribe is part of subscriptions/listen.
     *_list("resources/list", f"ListResourcesRequest {_PAGE} ListResourcesResult", "resources"),
     *_list(
         "resources/templates/list",
@@ -188,7 +194,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "ResourceUpdatedNotification ResourceUpdatedNotificationParams",
         server_capability="resources.subscribe",
     ),
-    # Prompts
+    # Prompts.
     *_list("prompts/list", f"ListPromptsRequest {_PAGE} ListPromptsResult", "prompts"),
     _request(_LEGACY, "prompts/get", _CLIENT, _GET_PROMPT, server_capability="prompts"),
     _request(
@@ -207,7 +213,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "PromptListChangedNotification",
         server_capability="prompts.listChanged",
     ),
-    # Tools
+    # Tools. Only 2025-11-25 has tasks as results.
     *_list("tools/list", f"ListToolsRequest {_PAGE} ListToolsResult", "tools"),
     _request(_BEFORE_TASKS, "tools/call", _CLIENT, _CALL, server_capability="tools"),
     _request(_WITH_TASKS, "tools/call", _CLIENT, f"{_CALL} {_AS_TASK}", server_capability="tools"),
@@ -230,7 +236,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     # Completion: 2024-11-05 has it without a capability.
     _request(_EVERY[:1], "completion/complete", _CLIENT, _COMPLETE),
     _request(_EVERY[1:], "completion/complete", _CLIENT, _COMPLETE, server_capability="completions"),
-    # Log messages
+    # Log messages. In the modern era each request sets its level in `_meta`.
     _request(
         _LEGACY,
         "logging/setLevel",
@@ -245,7 +251,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "LoggingMessageNotification LoggingMessageNotificationParams",
         server_capability="logging",
     ),
-    # What a server asks of a client: nobody's message in the modern era, hence without senders
+    # Requests from the server. In the modern era these are no messages of either side, but parts of a result; so they
+    # have no senders there.
     _request(_BEFORE_TASKS, "sampling/createMessage", _SERVER, _SAMPLE, client_capability="sampling"),
     _request(_WITH_TASKS, "sampling/createMessage", _SERVER, f"{_SAMPLE} {_AS_TASK}", client_capability="sampling"),
     _request(_MODERN, "sampling/createMessage", _NOBODY, _SAMPLE, embedded=True, client_capability="sampling"),
@@ -268,12 +275,12 @@ _ROWS: Final[tuple[_Row, ...]] = (
         "ElicitationCompleteNotification ElicitationCompleteNotificationParams",
         client_capability="elicitation.url",
     ),
-    # About other messages
+    # Messages about other messages.
     _notice(_EVERY, "notifications/cancelled", _EITHER, "CancelledNotification CancelledNotificationParams"),
     _notice(_LEGACY, "notifications/progress", _EITHER, "ProgressNotification ProgressNotificationParams"),
-    # A modern client has no requests to report on.
+    # A modern client gets no requests, so it has no progress to report.
     _notice(_MODERN, "notifications/progress", _SERVER, "ProgressNotification ProgressNotificationParams"),
-    # Streams of notifications
+    # Streams of notifications.
     _request(_MODERN, "subscriptions/listen", _CLIENT, _LISTEN),
     _notice(
         _MODERN,
@@ -283,6 +290,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ),
 )
 
+# Tasks: the side that runs a task is the receiver of the original request, so either side may send these.
 _TASK_ROWS: Final[tuple[_Row, ...]] = (
     _request(
         _WITH_TASKS,
@@ -320,6 +328,7 @@ _TASK_ROWS: Final[tuple[_Row, ...]] = (
     _notice(_WITH_TASKS, "notifications/tasks/status", _EITHER, "TaskStatusNotification TaskStatusNotificationParams"),
 )
 
+# One dict for each revision, because a lookup is made for every message.
 _TABLE: Final[dict[str, dict[str, MethodSpec]]] = {
     revision: {row.spec.method: row.spec for row in _ROWS + _TASK_ROWS if revision in row.revisions}
     for revision in REVISIONS
@@ -330,13 +339,15 @@ class MethodFacts(NamedTuple):
     """What is true of a method in every revision that has it.
 
     Attributes:
-        lane: ``"priority"``: it is answered on the spot, since a full house must neither fail a liveness check nor keep
-            a handshake out. ``"listening"``: it stays open for as long as the peer likes; in the places of calls it
-            would starve them. It does not queue, since a place could be free never.
-        lasting: It is meant to last: answered with a stream, which either side ends, and no reason for an alert.
-        repeatable: The second time it changes nothing, so it may be sent again when nobody knows whether it arrived.
-        opening: A client may send it before a revision is agreed on.
-        handshake: It opens the session: nobody cancels it, and no batch contains it.
+        lane: ``"priority"`` if the method is answered at once, because a busy server must neither fail a liveness check
+            nor keep a handshake out. ``"listening"`` if it stays open for as long as the peer likes, so that it would
+            take the places of calls; such requests never queue, since a place might never become free.
+        lasting: Whether the request is meant to last: it is answered with a stream, which either side may end, and
+            never counts as slow.
+        repeatable: Whether sending the message twice has the same effect as once, so that it may be sent again if it
+            may not have arrived.
+        opening: Whether a client may send the message before a revision is agreed on.
+        handshake: Whether the request opens the session: it must not be cancelled or be part of a batch.
     """
 
     lane: Lane | None = None
@@ -350,20 +361,25 @@ _ORDINARY: Final = MethodFacts()
 _READS: Final = MethodFacts(repeatable=True)
 
 
+# A dict with a default, because its `__getitem__` is the quickest function for the purpose: it runs for every message.
 class _Facts(dict[str, MethodFacts]):
     def __missing__(self, method: str) -> MethodFacts:
-        return _ORDINARY  # of somebody's own method nothing is known
+        # An application's own method. Not stored, or a peer could fill the dict with names that it makes up.
+        return _ORDINARY
 
 
 _FACTS: Final = _Facts(
     {spec.method: _ORDINARY for _, spec in _ROWS + _TASK_ROWS}
     | {
+        # Not repeatable: over HTTP a second one would open a second session.
         "initialize": MethodFacts("priority", opening=True, handshake=True),
         "notifications/cancelled": MethodFacts(repeatable=True),
         "notifications/initialized": MethodFacts(repeatable=True, opening=True),
         "ping": MethodFacts("priority", repeatable=True, opening=True),
         "server/discover": MethodFacts("priority", repeatable=True, opening=True),
+        # Repeatable, though it lasts: a stream that broke before its first message is simply opened again.
         "subscriptions/listen": MethodFacts("listening", lasting=True, repeatable=True),
+        # These only read. tools/call is not among them: what a tool does twice is known to its author alone.
         "completion/complete": _READS,
         "prompts/get": _READS,
         "prompts/list": _READS,
@@ -375,19 +391,20 @@ _FACTS: Final = _Facts(
 )
 
 facts_of: Final[Callable[[str], MethodFacts]] = _FACTS.__getitem__
-"""What is true of a method in every revision; of one that the specification does not know, nothing is."""
+"""Return what is true of a method in every revision; the defaults if the specification does not define the method."""
 
 
 def method_spec(revision: str, method: str) -> MethodSpec | None:
-    """Return what ``revision`` says about ``method``, or None if it has no such method or is no known revision."""
+    """Return what ``revision`` says about ``method``; None if the revision is unknown or lacks the method."""
     methods = _TABLE.get(revision)
     return methods.get(method) if methods is not None else None
 
 
 def methods_of(revision: str) -> Mapping[str, MethodSpec]:
-    """Return the methods of a revision by name.
+    """Return the methods of a revision, by name.
 
     Raises:
-        KeyError: The revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
+        KeyError: If the revision is not one of :data:`trio_mcp.types.versions.REVISIONS`.
     """
+    # Read-only, because it is the table itself.
     return MappingProxyType(_TABLE[revision])

@@ -1,7 +1,4 @@
-"""What is told of a request while it runs: its progress, and log messages.
-
-Log messages have the levels of syslog (RFC 5424, section 6.2.1).
-"""
+"""Notifications about a running request: its progress, and log messages."""
 
 from typing import Any, Literal
 
@@ -20,47 +17,53 @@ __all__ = [
 
 
 class ProgressNotificationParams(NotificationParams):
-    """How far a request has come; ``progress`` grows with every notification."""
+    """The parameters of a progress notification."""
 
+    # The token that the request gave in its `_meta`.
     progress_token: ProgressToken
+    # Increases with every notification, even if the total is not known.
     progress: Number
     total: Number | None = None
+    # For people.
     message: str | None = since("2025-03-26")
 
 
 class ProgressNotification(NotificationMessage):
-    """Tells how far a request has come."""
+    """A notification of the progress of a request."""
 
     method: Literal["notifications/progress"] = "notifications/progress"
     params: ProgressNotificationParams
 
 
+# The severities of syslog, least severe first (RFC 5424, section 6.2.1).
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 class SetLevelRequestParams(RequestParams, until="2025-11-25"):
-    """The least severe level to send."""
+    """The parameters of ``logging/setLevel``: the least severe level to send."""
 
     level: LoggingLevel
 
 
 class SetLevelRequest(RequestMessage, until="2025-11-25"):
-    """Sets the least severe level to send; in the modern era each request says so in ``_meta``."""
+    """A request to set the level of log messages; in the modern era each request sets it in ``_meta``."""
 
     method: Literal["logging/setLevel"] = "logging/setLevel"
     params: SetLevelRequestParams
 
 
 class LoggingMessageNotificationParams(NotificationParams):
-    """A log entry: any JSON value."""
+    """The parameters of a log message."""
 
     level: LoggingLevel
+    # The name of the logger.
     logger: str | None = None
+    # Any JSON value, such as a text or an object.
     data: Any
 
 
 class LoggingMessageNotification(NotificationMessage):
-    """Passes a log entry to the client."""
+    """A log message from the server."""
 
     method: Literal["notifications/message"] = "notifications/message"
     params: LoggingMessageNotificationParams

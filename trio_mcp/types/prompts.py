@@ -1,4 +1,4 @@
-"""Prompts: templates of messages that a server offers to the user."""
+"""Prompts: message templates that a server offers to the user."""
 
 from typing import Any, Literal
 
@@ -31,14 +31,15 @@ __all__ = [
 
 
 class PromptArgument(BaseMetadata):
-    """A blank of a prompt; absent ``required`` means it may stay empty."""
+    """An argument of a prompt."""
 
     description: str | None = None
+    # Absent means optional.
     required: bool | None = None
 
 
 class Prompt(Described):
-    """A prompt and its blanks."""
+    """A prompt and its arguments."""
 
     description: str | None = None
     arguments: list[PromptArgument] | None = None
@@ -46,14 +47,14 @@ class Prompt(Described):
 
 
 class PromptMessage(WireModel):
-    """One message of a filled-in prompt."""
+    """One message of a prompt, with the arguments filled in."""
 
     role: Role
     content: ContentBlock
 
 
 class ListPromptsRequest(PaginatedRequest):
-    """Asks for a page of the server's prompts."""
+    """A request for a page of the server's prompts."""
 
     method: Literal["prompts/list"] = "prompts/list"
 
@@ -65,28 +66,29 @@ class ListPromptsResult(CacheablePage):
 
 
 class GetPromptRequestParams(InputResponseRequestParams):
-    """Which prompt to fill in, with what."""
+    """The parameters of ``prompts/get``: the prompt and its arguments."""
 
     name: str
+    # Strings only, unlike the arguments of a tool.
     arguments: dict[str, str] | None = None
 
 
 class GetPromptRequest(RequestMessage):
-    """Asks the server to fill in a prompt."""
+    """A request for a prompt with its arguments filled in."""
 
     method: Literal["prompts/get"] = "prompts/get"
     params: GetPromptRequestParams
 
 
 class GetPromptResult(Result):
-    """A filled-in prompt."""
+    """The messages of a prompt, with the arguments filled in."""
 
     description: str | None = None
     messages: list[PromptMessage]
 
 
 class PromptListChangedNotification(NotificationMessage):
-    """The list of prompts is another now."""
+    """A notification that the server's list of prompts has changed."""
 
     method: Literal["notifications/prompts/list_changed"] = "notifications/prompts/list_changed"
     params: NotificationParams | None = None

@@ -1,4 +1,4 @@
-"""Resources: what a server has to read."""
+"""Resources: data that a server offers for reading."""
 
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Resource(WireModel):
-    """Something a server can read; ``size`` is that of the raw contents, in bytes."""
+    """A resource of a server."""
 
     icons: ReadableIcons | None = since("2025-11-25")
     name: str
@@ -46,22 +46,26 @@ class Resource(WireModel):
     description: str | None = None
     mime_type: str | None = None
     annotations: Annotations | None = None
+    # Of the raw contents, in bytes: before base64.
     size: int | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
 class ResourceTemplate(Described):
-    """A family of resources, named by a URI template (RFC 6570)."""
+    """A family of resources whose URIs follow a template."""
 
+    # RFC 6570.
     uri_template: str
     description: str | None = None
+    # Only if all resources of the family have this type.
     mime_type: str | None = None
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
+# `contents` of a result may mix both kinds. Programs that don't care for the difference can test for this base.
 class ResourceContents(WireModel):
-    """What text and binary contents have in common."""
+    """The base of text and binary contents."""
 
     uri: str
     mime_type: str | None = None
@@ -69,19 +73,20 @@ class ResourceContents(WireModel):
 
 
 class TextResourceContents(ResourceContents):
-    """Contents that are text."""
+    """The text of a resource."""
 
     text: str
 
 
 class BlobResourceContents(ResourceContents):
-    """Contents that are bytes, in base64."""
+    """The bytes of a resource."""
 
+    # Base64.
     blob: str
 
 
 class ListResourcesRequest(PaginatedRequest):
-    """Asks for a page of the server's resources."""
+    """A request for a page of the server's resources."""
 
     method: Literal["resources/list"] = "resources/list"
 
@@ -93,7 +98,7 @@ class ListResourcesResult(CacheablePage):
 
 
 class ListResourceTemplatesRequest(PaginatedRequest):
-    """Asks for a page of the server's resource templates."""
+    """A request for a page of the server's resource templates."""
 
     method: Literal["resources/templates/list"] = "resources/templates/list"
 
@@ -105,46 +110,47 @@ class ListResourceTemplatesResult(CacheablePage):
 
 
 class ResourceRequestParams(WireModel):
-    """Parameters of requests about one resource."""
+    """The parameters of a request about one resource."""
 
     meta: dict[str, Any] | None = always(required="2026-07-28")
     uri: str
 
 
 class ReadResourceRequestParams(InputResponseRequestParams):
-    """Which resource to read."""
+    """The parameters of ``resources/read``: the resource to read."""
 
     uri: str
 
 
 class ReadResourceRequest(RequestMessage):
-    """Asks for the contents of a resource."""
+    """A request for the contents of a resource."""
 
     method: Literal["resources/read"] = "resources/read"
     params: ReadResourceRequestParams
 
 
 class ReadResourceResult(CacheableResult):
-    """The contents of a resource, or of several when the URI names a group."""
+    """The contents of a resource, or of several if the URI names a group."""
 
     contents: list[TextResourceContents | BlobResourceContents]
 
 
 class ResourceListChangedNotification(NotificationMessage):
-    """The list of resources is another now."""
+    """A notification that the server's list of resources has changed."""
 
     method: Literal["notifications/resources/list_changed"] = "notifications/resources/list_changed"
     params: NotificationParams | None = None
 
 
 class ResourceUpdatedNotificationParams(NotificationParams):
-    """Which resource changed; it may lie below the one subscribed to."""
+    """The parameters of a notification that a resource has changed."""
 
+    # May name a part of the resource that the client has subscribed to.
     uri: str
 
 
 class ResourceUpdatedNotification(NotificationMessage):
-    """A resource the client subscribed to has changed."""
+    """A notification that a resource to which the client has subscribed has changed."""
 
     method: Literal["notifications/resources/updated"] = "notifications/resources/updated"
     params: ResourceUpdatedNotificationParams

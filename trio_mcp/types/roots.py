@@ -1,4 +1,4 @@
-"""Roots: the directories and files of the client that a server may work in."""
+"""Roots: the client's directories and files in which a server may work."""
 
 from typing import Any, Literal
 
@@ -15,21 +15,23 @@ __all__ = [
 
 
 class Root(WireModel):
-    """A directory or file, as a file: URI."""
+    """A directory or file of the client."""
 
+    # A file: URI; the schemas allow no other for now.
     uri: str
     name: str | None = None
     meta: dict[str, Any] | None = since("2025-06-18")
 
 
 class ListRootsRequestParams(WireModel):
-    """Nothing but ``_meta``, which this request never needs."""
+    """The parameters of ``roots/list``: only ``_meta``."""
 
+    # Optional even in the modern era, where the request is part of a result and declares nothing.
     meta: dict[str, Any] | None = None
 
 
 class ListRootsRequest(EmbeddableRequestMessage):
-    """Asks the client for its roots."""
+    """A request for the client's roots."""
 
     method: Literal["roots/list"] = "roots/list"
     params: ListRootsRequestParams | None = None
@@ -43,7 +45,7 @@ class ListRootsResult(WireModel):
 
 
 class RootsListChangedNotification(NotificationMessage, until="2025-11-25"):
-    """The list of roots is another now."""
+    """A notification that the client's list of roots has changed."""
 
     method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"
     params: NotificationParams | None = None

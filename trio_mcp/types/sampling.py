@@ -1,4 +1,4 @@
-"""Sampling: a server asks the client's language model."""
+"""Sampling: a server uses the client's language model."""
 
 from typing import Any, Literal
 
@@ -19,32 +19,37 @@ __all__ = [
     "ToolChoice",
 ]
 
+# Which servers' context the client should add to the prompt: none, this server's, or all servers'.
 IncludeContext = Literal["none", "thisServer", "allServers"]
 
 
 class SamplingMessage(WireModel):
-    """A message to or from the model: one block of content or, since 2025-11-25, a list of blocks."""
+    """A message to or from the model."""
 
     role: Role
+    # One block or, since 2025-11-25, a list of blocks.
     content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
     meta: dict[str, Any] | None = since("2025-11-25")
 
     @property
     def content_as_list(self) -> list[SamplingMessageContentBlock]:
-        """The content as a list, also when it is a single block."""
+        """The content as a list, even if it is a single block."""
         return self.content if isinstance(self.content, list) else [self.content]
 
 
 class ModelHint(WireModel):
-    """A model the server would like: any part of its name."""
+    """A model that the server would prefer."""
 
+    # Any part of the model's name.
     name: str | None = None
 
 
 class ModelPreferences(WireModel):
-    """What matters to the server in the choice of a model; priorities go from 0 to 1."""
+    """The server's preferences for the choice of a model; the client need not follow them."""
 
+    # In order of preference; they count before the priorities.
     hints: list[ModelHint] | None = None
+    # Each from 0, not important, to 1.
     cost_priority: Number | None = None
     speed_priority: Number | None = None
     intelligence_priority: Number | None = None
@@ -56,58 +61,66 @@ class ToolChoice(WireModel, since="2025-11-25"):
     mode: Literal["auto", "required", "none"] | None = None
 
 
+# Not a RequestParams: in the modern era this is part of a result, so `_meta` is not required then, but absent.
 class CreateMessageRequestParams(WireModel):
-    """What to ask the model."""
+    """The parameters of a sampling request."""
 
     messages: list[SamplingMessage]
+    # An upper bound; the client may sample fewer tokens.
     max_tokens: int
     model_preferences: ModelPreferences | None = None
     system_prompt: str | None = None
     include_context: IncludeContext | None = None
     temperature: Number | None = None
     stop_sequences: list[str] | None = None
+    # For the provider of the model, in its own format.
     metadata: dict[str, Any] | None = None
+    # Tools and their choice: only for a client that declared `sampling.tools`. The server runs the tools itself.
     tools: list[Tool] | None = since("2025-11-25")
     tool_choice: ToolChoice | None = since("2025-11-25")
     task: TaskMetadata | None = only("2025-11-25")
     meta: dict[str, Any] | None = until("2025-11-25")
 
     def check_tool_uses(self) -> None:
-        """Check that each use of a tool has its result in the next message, which has nothing else.
+        """Check that the results of tool uses come in the next message, which has no other content.
 
-        The source is `client/sampling`, section Message Content Constraints.
+        This is the rule of `client/sampling`, section Message Content Constraints.
 
         Raises:
-            ValueError: It is not so.
+            ValueError: If a message breaks the rule.
         """
+        # Tool uses of the message before, which this one must answer.
         open_uses: list[str] = []
         for number, message in enumerate(self.messages):
             blocks = message.content_as_list
+            # Sorted below, so that the same id twice counts twice, and the order does not matter.
             results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
             if results and len(results) < len(blocks):
                 raise ValueError(f"messages[{number}] mixes tool results with other content")
             if sorted(results) != sorted(open_uses):
-                what = "a tool result is missing" if open_uses else "a tool result belongs to no tool use"
+                what = "a tool result is missing" if open_uses else "a tool result without a tool use"
                 raise ValueError(f"messages[{number}]: {what}; there are uses {open_uses} and results {results}")
             open_uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
             if (results and message.role != "user") or (open_uses and message.role != "assistant"):
                 raise ValueError(
-                    f"messages[{number}]: tools are used by the assistant, and their results come from the user"
+                    f"messages[{number}]: tool uses must come from the assistant, and tool results from the user"
                 )
         if open_uses:
-            raise ValueError(f"a tool result is missing: the last message uses tools {open_uses}")
+            raise ValueError(f"a tool result is missing: the last message has tool uses {open_uses}")
 
 
 class CreateMessageRequest(EmbeddableRequestMessage):
-    """Asks the client to ask its model."""
+    """A request to the client for a completion by its language model."""
 
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams
 
 
 class CreateMessageResult(SamplingMessage):
-    """What the model said; known stop reasons are "endTurn", "stopSequence", "maxTokens" and "toolUse"."""
+    """The model's reply."""
 
+    # The name of the model that gave it.
     model: str
+    # "endTurn", "stopSequence", "maxTokens", "toolUse", or any other text of the provider's.
     stop_reason: str | None = None
     meta: dict[str, Any] | None = None

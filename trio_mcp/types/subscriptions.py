@@ -1,6 +1,7 @@
-"""Subscriptions: in the modern era one request whose answer ends a stream of notifications.
+"""Subscriptions to notifications.
 
-In the legacy era each resource is subscribed to by itself.
+In the modern era one request opens a stream of notifications, and its result ends the stream. In the legacy era
+a client subscribes to each resource separately.
 """
 
 from typing import Any, Literal
@@ -23,64 +24,68 @@ __all__ = [
 ]
 
 
+# A client gets no notification that it has not asked for, so an absent flag means false.
 class SubscriptionFilter(WireModel, since="2026-07-28"):
-    """Which notifications to send."""
+    """The notifications that a client wants, or that it will get."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
     resources_list_changed: bool | None = None
+    # The URIs of the resources about whose updates the client is told.
     resource_subscriptions: list[str] | None = None
 
 
 class SubscriptionsListenRequestParams(RequestParams, since="2026-07-28"):
-    """Which notifications the client wants."""
+    """The parameters of ``subscriptions/listen``: the notifications that the client wants."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsListenRequest(RequestMessage, since="2026-07-28"):
-    """Opens a stream of notifications, which lasts until either end closes it."""
+    """A request that opens a stream of notifications, which lasts until either side ends it."""
 
     method: Literal["subscriptions/listen"] = "subscriptions/listen"
     params: SubscriptionsListenRequestParams
 
 
 class SubscriptionsListenResult(Result, since="2026-07-28"):
-    """Ends the stream; ``_meta`` names the subscription."""
+    """The result that ends a stream of notifications."""
 
+    # Required here: it holds the subscription's id.
     meta: dict[str, Any]
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams, since="2026-07-28"):
-    """Which of the notifications the client wanted it will get."""
+    """The parameters of an acknowledgement: the notifications that the client will get."""
 
+    # Those that it asked for and that the server supports.
     notifications: SubscriptionFilter
 
 
 class SubscriptionsAcknowledgedNotification(NotificationMessage, since="2026-07-28"):
-    """The first notification of every stream."""
+    """The notification with which every stream begins."""
 
     method: Literal["notifications/subscriptions/acknowledged"] = "notifications/subscriptions/acknowledged"
     params: SubscriptionsAcknowledgedNotificationParams
 
 
 class SubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
-    """Which resource to watch."""
+    """The parameters of ``resources/subscribe``: the resource to watch."""
 
 
 class SubscribeRequest(RequestMessage, until="2025-11-25"):
-    """Asks for a notification whenever a resource changes."""
+    """A request for a notification whenever a resource changes."""
 
     method: Literal["resources/subscribe"] = "resources/subscribe"
     params: SubscribeRequestParams
 
 
 class UnsubscribeRequestParams(ResourceRequestParams, until="2025-11-25"):
-    """Which resource to watch no longer."""
+    """The parameters of ``resources/unsubscribe``: the resource to stop watching."""
 
 
 class UnsubscribeRequest(RequestMessage, until="2025-11-25"):
-    """Ends the notifications about a resource."""
+    """A request to stop the notifications about a resource."""
 
     method: Literal["resources/unsubscribe"] = "resources/unsubscribe"
     params: UnsubscribeRequestParams

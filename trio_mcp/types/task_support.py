@@ -1,6 +1,6 @@
-"""What other constructs carry for tasks, which exist in 2025-11-25 alone (basic/utilities/tasks).
+"""The parts of other constructs that support tasks, which exist in 2025-11-25 only (basic/utilities/tasks).
 
-Imported by their modules, so kept apart from :mod:`trio_mcp.types.tasks`; both files go together.
+Kept apart from :mod:`trio_mcp.types.tasks`, because the modules of those constructs import this one.
 """
 
 from typing import Any, Literal
@@ -24,59 +24,64 @@ TaskSupport = Literal["forbidden", "optional", "required"]
 
 
 class TaskMetadata(WireModel, only="2025-11-25"):
-    """Asks that a request be run as a task, kept for ``ttl`` milliseconds from its creation."""
+    """The field of a request that asks for it to be run as a task."""
 
+    # For how many milliseconds after its creation the task should be kept.
     ttl: int | None = None
 
 
 class ToolExecution(WireModel, only="2025-11-25"):
-    """Whether a tool can or must be called as a task; absent means "forbidden"."""
+    """How a tool may be executed."""
 
+    # Whether the tool can, or must, be called as a task; absent means "forbidden".
     task_support: TaskSupport | None = None
 
 
+# In all of these an empty object declares support for the method that its key stands for.
 class TasksSamplingCapability(WireModel, only="2025-11-25"):
-    """Which sampling requests the client takes as tasks."""
+    """The sampling requests that the client runs as tasks."""
 
     create_message: dict[str, Any] | None = None
 
 
 class TasksElicitationCapability(WireModel, only="2025-11-25"):
-    """Which elicitation requests the client takes as tasks."""
+    """The elicitation requests that the client runs as tasks."""
 
     create: dict[str, Any] | None = None
 
 
 class TasksToolsCapability(WireModel, only="2025-11-25"):
-    """Which tool requests the server takes as tasks."""
+    """The tool requests that the server runs as tasks."""
 
     call: dict[str, Any] | None = None
 
 
 class ClientTasksRequestsCapability(WireModel, only="2025-11-25"):
-    """Which requests the client takes as tasks."""
+    """The requests that the client runs as tasks."""
 
     sampling: TasksSamplingCapability | None = None
     elicitation: TasksElicitationCapability | None = None
 
 
 class ClientTasksCapability(WireModel, only="2025-11-25"):
-    """What the client can do with tasks."""
+    """The client's support for tasks."""
 
+    # Whether tasks/list and tasks/cancel are supported; an empty object means that they are.
     list: dict[str, Any] | None = None
     cancel: dict[str, Any] | None = None
     requests: ClientTasksRequestsCapability | None = None
 
 
 class ServerTasksRequestsCapability(WireModel, only="2025-11-25"):
-    """Which requests the server takes as tasks."""
+    """The requests that the server runs as tasks."""
 
     tools: TasksToolsCapability | None = None
 
 
 class ServerTasksCapability(WireModel, only="2025-11-25"):
-    """What the server can do with tasks."""
+    """The server's support for tasks."""
 
+    # As in `ClientTasksCapability`.
     list: dict[str, Any] | None = None
     cancel: dict[str, Any] | None = None
     requests: ServerTasksRequestsCapability | None = None

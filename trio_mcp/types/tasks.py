@@ -1,4 +1,4 @@
-"""Tasks: requests that outlive the wait for their answer. They exist in 2025-11-25 alone (basic/utilities/tasks)."""
+"""Tasks: requests whose result is fetched later. They exist in 2025-11-25 only (basic/utilities/tasks)."""
 
 from typing import Any, Literal
 
@@ -36,92 +36,98 @@ __all__ = [
     "TaskStatusNotificationParams",
 ]
 
+# The last three are final.
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
 class TaskAugmentedRequestParams(RequestParams, only="2025-11-25"):
-    """Parameters of a request that can be run as a task."""
+    """The parameters of a request that can be run as a task."""
 
     task: TaskMetadata | None = None
 
 
 class RelatedTaskMetadata(WireModel, only="2025-11-25"):
-    """The task a message belongs to, in ``_meta``."""
+    """The entry of a message's ``_meta`` that names the task to which the message belongs."""
 
     task_id: str
 
 
 class Task(WireModel, only="2025-11-25"):
-    """The state of a task; times are ISO 8601, ``ttl`` (null: for good) and ``poll_interval`` milliseconds."""
+    """The state of a task."""
 
     task_id: str
     status: TaskStatus
+    # For people: the reason for the status, for example.
     status_message: str | None = None
+    # Both times in ISO 8601.
     created_at: str
     last_updated_at: str
+    # For how many milliseconds after its creation the task is kept; required, but null if it is kept without limit.
     ttl: int | None
+    # How many milliseconds to wait between two tasks/get requests.
     poll_interval: int | None = None
 
 
 class CreateTaskResult(Result, only="2025-11-25"):
-    """The first answer to a request that runs as a task."""
+    """The result that a request run as a task gets at once, instead of its own result."""
 
     task: Task
 
 
 class TaskRequestParams(RequestParams, only="2025-11-25"):
-    """Which task."""
+    """The parameters of a request about a task."""
 
     task_id: str
 
 
-# The schema leaves them nameless; so are they called in the official SDK.
+# The schema has no names for these; the official SDK has.
 GetTaskRequestParams = TaskRequestParams
 GetTaskPayloadRequestParams = TaskRequestParams
 CancelTaskRequestParams = TaskRequestParams
 
 
 class GetTaskRequest(RequestMessage, only="2025-11-25"):
-    """Asks for the state of a task."""
+    """A request for the state of a task."""
 
     method: Literal["tasks/get"] = "tasks/get"
     params: TaskRequestParams
 
 
 class GetTaskResult(Task, only="2025-11-25"):
-    """The state of a task."""
+    """The result of ``tasks/get``: the state of a task."""
 
     meta: dict[str, Any] | None = None
     result_type: ResultType | None = since("2026-07-28", required=True)
 
 
 class GetTaskPayloadRequest(RequestMessage, only="2025-11-25"):
-    """Asks for the answer that a task came to, and waits for it."""
+    """A request for the result of a task; the response comes when the task has ended."""
 
     method: Literal["tasks/result"] = "tasks/result"
     params: TaskRequestParams
 
 
+# Has no fields of its own, as unknown fields survive in every model.
 class GetTaskPayloadResult(Result, only="2025-11-25"):
-    """The answer itself: its fields are those of the result that the request would have had without a task."""
+    """The result of a task, with the fields that the result of the original request would have had."""
 
 
 class CancelTaskRequest(RequestMessage, only="2025-11-25"):
-    """Asks for a task to be given up."""
+    """A request to cancel a task."""
 
     method: Literal["tasks/cancel"] = "tasks/cancel"
     params: TaskRequestParams
 
 
 class CancelTaskResult(Task, only="2025-11-25"):
-    """The state of a task that was given up."""
+    """The state of a task that was cancelled."""
 
     meta: dict[str, Any] | None = None
     result_type: ResultType | None = since("2026-07-28", required=True)
 
 
 class ListTasksRequest(PaginatedRequest, only="2025-11-25"):
-    """Asks for a page of the receiver's tasks."""
+    """A request for a page of the receiver's tasks."""
 
     method: Literal["tasks/list"] = "tasks/list"
 
@@ -133,13 +139,13 @@ class ListTasksResult(PaginatedResult, only="2025-11-25"):
 
 
 class TaskStatusNotificationParams(Task, only="2025-11-25"):
-    """The state of a task."""
+    """The parameters of a notification about a task: the state of the task."""
 
     meta: dict[str, Any] | None = None
 
 
 class TaskStatusNotification(NotificationMessage, only="2025-11-25"):
-    """Tells that the state of a task changed."""
+    """A notification that the state of a task has changed; the receiver of a task need not send it."""
 
     method: Literal["notifications/tasks/status"] = "notifications/tasks/status"
     params: TaskStatusNotificationParams

@@ -1,4 +1,4 @@
-"""Tools: what a server can do."""
+"""Tools: functions that a server offers to the model."""
 
 from typing import Any, Literal
 
@@ -29,19 +29,24 @@ __all__ = [
 
 
 class ToolAnnotations(WireModel, since="2025-03-26"):
-    """Hints about what a tool does; the server's own word, so nothing to base a decision on."""
+    """Hints about what a tool does; the server's own claims, so don't base decisions on them."""
 
     title: str | None = None
+    # Absent means false: the tool may change things.
     read_only_hint: bool | None = None
+    # Absent means true. This and the next count only for a tool that is not read-only.
     destructive_hint: bool | None = None
+    # Absent means false: calling the tool again may have a further effect.
     idempotent_hint: bool | None = None
+    # Absent means true: the tool deals with things outside of the server, such as the web.
     open_world_hint: bool | None = None
 
 
 class Tool(Described):
-    """A tool: its name, and JSON Schemas of its arguments and of its structured result."""
+    """A tool of a server."""
 
     description: str | None = None
+    # JSON Schemas of the arguments and of the structured content of the result.
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = since("2025-06-18")
     annotations: ToolAnnotations | None = since("2025-03-26")
@@ -50,7 +55,7 @@ class Tool(Described):
 
 
 class ListToolsRequest(PaginatedRequest):
-    """Asks for a page of the server's tools."""
+    """A request for a page of the server's tools."""
 
     method: Literal["tools/list"] = "tools/list"
 
@@ -62,33 +67,33 @@ class ListToolsResult(CacheablePage):
 
 
 class CallToolRequestParams(InputResponseRequestParams):
-    """Which tool to call, with what; the arguments stay plain data until the tool's own signature validates them."""
+    """The parameters of ``tools/call``: the tool and its arguments."""
 
     name: str
+    # Plain data, which the signature of the tool's function validates.
     arguments: dict[str, Any] | None = None
     task: TaskMetadata | None = only("2025-11-25")
 
 
 class CallToolRequest(RequestMessage):
-    """Asks the server to call a tool."""
+    """A request to call a tool."""
 
     method: Literal["tools/call"] = "tools/call"
     params: CallToolRequestParams
 
 
 class CallToolResult(Result):
-    """What a tool gave back; its own failures are results with ``is_error``, for the model to see.
-
-    ``structured_content`` is an object until 2025-11-25 and any JSON value since 2026-07-28, null included.
-    """
+    """The result of a tool call."""
 
     content: list[ContentBlock]
+    # An object until 2025-11-25; any JSON value since 2026-07-28, null included.
     structured_content: Any = since("2025-06-18", null=True)
+    # True if the tool failed: the model gets to see such a failure, which it would not if it were a JSON-RPC error.
     is_error: bool | None = None
 
 
 class ToolListChangedNotification(NotificationMessage):
-    """The list of tools is another now."""
+    """A notification that the server's list of tools has changed."""
 
     method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
     params: NotificationParams | None = None

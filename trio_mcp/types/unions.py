@@ -1,7 +1,7 @@
-"""Everything that one end may send, over all revisions, and the reserved keys of ``_meta`` as models: for whoever wants
-them validated. The library itself asks the method table, and has ``_meta`` as a plain dict.
+"""Unions of everything that a side may send, over all revisions, and models of the reserved keys of ``_meta``.
 
-Requests and notifications are told apart by their method. Results are not: their kind follows from the request.
+They are for programs that want to validate such data. The library itself uses the method table, and ``_meta`` as a
+plain dict. Requests and notifications are told apart by their method; the type of a result follows from its request.
 """
 
 import typing
@@ -87,6 +87,7 @@ __all__ = [
     "SubscriptionsListenResultMetaObject",
 ]
 
+# Either side may send these: the receiver of a request runs it as a task.
 _TaskRequest = GetTaskRequest | GetTaskPayloadRequest | CancelTaskRequest | ListTasksRequest
 _TaskResult = CreateTaskResult | GetTaskResult | CancelTaskResult | ListTasksResult | GetTaskPayloadResult
 
@@ -110,11 +111,13 @@ ClientRequest = typing.Annotated[
     Field(discriminator="method"),
 ]
 
+# As messages, in the legacy era, or as questions within a result, in the modern era.
 ServerRequest = typing.Annotated[
     PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest | _TaskRequest,
     Field(discriminator="method"),
 ]
 
+# Of these a modern client sends only cancellations.
 ClientNotification = typing.Annotated[
     CancelledNotification
     | InitializedNotification
@@ -138,6 +141,7 @@ ServerNotification = typing.Annotated[
     Field(discriminator="method"),
 ]
 
+# EmptyResult comes last in both, because any result matches it.
 ClientResult = CreateMessageResult | ListRootsResult | ElicitResult | _TaskResult | EmptyResult
 
 ServerResult = (
@@ -160,6 +164,7 @@ ServerResult = (
 
 MetaObject = dict[str, Any]
 
+# Field names and their keys. The names alone don't yield the keys here, which have a prefix.
 _KEYS = {
     "protocol_version": meta.PROTOCOL_VERSION,
     "client_info": meta.CLIENT_INFO,
@@ -171,12 +176,13 @@ _KEYS = {
 }
 
 
+# Other keys, such as an application's own, are kept as unknown fields.
 class _MetaModel(WireModel):
     model_config = ConfigDict(alias_generator=_KEYS.__getitem__)
 
 
 class RequestMetaObject(_MetaModel, since="2026-07-28"):
-    """What every modern request tells the server: revision, capabilities, and usually who asks."""
+    """The reserved keys of a modern request: the revision, and what the client declares about itself."""
 
     protocol_version: str
     client_capabilities: ClientCapabilities
@@ -186,25 +192,26 @@ class RequestMetaObject(_MetaModel, since="2026-07-28"):
 
 
 class NotificationMetaObject(_MetaModel, since="2026-07-28"):
-    """What a notification tells of the subscription it belongs to."""
+    """The reserved keys of a notification: the subscription to which it belongs."""
 
     subscription_id: RequestId | None = None
 
 
 class ResultMetaObject(_MetaModel, since="2026-07-28"):
-    """What a result tells of the server that made it."""
+    """The reserved keys of a result: the server that made it."""
 
     server_info: Implementation | None = None
 
 
 class SubscriptionsListenResultMetaObject(_MetaModel, since="2026-07-28"):
-    """What the end of a subscription tells: which one, by whom."""
+    """The reserved keys of the result that ends a subscription: the subscription, and the server."""
 
     subscription_id: RequestId
     server_info: Implementation | None = None
 
 
+# Has the name of typing.Annotated, which this module therefore uses with its prefix.
 class Annotated(WireModel, only="2024-11-05"):
-    """Base of constructs that can be annotated: in that revision annotations were an object without a name."""
+    """The base of constructs with annotations, whose type has no name of its own in that revision."""
 
     annotations: Annotations | None = None

@@ -1,8 +1,7 @@
-"""The protocol revisions this library speaks, in the order they were published.
+"""The protocol revisions that this library speaks, in the order of their publication.
 
-A revision is named by its date. The specification defines no order on the names beyond equality
-(2026-07-28 basic/versioning), so "at least" means the position in :data:`REVISIONS`, and an unknown name is
-never at least anything.
+A revision is named by its date, but the specification defines no order on the names (2026-07-28 basic/versioning). So
+the order is that of :data:`REVISIONS`, in which an unknown name has no place.
 """
 
 import enum
@@ -20,6 +19,7 @@ __all__ = [
     "era_of",
 ]
 
+# Oldest first. Everything else in the package that depends on the order of revisions derives it from here.
 LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_REVISIONS: Final = ("2026-07-28",)
 REVISIONS: Final = LEGACY_REVISIONS + MODERN_REVISIONS
@@ -32,23 +32,23 @@ _POSITION: Final = {revision: position for position, revision in enumerate(REVIS
 
 
 class Era(enum.Enum):
-    """How two peers come to know each other's revision, identity and capabilities."""
+    """How two peers learn each other's revision, identity and capabilities."""
 
     LEGACY = "legacy"
-    """One ``initialize`` handshake opens a session that both peers remember."""
+    """An ``initialize`` handshake opens a session, in which both peers remember what was declared."""
 
     MODERN = "modern"
-    """No handshake: every request carries what the server needs to know in ``_meta``."""
+    """There is no handshake: every request declares what the server needs to know, in ``_meta``."""
 
 
 _ERA: Final = dict.fromkeys(LEGACY_REVISIONS, Era.LEGACY) | dict.fromkeys(MODERN_REVISIONS, Era.MODERN)
 
 
 def era_of(revision: str) -> Era:
-    """Return the era a revision belongs to.
+    """Return the era to which a revision belongs.
 
     Raises:
-        ValueError: The revision is not one of :data:`REVISIONS`.
+        ValueError: If the revision is not one of :data:`REVISIONS`.
     """
     try:
         return _ERA[revision]
@@ -57,7 +57,8 @@ def era_of(revision: str) -> Era:
 
 
 def at_least(revision: str, minimum: str) -> bool:
-    """Tell whether ``revision`` was published with or after ``minimum``; False if either is unknown."""
+    """Return whether ``revision`` is ``minimum`` or a later one; False if either is unknown."""
+    # Not by comparing strings: an unknown name, such as "draft", must not count as later than all.
     here = _POSITION.get(revision)
     there = _POSITION.get(minimum)
     return here is not None and there is not None and here >= there

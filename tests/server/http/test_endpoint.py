@@ -92,14 +92,14 @@ async def test_a_slash_at_the_end_makes_no_difference(options: HttpOptions) -> N
             await Raw(http, path).initialize()
         assert (await http.get("/health/")).status_code == 200
         r = await http.post("/ab", json={})
-        assert (r.status_code, r.text) == (404, "there is nothing here; the endpoint is /a")
+        assert (r.status_code, r.text) == (404, "nothing is served at this path; the endpoint is /a")
 
 
 async def test_the_application_outside_of_its_block_says_so() -> None:
     async with Server("test").asgi_app() as app:
         pass
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
-        with pytest.raises(RuntimeError, match="has been left"):
+        with pytest.raises(RuntimeError, match="has ended: serve inside"):
             await http.get("/mcp")
 
 

@@ -1,1 +1,1 @@
-"""What a client answers a server that asks."""
+"""The client's answers to a server's questions: elicitation, sampling, roots."""

@@ -1,4 +1,4 @@
-"""Answering a server that asks the user something (`client/elicitation`)."""
+"""Answers to a server that asks the user something (`client/elicitation`)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ ACTIONS = ("accept", "decline", "cancel")
 
 ElicitParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
 ElicitAnswer: TypeAlias = ElicitResult | Mapping[str, Any] | BaseModel | Literal["accept", "decline", "cancel"] | None
-# The parameter is Any so that a callback for one mode may say which one it takes.
+# The parameter is Any so that a callback for a single mode may be annotated with that mode's parameters.
 ElicitationCallback: TypeAlias = Callable[[Any], Awaitable[ElicitAnswer] | ElicitAnswer]
 
 
 class ElicitationSource:
-    """The user, behind the callback ``elicitation=`` of a `Client`.
+    """The user, asked through the callback ``elicitation=`` of a `Client`.
 
     Args:
-        callback: Gets the parameters of each request, gives the answer.
-        modes: Which kinds it takes.
+        callback: Takes the parameters of each request, returns the answer.
+        modes: The kinds that it handles.
 
     Raises:
-        TypeError: The callback is not callable.
-        ValueError: There is no such mode, or none is given.
+        TypeError: If the callback is not callable.
+        ValueError: If there is no such mode, or none is given.
     """
 
     def __init__(self, callback: ElicitationCallback, modes: Collection[ElicitationMode] = MODES) -> None:
@@ -51,23 +51,23 @@ class ElicitationSource:
         self._modes = tuple(mode for mode in MODES if mode in modes)
 
     def capability(self, revision: str) -> dict[str, Any] | None:
-        """What is declared in a revision; None for nothing."""
+        """Return the capability declared in a revision; None if there is nothing to declare."""
         if revision not in class_span(ElicitationCapability):
             return None
         named = [mode for mode in self._modes if revision in field_span(ElicitationCapability, mode).revisions]
-        # Where modes have no names yet, elicitation is forms.
+        # Before 2025-11-25 modes have no names, and elicitation means forms.
         return {mode: {} for mode in named} if named or "form" in self._modes else None
 
     def prepare(self, params: ElicitParams, plain: dict[str, Any], revision: str) -> Callable[[], Awaitable[Any]]:
-        """Check a request; gives what asks the user.
+        """Check a request; return the function that asks the user.
 
         Raises:
-            RemoteProtocolError: The server may not ask this.
+            RemoteProtocolError: If the server may not ask this.
         """
         mode: ElicitationMode = params.mode or "form"
         declared = self.capability(revision)
         if declared is None or mode not in (declared or ("form",)):
-            raise RemoteProtocolError(f"this client takes no elicitation by {mode}", INVALID_PARAMS)
+            raise RemoteProtocolError(f"this client does not support elicitation by {mode}", INVALID_PARAMS)
         if isinstance(params, ElicitRequestURLParams):
             _check_url(params.url)
             return functools.partial(self._ask, params, None)
@@ -85,21 +85,23 @@ class ElicitationSource:
         if given.action != "accept":
             return answer
         content = as_json(dict(given.content or {}), "the answer")
+        # What the server can't check must not reach it: a form's content is checked here, a page has none.
         if form is not None:
             answer["content"] = _checked(form, content)
         elif content:
-            raise ValueError("what the user does on a page does not pass through the client: accept without a content")
+            raise ValueError("what the user enters on a page does not pass through the client: accept without content")
         return answer
 
 
 def _checked(form: Form, content: dict[str, Any]) -> dict[str, Any]:
+    # Defaults first: a field left out may be a required one that has a default.
     filled = form.filled(content)
     try:
         problem = form.problem(filled)
     except SchemaError as exc:
         raise ValueError(f"the answer can't be checked against the requested schema: {exc}") from None
     if problem is not None:
-        raise ValueError(f"the answer does not fit the requested schema: {problem}")
+        raise ValueError(f"the answer does not match the requested schema: {problem}")
     return filled
 
 
@@ -107,6 +109,7 @@ def _result(given: object) -> ElicitResult:
     if isinstance(given, ElicitResult):
         return given
     if given is None:
+        # A callback that returns nothing must never count as consent.
         return ElicitResult(action="decline")
     if isinstance(given, str) and given in ACTIONS:
         return ElicitResult(action=given)  # type: ignore[arg-type]
@@ -119,11 +122,12 @@ def _result(given: object) -> ElicitResult:
 
 
 def _check_url(url: str) -> None:
-    """Let through what a browser opens as a page, and nothing that runs or reads something (Safe URL Handling)."""
+    """Accept only URLs that a browser opens as a page: none that runs code or reads files (Safe URL Handling)."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         good = False
+    # Spaces and unprintable characters could make the shown URL look like another one.
     if not good or not url.isprintable() or " " in url:
         raise RemoteProtocolError("an elicitation by url must have an http or https URL", INVALID_PARAMS)

@@ -1,4 +1,4 @@
-"""Answering a server that asks where it may work (`client/roots`)."""
+"""Answers to a server that asks for its roots (`client/roots`)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ODD = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
 class RootsSource:
-    """The roots of a `Client`: a list, or a callback that gives one.
+    """The roots of a `Client`: a list, or a callback that returns one.
 
     Args:
         roots: The list, or a sync or async function without parameters.
 
     Raises:
-        TypeError, ValueError: A root is none.
+        TypeError, ValueError: If a root is invalid.
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -38,21 +38,21 @@ class RootsSource:
 
     @staticmethod
     def checked(roots: Roots) -> Callable[[], Awaitable[RootList] | RootList] | list[Root]:
-        """Look at roots for `set`. Raises as the constructor."""
+        """Check roots, for `set`. Raises as the constructor does."""
         return roots if callable(roots) else _as_roots(roots)
 
     def set(self, checked: Callable[[], Awaitable[RootList] | RootList] | list[Root]) -> None:
-        """Take others from now on."""
+        """Replace the roots."""
         self._roots = checked
 
     def capability(self, revision: str) -> dict[str, Any]:
-        """What is declared in a revision."""
+        """Return the capability declared in a revision."""
         return {"listChanged": True} if revision in field_span(RootsCapability, "list_changed").revisions else {}
 
     def prepare(
         self, params: ListRootsRequestParams | None, plain: dict[str, Any], revision: str
     ) -> Callable[[], Awaitable[Any]]:
-        """Nothing in the request can be wrong; gives what gets the roots."""
+        """Return the function that gets the roots; the request has nothing to check."""
         return self._list
 
     async def _list(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _as_roots(given: object) -> list[Root]:
 
 def _as_root(given: object) -> Root:
     if isinstance(given, PurePath):
-        # Relative to where this program runs, and without the dots in it: what the server is told is plain.
+        # Absolute and normalized, so that the server sees an unambiguous path. No symbolic link is resolved.
         return Root(uri=Path(os.path.abspath(given)).as_uri())
     root = Root(uri=given) if isinstance(given, str) else given
     if not isinstance(root, Root):
@@ -80,7 +80,8 @@ def _as_root(given: object) -> Root:
     try:
         steps = unquote(urlsplit(uri).path).split("/")
     except ValueError as exc:
-        raise ValueError(f"the root {uri!r} is no URI: {exc}") from None
+        raise ValueError(f"the root {uri!r} is not a URI: {exc}") from None
+    # A server may compare prefixes: '..', also percent-encoded, could lead out of the root.
     if _ODD.search(uri) or ".." in steps:
         raise ValueError(f"the root {uri!r} must have no '..', spaces or control characters in it")
     return root

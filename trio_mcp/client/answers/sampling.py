@@ -1,4 +1,4 @@
-"""Answering a server that asks the client's language model (`client/sampling`)."""
+"""Answers to a server that asks the client's language model (`client/sampling`)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ SamplingFeature = Literal["tools", "context"]
 FEATURES: tuple[SamplingFeature, ...] = ("tools", "context")
 
 UNNAMED_MODEL = "unknown"
-"""The model of an answer that is just a text."""
+"""The model named in an answer that is just a text; the field is required."""
 
 SamplingAnswer: TypeAlias = CreateMessageResult | Mapping[str, Any] | str
 SamplingCallback: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[SamplingAnswer] | SamplingAnswer]
 
 
 class SamplingSource:
-    """The language model, behind the callback ``sampling=`` of a `Client`.
+    """The language model, asked through the callback ``sampling=`` of a `Client`.
 
     Args:
-        callback: Gets the parameters of each request, gives the message.
-        features: What it can do beyond plain messages.
+        callback: Takes the parameters of each request, returns the message.
+        features: What it supports beyond plain messages.
 
     Raises:
-        TypeError: The callback is not callable.
-        ValueError: There is no such feature.
+        TypeError: If the callback is not callable.
+        ValueError: If there is no such feature.
     """
 
     def __init__(self, callback: SamplingCallback, features: Collection[SamplingFeature] = ()) -> None:
@@ -49,17 +49,17 @@ class SamplingSource:
         self._features = tuple(feature for feature in FEATURES if feature in features)
 
     def capability(self, revision: str) -> dict[str, Any]:
-        """What is declared in a revision."""
+        """Return the capability declared in a revision."""
         known = [name for name in self._features if revision in field_span(SamplingCapability, name).revisions]
         return {name: {} for name in known}
 
     def prepare(
         self, params: CreateMessageRequestParams, plain: dict[str, Any], revision: str
     ) -> Callable[[], Awaitable[Any]]:
-        """Check a request; gives what asks the model.
+        """Check a request; return the function that asks the model.
 
         Raises:
-            RemoteProtocolError: The server may not ask this.
+            RemoteProtocolError: If the server may not ask this.
         """
         wants_tools = params.tools is not None or params.tool_choice is not None
         if wants_tools and "tools" not in self.capability(revision):
@@ -67,6 +67,7 @@ class SamplingSource:
                 "the request has tools or toolChoice, but the client has not declared sampling.tools", INVALID_PARAMS
             )
         try:
+            # Each tool_use must be followed by its tool_result: a model's API would refuse the messages otherwise.
             params.check_tool_uses()
         except ValueError as exc:
             raise RemoteProtocolError(f"the messages to sample from are out of order: {exc}", INVALID_PARAMS) from None
@@ -76,14 +77,15 @@ class SamplingSource:
         result = _result(await call_back(self._callback, params))
         blocks = result.content_as_list
         if any(isinstance(block, ToolResultContent) for block in blocks):
-            raise ValueError("the sampling callback gave a tool_result, which only a server's message may have")
+            raise ValueError("the sampling callback returned a tool_result, which only a server's message may have")
         uses_tools = any(isinstance(block, ToolUseContent) for block in blocks)
+        # Checked here rather than by the server: the program's author can mend the callback, the server's author can't.
         if uses_tools and not params.tools:
-            raise ValueError("the sampling callback gave a tool_use, but the server has offered the model no tools")
+            raise ValueError("the sampling callback returned a tool_use, but the server offers the model no tools")
         if uses_tools and params.tool_choice is not None and params.tool_choice.mode == "none":
-            raise ValueError("the sampling callback gave a tool_use, but the server's toolChoice is 'none'")
+            raise ValueError("the sampling callback returned a tool_use, but the server's toolChoice is 'none'")
         wire = result.to_wire()
-        # Lists of blocks came with the use of tools.
+        # Revisions without tool use allow a single block, not a list.
         if isinstance(result.content, list) and revision not in class_span(ToolUseContent):
             if len(blocks) != 1:
                 raise ValueError(f"in revision {revision} the message must be one block, got {len(blocks)}")
@@ -102,5 +104,5 @@ def _result(given: object) -> CreateMessageResult:
         try:
             return CreateMessageResult.from_wire(dict(given))
         except ValidationError as exc:
-            raise ValueError(f"the sampling callback gave no valid CreateMessageResult: {brief(exc)}") from None
+            raise ValueError(f"the sampling callback returned an invalid CreateMessageResult: {brief(exc)}") from None
     raise TypeError(f"the sampling callback must return a CreateMessageResult or a text, got {type(given).__name__}")

@@ -1,6 +1,6 @@
-"""What a client can answer a server: the callbacks behind each method, the same in both eras.
+"""A client's answers to a server: the callback behind each method, the same in both eras.
 
-In the legacy era the server asks by requests of its own, in the modern era in a result that asks for input. Either way
+In the legacy era the server asks by a request of its own, in the modern era in a result that asks for input. Either way
 it names a method and parameters, and gets the same answer.
 """
 
@@ -18,7 +18,7 @@ from trio_mcp.session.handlers import RequestContext
 from trio_mcp.types.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from trio_mcp.types.methods import method_spec
 
-if TYPE_CHECKING:  # each is loaded by a client that answers it
+if TYPE_CHECKING:  # imported at run time only by a client that answers such questions
     from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
     from trio_mcp.client.answers.roots import Roots, RootsSource
     from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
@@ -33,7 +33,7 @@ class _Source(Protocol):
 
 
 class InputSources:
-    """The callbacks of a client. What has none (None) is not declared, and so not asked for."""
+    """The callbacks of a client. A kind without one (None) is not declared, so no server may ask for it."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class InputSources:
     ) -> None:
         self._sources: dict[str, _Source] = {}
         self.roots: RootsSource | None = None
+        # Imported here: most clients answer none of these, and each import takes a moment.
         if elicitation is not None:
             from trio_mcp.client.answers.elicitation import ElicitationSource
 
@@ -60,7 +61,7 @@ class InputSources:
             self._sources["roots/list"] = self.roots = RootsSource(roots)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared in a revision, as plain data."""
+        """Return the capabilities declared in a revision, as plain data."""
         declared = {}
         for method, source in self._sources.items():
             spec, capability = method_spec(revision, method), source.capability(revision)
@@ -69,16 +70,17 @@ class InputSources:
         return declared
 
     def prepare(self, revision: str, method: str, params: Any) -> Callable[[], Awaitable[dict[str, Any]]]:
-        """Check what a server asks for; gives what gets the answer, as plain data.
+        """Check a server's question; return the function that gets the answer, as plain data.
 
         Raises:
-            RemoteProtocolError: The server may not ask this, or not so; ``code`` is that of an error answer.
+            RemoteProtocolError: If the server may not ask this, or it is malformed; ``code`` is for the error response.
         """
         spec, source = method_spec(revision, method), self._sources.get(method)
         if source is None or spec is None or source.capability(revision) is None:
             raise RemoteProtocolError(
                 f"the server asks for {method[:100]!r}, which this client has not declared", METHOD_NOT_FOUND
             )
+        # Where `params` may be missing, the model still expects an object.
         plain = {} if params is None and not spec.params_required else params
         try:
             message: Any = spec.message.from_wire({"method": method, "params": plain})
@@ -93,7 +95,7 @@ class InputSources:
         async def answer(params: dict[str, Any], context: RequestContext) -> dict[str, Any]:
             try:
                 get_answer = self.prepare(session.server.revision, context.method, params)
-            except LocalProtocolError:
+            except LocalProtocolError:  # the session has no revision yet
                 raise McpError(INVALID_REQUEST, "the handshake is not complete") from None
             except RemoteProtocolError as exc:
                 raise McpError(exc.code, exc.message) from None

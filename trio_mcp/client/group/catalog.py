@@ -1,4 +1,4 @@
-"""What the servers of a group list, gathered from all of them at once, and remembered to find things by."""
+"""The lists of a group's servers: gathered from all of them at once, and remembered to find names and URIs by."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ __all__ = ["Catalog", "Listed", "about"]
 ItemT = TypeVar("ItemT")
 
 MAX_AT_ONCE = 16
-"""Servers that are asked for a list at the same time."""
+"""Servers asked for a list at the same time. Chosen: enough to hide latency without a burst of requests."""
 
+# Chosen: matching takes time in proportion, and this much stays within milliseconds.
 MAX_MATCH_WORK = 1_000_000
-"""Characters of a URI times characters of the templates of one server that it is matched against."""
+"""The limit of work per server when matching a URI: its characters times those of the server's templates."""
 
 
 @attrs.frozen
 class Listed(Generic[ItemT]):
-    """A list of all servers of a group.
+    """The lists of all servers of a group.
 
-    Iterating gives the items of one server after the other.
+    Iterating yields the items of one server after the other.
 
     Attributes:
-        by_server: The items of each server that gave a list, by its name. One that has not declared that it offers
-            such things has none.
-        errors: Why there is no list of the other servers, by their names.
+        by_server: The items of each server that returned a list, by its name; empty for a server that has not declared
+            that it offers such things.
+        errors: The exception of each server that returned no list, by its name.
     """
 
     by_server: dict[str, list[ItemT]]
@@ -53,11 +54,11 @@ class Listed(Generic[ItemT]):
 
 @contextlib.contextmanager
 def about(server: str) -> Iterator[None]:
-    """What the library raises inside names the server."""
+    """Put the server's name on every error that the library raises in the block."""
     try:
         yield
     except TrioMcpError as exc:
-        exc.server = exc.server or server
+        exc.server = exc.server or server  # an error that names a server already keeps that name
         raise
 
 
@@ -67,17 +68,17 @@ KINDS: dict[str, tuple[Callable[..., AsyncIterator[Any]], str]] = {
     "resources": (Client.iter_resources, "uri"),
     "resource_templates": (Client.iter_resource_templates, "uri_template"),
 }
-"""How a client lists each kind of thing, and what such a thing is known by."""
+"""How a client lists each kind, and the field by which its items are known."""
 
 BY_URI = ("resources", "resource_templates")
 
 
 class Catalog:
-    """The lists of all servers of a group, and whose a name or a URI in them is.
+    """The lists of all servers of a group, and the look-up of names and URIs in them.
 
     Args:
         members: The servers.
-        names: The names in the group of their tools and prompts.
+        names: The group's names of their tools and prompts.
     """
 
     def __init__(self, members: Members, names: JoinedNames) -> None:
@@ -87,7 +88,7 @@ class Catalog:
     # --- lists -----------------------------------------------------------------------------------------------------
 
     async def listed(self, kind: str, timeout: Limit = USE_SESSION) -> Listed[Any]:
-        """Ask all servers for a list of a kind, one of `KINDS`."""
+        """Ask all servers for their list of a kind, one of `KINDS`."""
         return await self._gather(lambda member, client: self._list_of(kind, member, client, timeout))
 
     async def _list_of(self, kind: str, member: Member, client: Client, timeout: Limit = USE_SESSION) -> list[Any]:
@@ -97,15 +98,17 @@ class Catalog:
             named: dict[str, Any] = {}
             for item in items:
                 name = self._names.join(member.name, item.name)
+                # A server that lists a name twice gets one entry: the group's names must be unique.
                 named.setdefault(name, item.model_copy(update={"name": name}))
             items = list(named.values())
+        # Only names and URIs are remembered, to find things by; a list itself is never served from here.
         member.lists[kind] = dict.fromkeys(getattr(item, key) for item in items)
         return items
 
     async def _gather(
         self, get: Callable[[Member, Client], Awaitable[list[ItemT]]], servers: Collection[str] | None = None
     ) -> Listed[ItemT]:
-        """Ask servers, all of them by default, for a list each; one that fails costs no other anything."""
+        """Ask servers (by default all) for a list each; the failure of one does not affect the others."""
         found: dict[str, list[ItemT]] = {}
         errors: dict[str, Exception] = {}
         mistakes: list[Exception] = []
@@ -115,24 +118,29 @@ class Catalog:
             try:
                 with about(server):
                     member = self._members.named(server)
+                    # Waiting for a server to come back takes no place: only requests count for the limit.
                     client = await self._members.client(server)
                     async with limiter:
                         found[server] = await get(member, client)
             except CapabilityError:
+                # The server has not declared such things, so its list is empty.
                 found[server] = []
-            except (TypeError, ValueError) as exc:  # an argument of ours, so it is the same for all of them
+            except (TypeError, ValueError) as exc:  # an invalid argument, which is the same for every server
                 mistakes.append(exc)
             except Exception as exc:
                 errors[server] = exc
 
         asked = list(self._members.by_name) if servers is None else servers
+        # Without servers the nursery below would run no task that could notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
         async with trio.open_nursery() as nursery:
             for server in asked:
                 nursery.start_soon(ask, server)
         if mistakes:
+            # Raised rather than listed for each server: the caller made a single mistake.
             raise mistakes[0]
         return Listed(
+            # In the order of the servers, not of their answers.
             {server: found[server] for server in asked if server in found},
             {server: errors[server] for server in asked if server in errors},
         )
@@ -140,29 +148,30 @@ class Catalog:
     # --- names -----------------------------------------------------------------------------------------------------
 
     def join(self, server: str, name: str) -> str:
-        """As `ClientGroup.join`."""
+        """Return the group's name of a server's item: `ClientGroup.join`."""
         for each in (server, name):
             if not isinstance(each, str):
                 raise TypeError(f"a name must be a string, got {each!r}")
         return self._names.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """As `ClientGroup.split`."""
+        """Take a name of the group apart: `ClientGroup.split`."""
         pair = self._names.split(name) if isinstance(name, str) else None
         if pair is None or pair[0] not in self._members.by_name:
             raise LocalProtocolError(f"the group has no {name!r}{self._hint(name, 'tools', 'prompts')}")
         return pair
 
     async def find(self, name: str, what: str) -> tuple[str, str]:
-        """As `split`; a shortened name that is not known yet is looked for in a new list.
+        """Split a name as `split` does, but list anew if it is a shortened name not known yet.
 
         Args:
             name: The name in the group.
-            what: What it is the name of: ``"tool"`` or ``"prompt"``.
+            what: What it names: ``"tool"`` or ``"prompt"``.
         """
         if not isinstance(name, str):
             raise TypeError(f"a {what}'s name must be a string, got {name!r}")
         pair = self._names.split(name)
+        # A shortened name holds a hash, so its parts are known only from a list that was made here.
         if pair is None and self._names.is_shortened(name):
             await self.listed(f"{what}s")
             pair = self._names.split(name)
@@ -177,18 +186,22 @@ class Catalog:
         hint = did_you_mean(name, known)
         if hint or not self._members.by_name:
             return hint
+        # At most ten: a group may have hundreds of servers.
         shown = ", ".join(map(repr, list(self._members.by_name)[:10]))
-        return f"; a name is made of a server's and its own, as in 'server__name'; the servers are {shown}"
+        return f"; names have the form 'server__name'; the servers are {shown}"
 
     @contextlib.contextmanager
     def using(self, server: str, what: str, name: str) -> Iterator[None]:
-        """What is raised inside names the server, and a name close to one that it does not know."""
+        """Put the server's name on errors raised in the block, and a similar name if the server does not know this."""
         try:
             with about(server):
                 yield
         except McpError as exc:
+            # The server may have been removed during the call.
             member = self._members.by_name.get(server)
             known = {} if member is None else member.lists.get(f"{what}s", {})
+            # Servers report an unknown tool with either code, but use INVALID_PARAMS for arguments as well: no hint if
+            # the name is listed.
             if exc.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and known and name not in known:
                 exc.message += did_you_mean(name, known)
             raise
@@ -196,12 +209,13 @@ class Catalog:
     # --- URIs ------------------------------------------------------------------------------------------------------
 
     async def server_of(self, uri: str) -> str:
-        """The one server that has a resource or a template of this URI, or a template for it.
+        """Return the one server that lists this URI, as a resource or a template, or has a template matching it.
 
         Raises:
-            LocalProtocolError: There is none, or more than one.
+            LocalProtocolError: If there is no such server, or more than one.
         """
         connected = [name for name, member in self._members.by_name.items() if member.client is not None]
+        # Only servers that have not been asked yet: most look-ups send nothing.
         unknown = [name for name in connected if not self._members.by_name[name].lists.keys() >= set(BY_URI)]
         await self._learn(unknown)
         found = self._having(uri)
@@ -216,14 +230,15 @@ class Catalog:
         away = [repr(name) for name, member in self._members.by_name.items() if member.client is None]
         asked = f"; not connected, so not asked: {', '.join(away)}" if away else ""
         raise LocalProtocolError(
-            f"no server of the group lists {uri!r} or has a template that it matches{asked}; "
-            "if it is not listed, say whose it is with server=..."
+            f"no server of the group lists {uri!r} or has a template that matches it{asked}; "
+            "if the resource is not listed, name its server with server=..."
         )
 
     def _having(self, uri: str) -> list[str]:
-        """The servers that list a URI; if there is none, those with a template that it matches."""
+        """Return the servers that list a URI or, if none does, those with a template matching it."""
         lists = {name: member.lists for name, member in self._members.by_name.items()}
         listing = [name for name, known in lists.items() if any(uri in known.get(kind, ()) for kind in BY_URI)]
+        # A URI that is listed is certain; a template may match by chance, so it counts only if no server lists the URI.
         return listing or [
             name for name, known in lists.items() if has_template(uri, known.get("resource_templates", ()))
         ]
@@ -234,7 +249,8 @@ class Catalog:
                 for kind in BY_URI:
                     await self._list_of(kind, member, client)
             except Exception:
-                # It has been asked. What it did not tell is asked for again when nothing else is found.
+                # Marked as listed, so that the next look-up does not ask again; `server_of` lists anew if it finds
+                # nothing.
                 for kind in BY_URI:
                     member.lists.setdefault(kind, {})
                 raise
@@ -244,9 +260,10 @@ class Catalog:
 
 
 def has_template(uri: str, templates: Iterable[str]) -> bool:
-    """Whether a URI matches one of a server's templates. They are the server's, so the work is bounded."""
+    """Tell whether a URI matches one of a server's templates. The server chooses them, so the work is bounded."""
     work = 0
     for text in templates:
+        # Cheap first: most templates are ruled out by their literal prefix.
         if len(uri) > MAX_URI or not uri.startswith(text.partition("{")[0]):
             continue
         work += len(text) * len(uri)
@@ -256,5 +273,5 @@ def has_template(uri: str, templates: Iterable[str]) -> bool:
             if UriTemplate(text).match(uri) is not None:
                 return True
         except ValueError:
-            pass  # no template, or one whose expansions can't be told from others
+            pass  # malformed, or ambiguous: its expansions can't be matched back
     return False

@@ -1,4 +1,4 @@
-"""`ClientGroup`: many servers as one."""
+"""`ClientGroup`: clients of many servers, used as one."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from trio_mcp.types.tools import Tool
 __all__ = ["ClientGroup"]
 
 RECONNECT = Backoff(first=0.5, longest=60.0, attempts=None)
-"""When servers are tried again, unless the program says otherwise."""
+"""The default delays between attempts to connect to a server: a client that outlives its servers never gives up."""
 
 
 class ClientGroup(EnteredOnce):
     """Clients of many servers, used as one. Use it as an async context manager; it can be entered once.
 
-    Each server has a task of its own that connects to it, and connects anew when it is lost. No server's failure is
-    felt by the others. What is raised in the block leaves it as it is.
+    Each server has its own task, which connects to it and reconnects when the connection is lost. The failure of one
+    server does not affect the others. An exception raised in the block leaves it unchanged.
 
-    A call to a server that is not connected waits, if it could be there within ``max_wait`` seconds, and otherwise
-    raises `TransportError` at once, with the cause. What the library raises for a server names it, and has its name as
-    ``server``.
+    A call to a server that is not connected waits if the server could be back within ``max_wait`` seconds; otherwise it
+    raises `TransportError` at once, with the cause. Errors that the library raises for a server name it in their text,
+    and in their attribute ``server``.
 
     Args:
         servers: The target of each server, by its name in the group.
-        require: What entering waits for: ``"all"`` servers must be connected, or entering raises what connecting
-            to one of them has raised; with ``"any"`` it waits as well, but raises only if none could be connected to;
-            ``"none"`` does not wait.
+        require: What entering waits for. ``"all"``: every server must connect, or entering raises what connecting to
+            one of them raised. ``"any"``: wait for every first attempt, but raise only if all of them failed.
+            ``"none"``: don't wait.
         max_wait: Seconds that a call waits for its server.
-        reconnect: When servers are tried again; ``Backoff(attempts=0)`` for never. By default after half a second,
-            then longer each time, up to a minute, without end. A connection that lasts for the longest wait begins
-            the row anew.
+        reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
+            then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
+            the sequence over.
         on_status: Called, synchronously, with a server's name and its new `ServerStatus`. It must not block.
-        per_server: For some servers, by name, arguments of the `Client` which count more than ``client_options``.
+        per_server: Arguments of the `Client` for particular servers, by name; they override ``client_options``.
         client_options: Arguments of the `Client` of each server.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError, ValueError: If an argument is invalid.
 
     Attributes:
         clients: The `Client` of each server that is connected now, by name.
@@ -83,6 +83,7 @@ class ClientGroup(EnteredOnce):
         for name in per_server:
             if name not in servers:
                 raise ValueError(f"per_server has options for {name!r}, but there is no such server")
+        # Shared by both parts: a server that is removed takes its shortened names with it.
         names = JoinedNames()
         self._client_options = client_options
         self._members = Members(
@@ -95,20 +96,21 @@ class ClientGroup(EnteredOnce):
         self._catalog = Catalog(self._members, names)
         self.clients: Mapping[str, Client] = ConnectedClients(self._members.by_name)
         for name, target in servers.items():
+            # Raises now, before anything is started, if an argument of one of the clients is invalid.
             self._members.new(name, target, {**client_options, **per_server.get(name, {})})
 
     @classmethod
     def from_config(cls, source: ConfigSource, *, environ: Mapping[str, str] | None = None, **arguments: Any) -> Self:
-        """A group of the servers in a configuration as hosts have it: ``{"mcpServers": {"name": {"command": …}}}``.
+        """Make a group of the servers in a host's configuration: ``{"mcpServers": {"name": {"command": …}}}``.
 
         Args:
-            source: The path of a JSON file, or what would be in it.
+            source: The path of a JSON file, or its content as a mapping.
             environ: The variables for ``${NAME}`` in it; by default those of this process.
             arguments: Further arguments of `ClientGroup`.
 
         Raises:
-            ConfigError: Something is wrong with it. The error lists everything that is, with file, line and server.
-            TypeError, ValueError: An argument is not what it should be, or there is no transport for a server's URL.
+            ConfigError: If the configuration is invalid. It lists every problem, with file, line and server.
+            TypeError, ValueError: If an argument is invalid, or there is no transport for a server's URL.
         """
         return cls(load_config(source, environ=os.environ if environ is None else environ), **arguments)
 
@@ -118,10 +120,10 @@ class ClientGroup(EnteredOnce):
         return self._members.running()
 
     async def aclose(self) -> None:
-        """End all connections, at once and in good order; from any task; again is a no-op.
+        """Close all connections, gracefully and at the same time, from any task. Closing again does nothing.
 
-        Pending calls raise `SessionClosed`. It takes as long as the slowest of the clients. When cancelled, the
-        same happens without the waiting.
+        Pending calls raise `SessionClosed`. It takes as long as the slowest of the clients. When cancelled, they are
+        closed without waiting.
         """
         await self._members.aclose()
 
@@ -129,71 +131,71 @@ class ClientGroup(EnteredOnce):
         """Add a server while the group is in use.
 
         With ``require="all"``, this raises what connecting raises, and the server is not added. Otherwise a server
-        that can't be connected to is added all the same, and tried again; ``"none"`` does not even wait.
+        that can't be reached is added anyway and tried again; with ``"none"`` this does not even wait.
 
         Args:
             name: Its name, new to the group.
             target: As for a `Client`.
-            client_options: Arguments of the `Client`, which count more than those for all servers.
+            client_options: Arguments of the `Client`; they override those for all servers.
 
         Raises:
-            TypeError, ValueError: An argument is not what it should be, or there is a server of that name.
-            LocalProtocolError: The group has not been entered, or is closed.
+            TypeError, ValueError: If an argument is invalid, or the group has a server of that name.
+            LocalProtocolError: If the group has not been entered, or is closed.
 
         When cancelled, the server is not added.
         """
         await self._members.add(name, target, {**self._client_options, **client_options})
 
     async def remove(self, name: str) -> None:
-        """Take a server out of the group and close its connection.
+        """Remove a server from the group and close its connection.
 
-        Calls that wait for it raise `SessionClosed`. The name is free at once. When cancelled, the connection is
-        closed without the waiting.
+        Calls waiting for it raise `SessionClosed`. Its name is free at once. When cancelled, the connection is closed
+        without waiting.
 
         Raises:
-            LocalProtocolError: There is no such server.
+            LocalProtocolError: If there is no such server.
         """
         await self._members.remove(name)
 
     @property
     def status(self) -> dict[str, ServerStatus]:
-        """How each server is now."""
+        """The status of each server, by name."""
         return {name: member.status for name, member in self._members.by_name.items()}
 
     # --- names -----------------------------------------------------------------------------------------------------
 
     def join(self, server: str, name: str) -> str:
-        """The name that a server's tool or prompt has in the group: ``server__name``, or a shortened form of it.
+        """Return the group's name for a server's tool or prompt: ``server__name``, or a shortened form of it.
 
         It depends on the two names alone.
         """
         return self._catalog.join(server, name)
 
     def split(self, name: str) -> tuple[str, str]:
-        """The server that a name of the group stands for, and what the tool or prompt is called there.
+        """Return the server that a name of the group stands for, and the server's own name for the tool or prompt.
 
         Raises:
-            LocalProtocolError: It is no name of the group, or a shortened one that has not been listed yet.
+            LocalProtocolError: If it is not a name of the group, or a shortened one that has not been listed yet.
         """
         return self._catalog.split(name)
 
     # --- tools and prompts -----------------------------------------------------------------------------------------
 
     async def list_tools(self, *, timeout: Limit = USE_SESSION) -> Listed[Tool]:
-        """Every tool of every server, all pages of it, from all servers at once.
+        """Return every tool of every server, asking all servers at once and reading all pages.
 
         Args:
             timeout: Seconds to wait for each page.
 
         Returns:
-            The tools, with their names in the group, and the errors of servers that gave no list.
+            The tools, under their names in the group, and the errors of servers that returned no list.
 
-        When cancelled, nothing runs any more.
+        When cancelled, every request is cancelled before this returns.
         """
         return await self._catalog.listed("tools", timeout)
 
     async def list_prompts(self, *, timeout: Limit = USE_SESSION) -> Listed[Prompt]:
-        """Every prompt of every server, with their names in the group. As `list_tools`."""
+        """Return every prompt of every server, under their names in the group. Otherwise as `list_tools`."""
         return await self._catalog.listed("prompts", timeout)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> ToolResult:
@@ -205,9 +207,9 @@ class ClientGroup(EnteredOnce):
             options: Those of `Client.call_tool`: ``timeout``, ``on_progress`` and so on.
 
         Raises:
-            LocalProtocolError: No server of the group can have such a tool.
-            TransportError: Its server is not connected, or is lost before it has answered.
-            McpError: The server refused, for example because it has no such tool.
+            LocalProtocolError: If no server of the group can have such a tool.
+            TransportError: If its server is not connected, or is lost before it responds.
+            McpError: If the server refuses, for example because it has no such tool.
 
         Further errors, which name the server, and cancellation as in `Client.call_tool`.
         """
@@ -218,14 +220,14 @@ class ClientGroup(EnteredOnce):
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
     ) -> GetPromptResult:
-        """Fill in a prompt.
+        """Get a prompt with its arguments filled in.
 
         Args:
             name: Its name in the group.
             arguments: Its arguments.
             options: Those of `Client.get_prompt`.
 
-        Errors as in `call_tool`; further ones, which name the server, and cancellation as in `Client.get_prompt`.
+        Errors as in `call_tool`; further errors, which name the server, and cancellation as in `Client.get_prompt`.
         """
         server, prompt = await self._catalog.find(name, "prompt")
         with self._catalog.using(server, "prompt", name):
@@ -234,20 +236,20 @@ class ClientGroup(EnteredOnce):
     # --- resources, and completion of arguments ----------------------------------------------------------------------
 
     async def list_resources(self, *, timeout: Limit = USE_SESSION) -> Listed[Resource]:
-        """Every resource of every server, all pages of it, from all servers at once.
+        """Return every resource of every server, asking all servers at once and reading all pages.
 
         Args:
             timeout: Seconds to wait for each page.
 
         Returns:
-            The resources by server, as their servers describe them, and the errors of servers that gave no list.
+            The resources by server, as their servers describe them, and the errors of servers that returned no list.
 
-        When cancelled, nothing runs any more.
+        When cancelled, every request is cancelled before this returns.
         """
         return await self._catalog.listed("resources", timeout)
 
     async def list_resource_templates(self, *, timeout: Limit = USE_SESSION) -> Listed[ResourceTemplate]:
-        """Every resource template of every server. As `list_resources`."""
+        """Return every resource template of every server. Otherwise as `list_resources`."""
         return await self._catalog.listed("resource_templates", timeout)
 
     async def read_resource(self, uri: str, *, server: str | None = None, **options: Any) -> ReadResourceResult:
@@ -255,14 +257,14 @@ class ClientGroup(EnteredOnce):
 
         Args:
             uri: Its URI.
-            server: Whose resource it is. None asks the server that lists it; if none does, the one that has a template
-                which it matches. Servers that are not connected are not considered, unless they have listed it before.
+            server: The server to read it from. None picks the server that lists it, or if none does, the one with a
+                template that matches it. Servers that are not connected count only if they have listed it before.
             options: Those of `Client.read_resource`.
 
         Raises:
-            TypeError: The URI is no string.
-            LocalProtocolError: No server has it, or several do; the error names them.
-            TransportError: Its server is not connected, or is lost.
+            TypeError: If the URI is not a string.
+            LocalProtocolError: If no server has it, or several do; the error names them.
+            TransportError: If its server is not connected, or is lost.
 
         Further errors, which name the server, and cancellation as in `Client.read_resource`.
         """
@@ -282,23 +284,25 @@ class ClientGroup(EnteredOnce):
         server: str | None = None,
         **options: Any,
     ) -> CompleteResult:
-        """Ask what an argument of a prompt, or a variable of a resource template, could be.
+        """Ask for completions of a prompt's argument or a resource template's variable.
 
         Args:
             ref: Which prompt, by its name in the group, or which template.
             argument: The name of the argument.
-            value: What has been typed of it.
-            server: Whose template it is; None asks the server that lists it.
+            value: The part typed so far.
+            server: The server of the template; None picks the one that lists it.
             options: Those of `Client.complete`.
 
         Raises:
-            LocalProtocolError: No server has it, or several do; the error names them.
+            LocalProtocolError: If no server has it, or several do; the error names them.
 
         Further errors, which name the server, and cancellation as in `Client.complete`.
         """
         if isinstance(ref, PromptReference):
             server, name = self.split(ref.name)
+            # A copy: the caller's reference keeps the name in the group.
             ref = ref.model_copy(update={"name": name})
+        # A URI template has no prefix of the group, so its server is looked up like that of a URI.
         elif server is None and isinstance(ref, ResourceTemplateReference):
             server = await self._catalog.server_of(ref.uri)
         if server is None:

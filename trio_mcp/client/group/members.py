@@ -1,4 +1,4 @@
-"""The servers of a group: each connected in a task of its own, connected anew when it is lost, and waited for."""
+"""The servers of a group: each has a task that keeps it connected, and calls wait for a server that may come back."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ State: TypeAlias = Literal["connecting", "connected", "failed", "closed"]
 Require: TypeAlias = Literal["all", "any", "none"]
 
 LONGEST_HINTED = 200
-"""Characters of a name for which a similar one is looked for: the search takes quadratic time."""
+"""The longest part of a name, in characters, compared with known names for a hint: difflib takes quadratic time."""
 
 
 @attrs.frozen
 class ServerStatus:
-    """How a server of a group is.
+    """The status of one server of a group.
 
     Attributes:
         state: ``"connecting"``, ``"connected"``, ``"failed"`` (lost, or never reached; ``cause`` says why) or
-            ``"closed"`` (removed from the group, or the group has ended).
-        cause: What went wrong last; None while connected.
+            ``"closed"`` (removed from the group, or the group was closed).
+        cause: The last failure; None while connected.
         retry_at: When a failed server is tried again, on the clock of `trio.current_time`; None for never.
     """
 
@@ -46,16 +46,16 @@ class ServerStatus:
 
 
 class Member:
-    """A server of a group. The one who runs `run` owns everything that it starts.
+    """One server of a group. The task that runs `run` owns everything that the member starts.
 
     Attributes:
         name: Its name in the group.
-        status: How it is.
-        tried: Whether the first attempt to connect is over.
-        first_failure: What that attempt has failed with.
-        ended: Set when nothing of it runs any more.
-        lists: What it has listed since it was connected, by the kind: the names in the group of its tools and prompts,
-            the URIs of its resources, its URI templates. A kind that it has not been asked for is not there.
+        status: Its current status.
+        tried: Whether the first attempt to connect has succeeded or failed.
+        first_failure: The exception of that attempt, if it failed.
+        ended: Set when none of its tasks runs any more.
+        lists: What it has listed since it was connected, by kind: the group's names of its tools and prompts, the URIs
+            of its resources, its URI templates. A kind that has not been listed is missing.
     """
 
     def __init__(
@@ -73,19 +73,22 @@ class Member:
         self.ended = trio.Event()
         self.lists: dict[str, dict[str, None]] = {}
         self._target = target
+        # The client's notifications pass through here first: the catalog must not use lists that have changed.
         self._options = {**options, "on_message": self._heard}
         self._on_message = options.get("on_message")
         self._reconnect = reconnect
         self._changed = changed
         self._client: Client | None = None
         self._scope = trio.CancelScope()
+        # Set while connected: cancelling it closes the client gracefully.
         self._serving: trio.CancelScope | None = None
         self._ending = False
-        self._new_client()  # raises now what is wrong with the arguments
+        # Thrown away: it raises now, in the caller's task, if an argument is invalid.
+        self._new_client()
 
     @property
     def client(self) -> Client | None:
-        """The client, while calls can be made."""
+        """The client, if calls can be made now; else None."""
         client = self._client
         return None if client is None or client.session.closed else client
 
@@ -97,7 +100,7 @@ class Member:
             raise kind(f"server {self.name!r}: {exc}") from None
 
     def forget_resources(self) -> None:
-        """They may be others now."""
+        """Forget the lists of resources and templates, which may have changed."""
         self.lists.pop("resources", None)
         self.lists.pop("resource_templates", None)
 
@@ -107,22 +110,25 @@ class Member:
         return None if self._on_message is None else self._on_message(notification)
 
     async def run(self) -> None:
-        """Stay connected until `ask_to_end`, or until cancelled."""
+        """Stay connected until `ask_to_end` or cancellation."""
         try:
             with self._scope:
                 await self._stay_connected()
         finally:
             self._client = None
+            # Also when cancelled: calls that wait for this server must not wait any longer.
             self._become(ServerStatus("closed", self.status.cause))
             self.ended.set()
 
     def ask_to_end(self) -> None:
-        """End the connection in good order, or the attempt to make one; `ended` says when that has happened."""
+        """Close the connection gracefully, or give up connecting; `ended` is set when that is complete."""
         self._ending = True
+        # Connected: end only the wait inside `async with Client`, so that the client is closed gracefully. Else there
+        # is nothing to close.
         (self._serving or self._scope).cancel("the server leaves its group")
 
     def end_now(self) -> None:
-        """End it without any waiting."""
+        """Close it without waiting."""
         self._ending = True
         self._scope.cancel("the group is left")
 
@@ -135,21 +141,26 @@ class Member:
                 async with self._new_client() as client:
                     connected_at = trio.current_time()
                     await self._serve(client)
+                # Without a cause the program has closed the client itself, through `clients`.
                 cause = client.session.close_cause or SessionClosed("the client was closed")
-            except Exception as exc:  # whatever a transport of somebody's may raise: it costs this server alone
+            except Exception as exc:  # a custom transport may raise anything; it must cost this server alone
                 cause = exc
             finally:
                 self._client = self._serving = None
+            # Removed while it was connected or connecting, which is not a failure to report.
             if self._ending:
                 return
+            # Only a connection that lasted resets the delays: a server that crashes right after connecting would
+            # otherwise be restarted every half second.
             failures = 0 if trio.current_time() - connected_at >= self._reconnect.longest else failures
+            # With jitter, so that the servers of a group that were lost together don't all come back at once.
             await self._fail(cause, self._reconnect.wait(failures, random.random))
             failures += 1
 
     async def _serve(self, client: Client) -> None:
         with trio.CancelScope() as self._serving:
             self._client = client
-            self.forget_resources()  # a server that was started anew may be another one
+            self.forget_resources()  # a restarted server may offer other resources
             self._become(ServerStatus("connected"))
             await client.session.wait_closed()
 
@@ -159,27 +170,31 @@ class Member:
         retry_at = None if delay is None else trio.current_time() + delay
         logger.debug("server %r failed: %s", self.name, cause)
         self._become(ServerStatus("failed", cause, retry_at))
+        # Without a further attempt the task still waits: its status, and its place in the group, last until removal.
         await trio.sleep_until(math.inf if retry_at is None else retry_at)
 
     def _become(self, status: ServerStatus) -> None:
+        # "failed" and "closed" also end the first attempt; `first_failure` is None only if it succeeded or was given
+        # up.
         if status.state != "connecting" and not self.tried:
             self.tried, self.first_failure = True, status.cause
         self.status = status
         self._changed(self)
 
     def down(self) -> TransportError:
-        """What a call raises that can't be made."""
+        """Return the error for a call that can't be made now."""
         status = self.status
         if status.state == "closed":
             error: TransportError = SessionClosed("the connection is closed: it was removed, or the group has ended")
         elif status.state == "connecting":
             error = TransportError("is not connected yet" + _because(status.cause))
         elif status.retry_at is None:
-            error = TransportError("is not connected, and not tried again" + _because(status.cause))
+            error = TransportError("is not connected, and won't be tried again" + _because(status.cause))
         else:
             seconds = max(0.0, status.retry_at - trio.current_time())
             error = TransportError(f"is not connected; the next attempt is in {seconds:.1f} s" + _because(status.cause))
         error.server = self.name
+        # The cause of the last failure is kept by the member, so every call raises an error of its own with it.
         error.__cause__ = status.cause
         return error
 
@@ -188,14 +203,14 @@ class Members:
     """All servers of a group.
 
     Args:
-        require: As of the `ClientGroup`, like all but the last.
+        require: As of `ClientGroup`, like all but the last.
         max_wait: Seconds that a call waits for its server.
-        reconnect: When servers are tried again.
+        reconnect: The delays between attempts to connect.
         on_status: Called with each new status.
-        on_removed: Called with the name of each server that leaves.
+        on_removed: Called with the name of each server that is removed.
 
     Attributes:
-        by_name: The servers.
+        by_name: The servers, by name.
     """
 
     def __init__(
@@ -218,10 +233,10 @@ class Members:
         self._closing = False
 
     def named(self, name: str) -> Member:
-        """The server of a name.
+        """Return the server of a name.
 
         Raises:
-            LocalProtocolError: There is none.
+            LocalProtocolError: If there is no such server.
         """
         member = self.by_name.get(name)
         if member is None:
@@ -232,25 +247,28 @@ class Members:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The block in which they are connected."""
+        """Keep the servers connected while the block runs."""
         async with background_nursery(self.aclose) as nursery:
             self._nursery = nursery
             members = list(self.by_name.values())
             for member in members:
+                # The name is what a task tree of the program shows.
                 nursery.start_soon(member.run, name=_task_name(member))
             await self._first_attempts(members)
             failures = {member.name: member.first_failure for member in members if member.first_failure is not None}
+            # A group without servers has none that failed: it may be filled later, with `add`.
             if self._require == "any" and len(failures) == len(members) > 0:
                 raise _none_of(failures)
             yield
 
     async def _first_attempts(self, members: list[Member]) -> None:
-        """Wait as ``require`` says for servers that have just been started.
+        """Wait for the first attempts of servers just started, as ``require`` says.
 
         Raises:
-            Exception: What connecting has failed with, if ``require`` can't be met.
+            Exception: What connecting raised, if ``require`` can't be met.
         """
         await trio.lowlevel.checkpoint()
+        # Woken at each change of status; the list of members is fixed, so that a server added meanwhile does not count.
         while self._require != "none":
             if self._require == "all":
                 for member in members:
@@ -261,13 +279,15 @@ class Members:
             await self._changed.park()
 
     async def aclose(self) -> None:
-        """As `ClientGroup.aclose`."""
+        """Close all connections: `ClientGroup.aclose`."""
+        # Closing before entering changes nothing: the group can still be entered.
         self._closing = self._nursery is not None
         await self._end(list(self.by_name.values()))
 
     async def _end(self, members: Iterable[Member]) -> None:
         if self._nursery is None:
-            members = []  # nobody has connected to them
+            members = []  # the group was never entered: there are no tasks to end
+        # Ask all of them before waiting for any: closing takes as long as the slowest, not as all together.
         for member in members:
             member.ask_to_end()
         try:
@@ -282,10 +302,10 @@ class Members:
     # --- servers that come and go ----------------------------------------------------------------------------------
 
     def new(self, name: str, target: Target, options: Mapping[str, Any]) -> Member:
-        """Add a server that nothing connects to yet.
+        """Add a server without connecting to it.
 
         Raises:
-            TypeError, ValueError: An argument is not what it should be, or there is a server of that name.
+            TypeError, ValueError: If an argument is invalid, or there is a server of that name.
         """
         if not isinstance(name, str) or not name:
             raise ValueError(f"a server's name must be a non-empty string, got {name!r}")
@@ -295,25 +315,26 @@ class Members:
         return member
 
     async def add(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
-        """As `ClientGroup.add`."""
+        """Add a server and connect to it: `ClientGroup.add`."""
         if self._nursery is None or self._closing:
             raise LocalProtocolError("servers can be added only inside `async with ClientGroup(...) as group:`")
         member = self.new(name, target, options)
         self._nursery.start_soon(member.run, name=_task_name(member))
         try:
             await self._first_attempts([member])
+            # Removed, or the group closed, while the first attempt was still on its way.
             if member.status.state == "closed":
                 raise member.down()
         except BaseException:
             member.end_now()
-            if self.by_name.get(name) is member:
+            if self.by_name.get(name) is member:  # not if it was removed and another added under its name meanwhile
                 self._drop(name)
             raise
 
     async def remove(self, name: str) -> None:
-        """As `ClientGroup.remove`."""
+        """Remove a server: `ClientGroup.remove`."""
         member = self.named(name)
-        self._drop(name)
+        self._drop(name)  # before waiting, so that its name is free at once
         await self._end([member])
 
     def _drop(self, name: str) -> None:
@@ -325,14 +346,14 @@ class Members:
         if self._on_status is not None:
             try:
                 self._on_status(member.name, member.status)
-            except Exception:
+            except Exception:  # a callback of the program must not end the task that keeps a server connected
                 logger.exception("on_status failed")
 
     async def client(self, name: str) -> Client:
-        """The client of a server, which is waited for if it could be there soon.
+        """Return the client of a server, waiting for it if it could be connected soon.
 
         Raises:
-            TransportError: It is not connected; the error says why.
+            TransportError: If it is not connected; the error says why.
         """
         member = self.named(name)
         return member.client or await self._wait_for(member)
@@ -342,6 +363,7 @@ class Members:
             raise LocalProtocolError("the group is not connected: use it as `async with ClientGroup(...) as group:`")
         deadline = trio.current_time() + self._max_wait
         with trio.move_on_at(deadline):
+            # Checked anew at each change: as soon as the next attempt lies behind the deadline, waiting is pointless.
             while not _is_hopeless(member.status, deadline):
                 if (client := member.client) is not None:
                     return client
@@ -360,10 +382,12 @@ class ConnectedClients(Mapping[str, Client]):
         if member is None:
             raise KeyError(f"there is no server {name!r} in the group{did_you_mean(name, self._members)}")
         if member.client is None:
+            # A mapping must raise KeyError; its text says why the server is missing.
             raise KeyError(str(member.down()))
         return member.client
 
     def __iter__(self) -> Iterator[str]:
+        # A list first: servers may come and go while the caller iterates.
         return iter([name for name, member in self._members.items() if member.client is not None])
 
     def __len__(self) -> int:
@@ -375,7 +399,7 @@ def _task_name(member: Member) -> str:
 
 
 def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
-    """Whether a server will not be there in time."""
+    """Tell whether a server can't be connected before the deadline."""
     if status.state == "failed":
         return status.retry_at is None or status.retry_at > deadline
     return status.state == "closed"
@@ -383,6 +407,7 @@ def _is_hopeless(status: ServerStatus, deadline: float) -> bool:
 
 def _raisable(name: str, failure: Exception) -> Exception:
     if not isinstance(failure, TrioMcpError):
+        # Errors of the library carry the server's name; a foreign exception gets it as a note, so that its type stays.
         failure.add_note(f"while connecting to the server {name!r} of a group")
     return failure
 
@@ -391,7 +416,7 @@ def _none_of(failures: Mapping[str, Exception]) -> Exception:
     if len(failures) == 1:
         return _raisable(*next(iter(failures.items())))
     reasons = "".join(f"\n  {name!r}: {_plain_text(failure)}" for name, failure in failures.items())
-    return TransportError(f"none of the group's servers could be connected to:{reasons}")
+    return TransportError(f"could not connect to any of the group's servers:{reasons}")
 
 
 def _because(cause: Exception | None) -> str:
@@ -399,14 +424,16 @@ def _because(cause: Exception | None) -> str:
 
 
 def _plain_text(cause: Exception) -> str:
-    """What an exception says, without the name of the server."""
+    """Return an exception's message without the name of the server."""
     if not isinstance(cause, TrioMcpError):
         return f"{type(cause).__name__}: {cause}"
+    # The message that quotes it names the server already.
     return str(cause).removeprefix(f"server {cause.server!r}: ")
 
 
 def did_you_mean(name: object, names: Iterable[str], most: int = 1000) -> str:
-    """The end of a message about an unknown name: what may have been meant."""
+    """Return the end of a message about an unknown name: the known name most like it, if any."""
     known = list(names)
+    # The name may come from a model, the known ones from a server: both are bounded.
     near = difflib.get_close_matches(name[:LONGEST_HINTED], known[:most], 1) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,1 +1,1 @@
-"""What a server does with an HTTP request, decided without I/O."""
+"""How a server judges an HTTP request, decided without I/O."""

@@ -1,8 +1,8 @@
-"""Which ``Host`` and ``Origin`` a server takes, against DNS rebinding.
+"""Which ``Host`` and ``Origin`` headers a server accepts, as a protection against DNS rebinding.
 
-A web page whose name is made to point at this machine reaches a local server with the page's own name as host. So a
-server that is meant for this machine takes only names of it (2026-07-28 `basic/transports/streamable-http`, section
-Security & Endpoint).
+In that attack a web page makes its own host name resolve to this machine, and so reaches a local server, with the
+page's name in the Host header. So a server meant for this machine accepts only names of this machine (2026-07-28
+`basic/transports/streamable-http`, section Security & Endpoint).
 """
 
 from __future__ import annotations
@@ -16,47 +16,51 @@ from trio_mcp.http.headers import Headers, shown
 __all__ = ["LOOPBACK_HOSTS", "HostGuard"]
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-"""What a server takes that listens on this machine alone."""
+"""The names accepted by a server that listens only on this machine."""
 
 MAX_SEEN = 100
-"""Spellings of a host that are kept at hand."""
+"""Spellings of accepted hosts that are cached (chosen): a port and letter case make endless spellings of one host."""
 
+# RFC 9110, section 7.2: a host with an optional port. As an entry of allowed_hosts, a port of ``*`` means any.
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+\]|[^:/?#@\[\]\s]+)(?::(?P<port>\d{1,5}|\*)?)?")
+# RFC 6454, section 6.2: a scheme and a host, never a path.
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#@\s]+)")
 
 
 class HostGuard:
-    """Decides by the ``Host`` and ``Origin`` of a request.
+    """A check of the ``Host`` and ``Origin`` headers of requests.
 
     Args:
-        allowed_hosts: Names such as ``"example.com"``, any port of which is taken, or ``"example.com:8000"``. None
-            takes any host: for a server behind a proxy that checks, or one whose name nobody knows beforehand.
-        allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None takes those on the
-            allowed hosts, and none where any host is allowed: that the origin is the host which the request itself
-            names is just what a page can say whose name was made to point here.
+        allowed_hosts: Names such as ``"example.com"``, which allows any port, or ``"example.com:8000"``. None
+            allows any host: for a server behind a proxy that checks, or one that doesn't know its own name.
+        allowed_origins: Origins such as ``"https://app.example.com"``, or ``"*"`` for any. None allows those on the
+            allowed hosts, or none if any host is allowed: the origin being the very host that the request names
+            proves nothing, as it is so in a DNS rebinding attack.
 
     Raises:
-        ValueError: An entry is not of that form.
+        ValueError: If an entry is not of that form.
     """
 
     def __init__(self, allowed_hosts: Iterable[str] | None, allowed_origins: Iterable[str] | None = None) -> None:
+        # A string is an iterable of letters, each of which would pass for a host.
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list, got the string {given!r}")
-        self._seen: set[str] = set()  # what the header of requests said that were taken
+        self._seen: set[str] = set()  # Host headers accepted before, as sent: saves the regular expression
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}
 
     def check(self, headers: Headers) -> str | None:
-        """Say what is wrong with a request, and what to do about it; None where it may pass."""
+        """Return what is wrong with a request and what to do about it, or None if it may pass."""
         host = headers.get("Host")
         if self._hosts is not None and (host is None or not (host in self._seen or self._takes(host))):
             seen = "without a Host" if host is None else f"for the host {shown(host)}"
-            return f"a request {seen} is not taken; if that is the name of this server, add it to allowed_hosts"
+            return f"a request {seen} is refused; if that is a name of this server, add it to allowed_hosts"
+        # Only browsers send an Origin. Programs that send none have nothing to gain from DNS rebinding.
         origin = headers.get("Origin")
         if origin is None or self._takes_origin(origin.lower()):
             return None
-        seen = f"a request from the origin {shown(origin)} is not taken"
+        seen = f"a request from the origin {shown(origin)} is refused"
         if self._hosts is None and self._origins is None:
             return (
                 f"{seen}: set allowed_hosts to the names of this server if the page is its own, or add the origin to"
@@ -67,7 +71,9 @@ class HostGuard:
     def _takes(self, host: str) -> bool:
         assert self._hosts is not None
         match = _HOST.fullmatch(host.lower())
+        # An entry without a port allows every port.
         taken = match is not None and ((match["name"], "") in self._hosts or _key(match) in self._hosts)
+        # Bounded, as the peer chooses the spelling; full, it still serves the usual ones.
         if taken and len(self._seen) < MAX_SEEN:
             self._seen.add(host)
         return taken
@@ -76,8 +82,9 @@ class HostGuard:
         if self._origins is not None:
             return "*" in self._origins or origin in self._origins
         match = _ORIGIN.fullmatch(origin)
-        if match is None:  # "null": a file, a sandboxed frame
+        if match is None:  # such as "null", which browsers send for local files and sandboxed frames
             return False
+        # Any host is allowed, so the origin being that host proves nothing.
         return self._hosts is not None and self._takes(match["host"])
 
 

@@ -1,8 +1,10 @@
-"""What a server does with an HTTP request, before any of it reaches a session: accept it, or a status and an error.
+"""How a server judges an HTTP request before any of it reaches a session: accepted, or refused with status and error.
 
-`judge_head` decides by the head alone, so that a body nobody wants is not read; `judge_message` by what was in it. Both
-hold the request against a list of rules, of which the first that refuses decides.
-S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
+`judge_head` decides by the head alone, so that the body of a refused request is never read; `judge_message` decides
+by the body. Both check a list of rules, and the first rule that refuses decides.
+
+In the section references, S is 2026-07-28 `basic/transports/streamable-http`, and L is 2025-11-25 `basic/transports`,
+Streamable HTTP.
 """
 
 from __future__ import annotations
@@ -70,16 +72,18 @@ __all__ = [
 ]
 
 ASSUMED_REVISION: Final = "2025-03-26"
-"""What a client speaks that does not say (L, Protocol Version Header)."""
+"""The revision of a legacy client that sends no version header and has no session (L, Protocol Version Header)."""
 
 Kind: TypeAlias = Literal["request", "initialize", "notification", "answer", "batch", "garbage"]
 """What a body was decoded to."""
 
+# A ladder remembers which rules apply, by HTTP method. Methods are whatever a peer sends, so unknown ones share this
+# entry instead of filling the memory.
 OTHER: Final = "other"
-"""What the rules for a head take a method for that no revision has."""
+"""Stands, in the rules for a head, for an HTTP method that no revision uses."""
 
 LASTING: Final = "lasting"
-"""What the rules for a message take a request for that is answered with a stream."""
+"""Stands, in the rules for a message, for a request that is always answered with a stream: `subscriptions/listen`."""
 
 _KINDS: Final[Mapping[type, Kind]] = {
     Request: "request",
@@ -95,15 +99,15 @@ _KINDS: Final[Mapping[type, Kind]] = {
 
 @attrs.frozen
 class HttpSettings:
-    """What a server has decided about its endpoint.
+    """A server's settings that the rules need.
 
     Attributes:
-        identity: What it says of itself: the revisions it serves.
-        guard: Whose requests it takes.
-        stateless: It keeps no sessions in the legacy era either: no GET, no DELETE, every POST stands alone.
-        json_only: It answers with one JSON text, never with a stream.
-        max_message_size: The longest body that is taken, in bytes.
-        tool_headers: Gives the `ParameterHeader` list of a tool by name; empty for a tool that is not known.
+        identity: What the server declares about itself, above all the revisions it serves.
+        guard: The check of ``Host`` and ``Origin``.
+        stateless: There are no sessions in the legacy era either: no GET, no DELETE, and every POST stands alone.
+        json_only: Every response is one JSON text, never a stream.
+        max_message_size: The longest body that is accepted, in bytes.
+        tool_headers: Returns the `ParameterHeader` list of a tool by name; empty for an unknown tool.
     """
 
     identity: ServerIdentity
@@ -126,21 +130,21 @@ class HttpSettings:
 
 @attrs.define
 class Exchange:
-    """One HTTP request on its way through the rules.
+    """One HTTP request as the rules see it.
 
     Attributes:
-        settings: What the server has decided.
-        find_session: Gives the revision of a session by its id, or the refusal of one that is lost.
+        settings: The server's settings.
+        find_session: Returns the revision of a session by its id, or the refusal if there is no such session.
         method: The HTTP method.
-        headers: The fields.
-        version: The revision that they name.
-        message: What the body was decoded to; None before it has been read.
+        headers: The header fields.
+        version: The revision that the version header names.
+        message: What the body was decoded to; None before the body has been read.
         kind: What the message is.
         meta: Its ``_meta``.
-        era: Whose rules apply.
-        session: The id of the session that is named, where sessions exist.
-        revision: The revision spoken, as soon as a rule has found out.
-        client: What a modern request declares, likewise.
+        era: The era whose rules apply.
+        session: The session id that was sent, if the server has sessions.
+        revision: The revision spoken, once a rule has determined it.
+        client: What a modern request declares about its client, once a rule has read it.
     """
 
     settings: HttpSettings
@@ -164,14 +168,14 @@ class Exchange:
 
 @attrs.frozen
 class Opening:
-    """The head of a request is in order.
+    """The verdict on a head that passed every rule.
 
     Attributes:
-        kind: ``"message"``: read the body, decode it and go on with `judge_message`. ``"stream"``: open the session's
-            own stream. ``"end"``: end the session.
-        session: The session's id, where it is known already (``"stream"``, ``"end"``).
+        kind: What to do. ``"message"``: read the body, decode it and call `judge_message`. ``"stream"``: open the
+            session's own stream. ``"end"``: end the session.
+        session: The session's id (``"stream"`` and ``"end"`` only).
         revision: The session's revision, likewise.
-        last_event_id: Where a stream resumes (``"stream"``).
+        last_event_id: Where to resume a stream (``"stream"`` only).
     """
 
     kind: Literal["message", "stream", "end"]
@@ -182,18 +186,18 @@ class Opening:
 
 @attrs.frozen
 class Accept:
-    """A message is in order.
+    """The verdict on a message that passed every rule.
 
     Attributes:
         kind: What the message is.
-        message: What to hand on.
-        era: Whose rules it follows.
-        revision: The revision it speaks; None for ``"initialize"``, which is yet to find out.
-        session: The id of the session it belongs to; None in the modern era, for ``"initialize"`` and without sessions.
-        client: What a request of the modern era declares.
-        may_stream: The answer may be an event stream; else it must be one JSON text.
-        owes_answer: The body of the HTTP answer is the message's own answer; else status 202 is answered, without a
-            body, as soon as the message has been handed on.
+        message: The message.
+        era: The era whose rules it follows.
+        revision: The revision it speaks; None for ``"initialize"``, which has yet to negotiate one.
+        session: The id of its session; None in the modern era, for ``"initialize"`` and without sessions.
+        client: What a modern request declares about its client.
+        may_stream: Whether the response may be an event stream; otherwise it must be one JSON text.
+        owes_answer: Whether the HTTP response carries the message's own response. If not, it is an empty 202, sent as
+            soon as the message has been handed on.
     """
 
     kind: Kind
@@ -208,13 +212,13 @@ class Accept:
 
 @attrs.frozen
 class Refusal:
-    """A request is refused.
+    """The verdict on a request that is refused.
 
     Attributes:
         status: The HTTP status.
-        error: What the body says, as JSON-RPC has it; without an id where the request has none.
-        headers: The fields of the answer.
-        rule: The name of the rule that refused it.
+        error: The body, a JSON-RPC error; it has no id if the request has none.
+        headers: The header fields of the response.
+        rule: The name of the rule that refused.
     """
 
     status: int
@@ -224,7 +228,7 @@ class Refusal:
 
     @property
     def body(self) -> bytes:
-        """The body of the answer."""
+        """The body of the response."""
         return encode(self.error)
 
 
@@ -236,14 +240,14 @@ def refuse(
     data: Any = None,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> Refusal:
-    """Make a refusal; a text alone is an invalid request."""
+    """Return a refusal; an ``error`` given as a text becomes an invalid-request error."""
     if isinstance(error, str):
         error = ErrorData(INVALID_REQUEST, error, data)
     return Refusal(status, ErrorResponse(id, error), (("Content-Type", "application/json"), *headers))
 
 
 FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
-"""Gives the revision of a session by its id, or the 404 of one that is lost, for the request that names it."""
+"""Returns the revision of a session by its id, or a 404 for the request that names it if there is no such session."""
 
 
 # --- the machinery ----------------------------------------------------------------------------------------------
@@ -251,14 +255,14 @@ FindSession: TypeAlias = Callable[[str, RequestId | None], str | Refusal]
 
 @attrs.frozen
 class Rule:
-    """One rung of a ladder.
+    """One rule of a ladder.
 
     Attributes:
-        name: What the rule is called in logs and tests.
-        section: Where it comes from.
-        check: Refuses the request, or lets it pass with None. It may note the revision.
-        era: Whose messages it looks at; None for both.
-        only: What it looks at: HTTP methods of a head, kinds of a message; None for everything.
+        name: The rule's name in logs and tests.
+        section: The section of a specification that it comes from.
+        check: Returns a refusal, or None to let the request pass. It may set fields of the exchange.
+        era: The era whose messages it checks; None for both.
+        only: What it checks: HTTP methods of a head, kinds of a message; None for everything.
     """
 
     name: str
@@ -269,7 +273,7 @@ class Rule:
 
 
 class Ladder:
-    """Rules in the order in which they are asked; the first that refuses decides.
+    """A list of rules, checked in order; the first that refuses decides.
 
     Args:
         rules: The rules.
@@ -277,14 +281,15 @@ class Ladder:
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = rules
+        # Filtered once for each era and kind: a POST then asks only the rules that apply to it.
         self._applying: dict[tuple[Era, str], list[Rule]] = {}
 
     def climb(self, exchange: Exchange, what: str) -> Refusal | None:
-        """Hold a request against one rule after the other that applies to it.
+        """Check a request against the rules that apply to it, one by one.
 
         Args:
             exchange: The request.
-            what: What `Rule.only` is compared to.
+            what: What `Rule.only` is compared to: the HTTP method or the kind of message.
         """
         applying = self._applying.get((exchange.era, what))
         if applying is None:
@@ -303,9 +308,9 @@ def judge_head(method: str, headers: Headers, settings: HttpSettings, find_sessi
 
     Args:
         method: The HTTP method.
-        headers: The fields.
-        settings: What the server has decided about its endpoint.
-        find_session: Gives the revision of a legacy session by its id, or the 404 of one that is lost.
+        headers: The header fields.
+        settings: The server's settings.
+        find_session: Returns the revision of a legacy session by its id, or a 404 if there is no such session.
     """
     exchange = Exchange(settings, find_session, method, headers, headers.get(PROTOCOL_VERSION))
     refusal = HEAD_RULES.climb(exchange, method if method in _METHODS else OTHER)
@@ -322,23 +327,24 @@ def judge_head(method: str, headers: Headers, settings: HttpSettings, find_sessi
 def judge_message(
     message: Incoming, headers: Headers, settings: HttpSettings, find_session: FindSession
 ) -> Accept | Refusal:
-    """Judge what was posted, after `judge_head` has let it pass.
+    """Judge the body of a POST whose head `judge_head` let pass.
 
-    A refused answer of the client's still settles a request of the server's: hand a `Malformed` that has an id and
+    Even a refused response from the client settles a request of the server: hand a `Malformed` that has an id and
     expects no answer to the session as well.
 
     Args:
         message: What `codec.decode` made of the body.
-        headers: The fields.
-        settings: What the server has decided about its endpoint.
-        find_session: Gives the revision of a legacy session by its id, or the 404 of one that is lost.
+        headers: The header fields.
+        settings: The server's settings.
+        find_session: Returns the revision of a legacy session by its id, or a 404 if there is no such session.
     """
     version, kind = headers.get(PROTOCOL_VERSION), _KINDS.get(type(message), "garbage")
     if kind == "request" and message.method == "initialize":  # type: ignore[union-attr]
         kind = "initialize"
     exchange = Exchange(settings, find_session, "POST", headers, version, message, kind, _meta(message))
-    # A server without a modern revision does as legacy servers do, which know neither the header nor `_meta`
-    # (S, Backward Compatibility). A revision that nobody here knows is a later one.
+    # A server without a modern revision behaves like a legacy server, which knows neither the header nor `_meta`
+    # (S, Backward Compatibility): a modern error code would keep a client from falling back to initialize. An unknown
+    # revision is taken for a later, hence modern, one.
     if settings.identity.modern and ((version is not None and version not in LEGACY_REVISIONS) or _claims(exchange)):
         exchange.era = Era.MODERN
     elif settings.has_sessions:
@@ -366,7 +372,7 @@ def _meta(message: Incoming) -> dict[str, Any]:
 
 
 def _claims(exchange: Exchange) -> bool:
-    """Whether a message claims to follow the modern rules."""
+    """Return whether a message claims to follow the modern rules."""
     if type(exchange.message) is Batch:
         return any(meta.PROTOCOL_VERSION in _meta(item) for item in exchange.message.items)
     return meta.PROTOCOL_VERSION in exchange.meta
@@ -377,10 +383,11 @@ def _owes_answer(item: Incoming) -> bool:
 
 
 def too_large(settings: HttpSettings) -> Refusal:
-    """The refusal of a body that turns out to be too large while it is read."""
+    """Return the refusal of a body that exceeds the limit."""
     return refuse(413, f"the body is longer than max_message_size={settings.max_message_size} bytes")
 
 
+# S, Protocol Version Header, and 2026-07-28 `basic/index`, _meta. Not listed: 200.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -392,11 +399,11 @@ _STATUS: Final = {
 
 
 def status_of(answer: Response | ErrorResponse, era: Era) -> int:
-    """The HTTP status that a session's answer goes out with, as one JSON text.
+    """Return the HTTP status for a response that is sent as one JSON text.
 
     In the modern era some errors have a status of their own (S, Protocol Version Header; `basic/index`, _meta). Invalid
-    parameters that a handler has found are not among them: a client that probes with a call would take 400 for the
-    answer of a legacy server.
+    params that a handler reports are not among them: a client that probes with a call would take a 400 for a legacy
+    server's.
     """
     if era is Era.LEGACY or type(answer) is Response:
         return 200
@@ -407,6 +414,7 @@ def status_of(answer: Response | ErrorResponse, era: Era) -> int:
 # --- the rules for the head -------------------------------------------------------------------------------------
 
 
+# First of all, against DNS rebinding: S, Security & Endpoint, 1.
 def _host_is_allowed(exchange: Exchange) -> Refusal | None:
     fault = exchange.settings.guard.check(exchange.headers)
     return None if fault is None else refuse(403, fault)
@@ -415,7 +423,8 @@ def _host_is_allowed(exchange: Exchange) -> Refusal | None:
 def _method_is_allowed(exchange: Exchange) -> Refusal | None:
     sessions = exchange.settings.has_sessions
     version = exchange.version
-    # The modern era has POST alone, whatever else the endpoint serves.
+    # The modern era has only POST, even at an endpoint that serves both. Without a version header the client is a
+    # legacy one: modern clients name their revision in every request.
     allowed = ("GET", "POST", "DELETE") if sessions and (version is None or version in LEGACY_REVISIONS) else ("POST",)
     if exchange.method in allowed:
         return None
@@ -428,6 +437,7 @@ def _is_json(exchange: Exchange) -> Refusal | None:
     given = exchange.headers.get("Content-Type") or ""
     if given.partition(";")[0].strip().lower() != JSON:
         return refuse(415, f"the body must be {JSON}, got the Content-Type {shown(given)}")
+    # No decompression: the body would have to be bounded a second time, against compression bombs.
     coding = exchange.headers.get("Content-Encoding") or "identity"
     if coding.lower() != "identity":
         return refuse(415, f"the body must not be compressed, got the Content-Encoding {shown(coding)}")
@@ -435,6 +445,7 @@ def _is_json(exchange: Exchange) -> Refusal | None:
 
 
 def _answer_is_acceptable(exchange: Exchange) -> Refusal | None:
+    # A POST must accept both, as the server chooses; a GET opens a stream.
     wanted = [EVENTS]
     if exchange.method == "POST":
         wanted = [JSON] if exchange.settings.json_only else [JSON, EVENTS]
@@ -444,15 +455,17 @@ def _answer_is_acceptable(exchange: Exchange) -> Refusal | None:
 
 def _body_is_not_too_large(exchange: Exchange) -> Refusal | None:
     length = exchange.headers.get("Content-Length")
-    # A length that is no number is for the HTTP server to refuse; one of thousands of digits is certainly too large.
+    # The HTTP server refuses a malformed length. One of 20 digits or more is too large in any case, and `int` refuses
+    # thousands of digits with a ValueError.
     if length is None or not (length.isascii() and length.isdigit()):
         return None
     fits = len(length) < 20 and int(length) <= exchange.settings.max_message_size
     return None if fits else too_large(exchange.settings)
 
 
+# Only for GET and DELETE, whose meaning depends on the session alone.
 def _session_is_there(exchange: Exchange) -> Refusal | None:
-    # Of a POST the message decides: initialize has none, and modern requests ignore it.
+    # For a POST the message decides: initialize has no session, and modern requests ignore the header.
     version, session = exchange.version, exchange.headers.get(SESSION_ID)
     if version is not None and version not in exchange.settings.identity.legacy:
         return refuse(400, f"Unsupported protocol version {shown(version)}")
@@ -477,7 +490,7 @@ HEAD_RULES: Final = Ladder(
         "method-allowed",
         "S, Earlier Streamable HTTP Revisions; RFC 9110, 15.5.6",
         _method_is_allowed,
-        only=frozenset({"GET", "DELETE", OTHER}),  # POST is in every revision
+        only=frozenset({"GET", "DELETE", OTHER}),  # every revision has POST
     ),
     Rule("is-json", "RFC 9110, 15.5.16", _is_json, only=frozenset({"POST"})),
     Rule(
@@ -489,13 +502,15 @@ HEAD_RULES: Final = Ladder(
     Rule("body-size", "RFC 9110, 15.5.14", _body_is_not_too_large),
     Rule("session-there", "L, Session Management, 2 and 3", _session_is_there, only=frozenset({"GET", "DELETE"})),
 )
-"""What a head has to pass, in this order."""
+"""The rules for a head, in order.
+
+The host comes first, so that a foreign web page learns nothing else about the server."""
 
 
 def _unsupported(exchange: Exchange, requested: str) -> Refusal:
     settings = exchange.settings
     if not settings.identity.modern:
-        # The modern code would keep a client from falling back to initialize.
+        # The modern error code would keep a client from falling back to initialize (S, Backward Compatibility).
         text = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(settings.identity.supported)}"
         return refuse(400, text, exchange.id)
     data = {"supported": settings.identity.supported, "requested": requested}
@@ -510,7 +525,8 @@ def _is_message(exchange: Exchange) -> Refusal | None:
     message = exchange.message
     if type(message) is not Malformed:
         return None
-    # The id of a broken answer is of a request of ours: it must not come back as if it were theirs.
+    # The id of a malformed response belongs to a request of the server: in an error for the client it would seem to
+    # name one of the client's requests.
     answered = message.id if message.expects_answer else None
     return refuse(400, ErrorData(message.code, message.reason), answered)
 
@@ -519,7 +535,7 @@ def _is_message(exchange: Exchange) -> Refusal | None:
 
 
 def _one_message(exchange: Exchange) -> Refusal | None:
-    what = {"batch": "a batch", "answer": "an answer"}[exchange.kind]
+    what = {"batch": "a batch", "answer": "a response"}[exchange.kind]
     return refuse(400, f"the body must be a single request or notification, not {what}")
 
 
@@ -529,7 +545,7 @@ def _revision_is_named(exchange: Exchange) -> Refusal | None:
     if type(named) is str:
         return None
     if header is not None and header not in REVISIONS and named is None:
-        return _unsupported(exchange, header)  # what such a revision puts into _meta is not known here
+        return _unsupported(exchange, header)  # a later revision may name itself elsewhere than in _meta
     text = f"params._meta[{meta.PROTOCOL_VERSION!r}] is required and must be a string"
     return refuse(
         400, ErrorData(INVALID_PARAMS, text, {"supported": exchange.settings.identity.supported}), exchange.id
@@ -542,10 +558,11 @@ def _version_agrees(exchange: Exchange) -> Refusal | None:
     if header is None:
         return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} is missing"), exchange.id)
     if exchange.headers.count(PROTOCOL_VERSION) > 1:
-        return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} is there more than once"), exchange.id)
+        return refuse(400, mismatch(f"the header {PROTOCOL_VERSION} was sent more than once"), exchange.id)
+    # A notification need not have a `_meta`, so there the header may stand alone.
     if named != header and not (named is None and exchange.kind == "notification"):
-        body = shown(named) if type(named) is str else "no string"
-        text = f"the header {PROTOCOL_VERSION} says {shown(header)}, params._meta {body}"
+        body = shown(named) if type(named) is str else "missing or not a string"
+        text = f"the header {PROTOCOL_VERSION} says {shown(header)}, but the revision in params._meta is {body}"
         return refuse(400, mismatch(text), exchange.id)
     return None
 
@@ -559,6 +576,7 @@ def _revision_is_served(exchange: Exchange) -> Refusal | None:
 
 
 def _client_is_described(exchange: Exchange) -> Refusal | None:
+    # `ServerIdentity` judges `_meta` for every transport; HTTP only adds the status.
     try:
         exchange.client = exchange.settings.identity.modern_client(exchange.meta)
     except McpError as exc:
@@ -567,6 +585,8 @@ def _client_is_described(exchange: Exchange) -> Refusal | None:
 
 
 def _headers_agree(exchange: Exchange) -> Refusal | None:
+    # Intermediaries may route by these headers without reading the body, so a difference between the two would let a
+    # request pass for another one.
     request = exchange.message
     error = check_standard_headers(exchange.headers, request)
     if error is None and request.method == "tools/call" and request.params:
@@ -578,14 +598,16 @@ def _headers_agree(exchange: Exchange) -> Refusal | None:
 
 def _method_agrees(exchange: Exchange) -> Refusal | None:
     message, method = exchange.message, exchange.headers.get(METHOD)
-    # The revision asks for no such header here; but one that is there must not say something else.
+    # A notification need not carry this header, but if it does, an intermediary may route by it.
     if method is None or method == message.method:
         return None
     return refuse(400, mismatch(f"the header {METHOD} says {shown(method)}, the body {shown(message.method)}"))
 
 
 def _method_exists(exchange: Exchange) -> Refusal | None:
-    assert exchange.client is not None
+    assert exchange.client is not None  # read by the rule client-described
+    # Only methods that the specification knows, and denies to this client, are refused here: a custom method may be
+    # registered with the server, which the rules don't know.
     try:
         check_method(exchange.client, exchange.message.method)
     except McpError as exc:
@@ -596,7 +618,7 @@ def _method_exists(exchange: Exchange) -> Refusal | None:
 def _stream_is_acceptable(exchange: Exchange) -> Refusal | None:
     if not not_accepted(exchange.headers, EVENTS):
         return None
-    text = f"the client must accept {EVENTS}: {exchange.message.method!r} is answered with a stream"
+    text = f"the client must accept {EVENTS}: the response to {exchange.message.method!r} is a stream"
     return refuse(406, text, exchange.id)
 
 
@@ -609,9 +631,10 @@ def _handshake_is_served(exchange: Exchange) -> Refusal | None:
         return None
     if header is not None:
         return _unsupported(exchange, header)
-    # Naming the versions may be the only diagnosis that a legacy client can show (`basic/versioning`).
+    # A legacy client can't act on this, but it may show the message to its user: so name the revisions served
+    # (`basic/versioning`).
     served = ", ".join(settings.identity.modern)
-    error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server has no handshake, it serves {served}")
+    error = mismatch(f"the header {PROTOCOL_VERSION} is missing; this server serves only {served}, without initialize")
     return refuse(400, ErrorData(error.code, error.message, {"supported": settings.identity.supported}), exchange.id)
 
 
@@ -629,6 +652,7 @@ def _initialize_opens(exchange: Exchange) -> Refusal | None:
 
 
 def _session_is_given(exchange: Exchange) -> Refusal | None:
+    # A client of the modern era that forgot its header and `_meta` ends up here, too: hence the hint.
     if not exchange.settings.has_sessions or exchange.session is not None:
         return None
     modern = exchange.settings.identity.modern
@@ -641,8 +665,9 @@ def _session_is_known(exchange: Exchange) -> Refusal | None:
 
 
 def _revision_is_assumed(exchange: Exchange) -> Refusal | None:
+    # Stateless servers know no session. 2025-03-26 had no version header yet, so a client without one speaks that.
     if exchange.revision is not None:
-        return None  # the session's
+        return None  # known from the session
     exchange.revision = exchange.version or ASSUMED_REVISION
     if exchange.revision in exchange.settings.identity.legacy:
         return None
@@ -656,6 +681,8 @@ def _batch_is_known(exchange: Exchange) -> Refusal | None:
     return refuse(400, f"batches are part of revision {BATCH_REVISION} only; this is {exchange.revision}")
 
 
+# Which kinds the rules below look at. A modern batch or response is refused by one-message, so that none of the later
+# rules ever sees one; garbage by is-message.
 _ANY_REQUEST: Final = frozenset({LASTING, "request", "initialize"})
 _VERSIONED: Final = frozenset({LASTING, "request", "initialize", "notification"})
 _IN_SESSION: Final = frozenset({LASTING, "request", "notification", "answer", "batch"})
@@ -681,4 +708,6 @@ MESSAGE_RULES: Final = Ladder(
     Rule("revision-assumed", "L, Protocol Version Header", _revision_is_assumed, Era.LEGACY, _IN_SESSION),
     Rule("batch-known", "2025-03-26 basic", _batch_is_known, Era.LEGACY, frozenset({"batch"})),
 )
-"""What a message has to pass, in this order."""
+"""The rules for a message, in order.
+
+A later rule relies on the earlier ones: it may take for granted what they have checked."""

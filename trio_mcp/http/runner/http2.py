@@ -1,15 +1,15 @@
-"""HTTP/2 as hypercorn speaks it, hardened: what happens on one stream costs neither the others nor the server anything.
+"""HTTP/2 as hypercorn speaks it, hardened so that trouble on one stream costs neither the others nor the server.
 
-Hypercorn 0.18 leaves this open:
+Hypercorn 0.18 leaves these gaps:
 
-* A peer that gives a stream no window holds its request forever, even after the connection has ended, and what it is
-  sent piles up.
-* What arrives on a stream that has been answered ends the connection, and so does a path that is not ASCII.
-* After a number of requests the connection ends at once, with the requests that are under way. Here they have no limit.
-* A stream that the peer has reset is never forgotten, and keeps the connection from being idle.
-* The fields that are remembered, to write them shorter, are as many as the peer likes.
-* A request that is cancelled while its head is being written ends the connection, or takes what others wait to send.
-* As the server ends, the last answer goes without its end.
+* A peer that never opens a stream's window holds its request forever, even after the connection has ended, while the
+  data sent to it piles up.
+* Data on a stream that has been answered ends the connection, and so does a path that is not ASCII.
+* After a number of requests the connection ends at once, with the requests under way. Here the number is not limited.
+* A stream that the peer has reset is never forgotten, and keeps the connection from becoming idle.
+* The peer decides how many header fields are remembered to compress later ones.
+* A request that is cancelled while its head is being written ends the connection, or drops what others wait to send.
+* When the server ends, the last response goes out without its end.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ from priority.priority import DeadlockError, MissingStreamError
 __all__ = ["MAX_FRAMING", "PIECE", "Http2"]
 
 PIECE = 64 * 1024
-"""Bytes that a peer has the whole write timeout to take."""
+"""Bytes for which a peer gets the whole write timeout (chosen)."""
 
 MAX_FRAMING = 256 * 1024
-"""Bytes by which the framing of a body may exceed a quarter of its content: each chunk, or frame, costs time."""
+"""Bytes by which the framing of a body may exceed a quarter of its content (chosen): each chunk or frame costs time."""
 
 FRAME_HEAD = 9
+"""Bytes of a frame's header (RFC 9113, section 4.1)."""
 
 MAX_TABLE = 4096
-"""Bytes of the fields that are remembered for a connection, to write them shorter, whatever the client takes: each one
-that is sent is looked for in all of them."""
+"""Bytes of header fields remembered for compression, however many the client would allow: HPACK's default size.
+
+The encoder searches the table for every field that it writes."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 
 
 class Http2(H2Protocol):
-    """The protocol of one connection.
+    """The HTTP/2 protocol of one connection.
 
     Args:
-        given: What hypercorn's takes.
+        given: The arguments of hypercorn's class.
         write_timeout: Seconds that the peer may take to open the window for `PIECE` bytes on a stream.
     """
 
@@ -64,14 +66,19 @@ class Http2(H2Protocol):
         await super().handle(event)
         if isinstance(event, Closed):
             for buffer in tuple(self.stream_buffers.values()):
-                await buffer.close()  # nobody empties it any more: whoever waits for that goes on
+                # Nothing will empty it any more, so wake the request that waits for that. Hypercorn closes the streams,
+                # but leaves their buffers.
+                await buffer.close()
 
     async def send_task(self) -> None:
-        """Send what waits. No request does that itself: cancelled half-way it would take the connection along."""
+        """Send what is queued.
+
+        Requests never write themselves: one cancelled half-way would take the connection along.
+        """
         while not self.closed:
             try:
                 stream_id = next(self.priority)
-            except DeadlockError:
+            except DeadlockError:  # priority's word for: every stream is blocked
                 await self._flush()
                 await self.has_data.wait()
                 await self.has_data.clear()
@@ -83,11 +90,14 @@ class Http2(H2Protocol):
             fields = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
             with contextlib.suppress(ProtocolError):  # the stream has ended meanwhile
                 self.connection.send_headers(event.stream_id, fields)
+            # Hypercorn would flush here, in the task of the request. Only wake the sender instead: HPACK's state and
+            # the order of frames belong to the connection, so bytes that h2 has made must reach the wire.
             await self.has_data.set()
             return
         if not isinstance(event, (Body, EndBody)):
             await super().stream_send(event)
             return
+        # Each piece is pushed within the timeout, or the stream is given up: `push` waits for the peer's window.
         for piece in _pieces(event):
             with trio.move_on_after(self._write_timeout) as waiting:
                 await super().stream_send(piece)
@@ -102,26 +112,33 @@ class Http2(H2Protocol):
             if isinstance(event, h2.events.RequestReceived) and not _can_be_served(event):
                 await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
             elif isinstance(event, h2.events.RequestReceived) and self.context.terminated.is_set():
-                await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)  # RFC 9113, 8.7: it may be sent again
+                # RFC 9113, section 8.7: this code tells the client that the request was not processed and can be
+                # sent again, elsewhere.
+                await self._reset(event.stream_id, ErrorCodes.REFUSED_STREAM)
             elif isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 if event.stream_id not in self.stream_buffers:
-                    # RFC 9113, 8.1: the answer, which has been sent, does not need the rest of the request.
+                    # RFC 9113, section 8.1: NO_ERROR asks the client to stop sending; the response is already out
+                    # and didn't need the rest of the request.
                     await self._reset(event.stream_id, ErrorCodes.NO_ERROR)
             elif isinstance(event, h2.events.DataReceived) and self._is_mostly_framing(event):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 await self._give_up(event.stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
             else:
                 await super()._handle_events([event])
+            # h2 adopts whatever table size the client allows for the encoder.
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 encoder = self.connection.encoder
                 encoder.header_table_size = min(encoder.header_table_size, MAX_TABLE)
             if isinstance(event, h2.events.StreamReset):
+                # `super` has closed the stream, but would keep its buffer, and not notice that all are idle now.
                 await self._forget(event.stream_id)
                 await self.send(Updated(idle=self.idle))
         await self._flush()
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
+        # Instead of hypercorn's: no WebSocket, a `_Buffer`, no upper-casing of the method (RFC 9110, section 9.1: it is
+        # case-sensitive), and no count of requests that ends the connection.
         stream_id, fields = request.stream_id, dict(request.headers)
         stream = HTTPStream(
             self.app,
@@ -137,7 +154,7 @@ class Http2(H2Protocol):
         self.streams[stream_id] = stream
         self.stream_buffers[stream_id] = _Buffer(self.context.event_class)
         self.priority.insert_stream(stream_id)
-        self.priority.block(stream_id)
+        self.priority.block(stream_id)  # until there is something to send
         await stream.handle(
             Request(
                 stream_id=stream_id,
@@ -155,21 +172,22 @@ class Http2(H2Protocol):
         with contextlib.suppress(KeyError, MissingStreamError):  # it has been forgotten meanwhile
             await super()._send_data(stream_id)
         if buffer is not None and stream_id not in self.stream_buffers:
-            await buffer.close()  # its end is sent: whoever waits for that goes on
+            await buffer.close()  # the end has been sent: wake the request that waits for that
 
     async def _priority_updated(self, event: h2.events.PriorityUpdated) -> None:
-        """Ignore it: RFC 9113, 5.3.2, has done away with it."""
+        """Ignore it: RFC 9113, section 5.3.2, deprecates priorities."""
 
     def _is_mostly_framing(self, event: h2.events.DataReceived) -> bool:
-        """Whether a body has come in frames that are too small: each costs time (RFC 9113, 10.5)."""
+        """Return whether a body arrives in too many small frames, each of which costs time (RFC 9113, section 10.5)."""
         buffer = self.stream_buffers.get(event.stream_id)
         if not isinstance(buffer, _Buffer):
             return False  # it has been answered
+        # The flow-controlled length includes padding. Content pays for a quarter of itself in framing.
         buffer.framing += FRAME_HEAD + event.flow_controlled_length - len(event.data) * 5 // 4
         return buffer.framing > MAX_FRAMING
 
     async def _give_up(self, stream_id: int, code: ErrorCodes) -> None:
-        """Reset a stream; its request is cancelled, and nothing is sent on it any more."""
+        """Reset a stream, cancel its request, and send nothing more on it."""
         await self._reset(stream_id, code)
         await self._close_stream(stream_id)
         await self._forget(stream_id)
@@ -181,7 +199,7 @@ class Http2(H2Protocol):
         await self.has_data.set()
 
     async def _forget(self, stream_id: int) -> None:
-        """Drop what waits to be sent on a stream; whoever waits for it to be sent goes on."""
+        """Drop what is queued on a stream, and wake the request that waits for it to be sent."""
         buffer = self.stream_buffers.pop(stream_id, None)
         if buffer is not None:
             self.priority.remove_stream(stream_id)
@@ -189,18 +207,20 @@ class Http2(H2Protocol):
 
 
 class _Buffer(StreamBuffer):
-    """What waits to be sent on a stream.
+    """The data queued on a stream.
 
-    Whoever adds to it goes on when some was sent, not whenever that was tried. Whoever waits for its end goes on when
-    that was sent: the connection may be closed next.
+    Two differences from hypercorn's: a request that adds data goes on when there is room again, not whenever the sender
+    has tried; and a request that waits for the end goes on when the end was sent, because the connection may be closed
+    right after.
 
     Attributes:
-        framing: Bytes of what came on the stream that were no content, less a quarter of the content.
+        framing: Bytes received on the stream that were not content, less a quarter of the content.
     """
 
     framing = 0
 
     async def pop(self, max_length: int) -> bytes:
+        # No `_is_empty.set()` here, unlike hypercorn's: `close` sets it once the end of the stream has been sent.
         data = bytes(self.buffer[:max_length])
         del self.buffer[:max_length]
         if len(self.buffer) < BUFFER_LOW_WATER:
@@ -209,7 +229,7 @@ class _Buffer(StreamBuffer):
 
 
 def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
-    """What is handed over at a time: a large answer takes as long as it takes, and is copied piece by piece."""
+    """Yield an event's data piece by piece: each has its own timeout, and is copied only when its turn comes."""
     if isinstance(event, EndBody) or len(event.data) <= PIECE:
         yield event
         return
@@ -219,6 +239,8 @@ def _pieces(event: Body | EndBody) -> Iterator[Body | EndBody]:
 
 
 def _can_be_served(request: h2.events.RequestReceived) -> bool:
+    # h2 has checked the pseudo-header fields, but lets any bytes be a method or a path. CONNECT would open a WebSocket
+    # in hypercorn (RFC 8441).
     fields = dict(request.headers)
     method, path = fields[b":method"], fields.get(b":path")
     return _TOKEN.fullmatch(method) is not None and method != b"CONNECT" and path is not None and path.isascii()

@@ -1,16 +1,16 @@
-"""Serving an ASGI application on hypercorn, from one function that can be started in a nursery and ended with grace.
+"""Serving an ASGI application on hypercorn, with one function that can be started in a nursery and ends gracefully.
 
-Hypercorn 0.18 reads the protocol, and this adds what it leaves open, so that what a peer does to its connection costs
-nobody else anything:
+Hypercorn 0.18 parses the protocol. This module closes gaps in it, so that a peer's misbehaviour costs only its own
+connection:
 
 * Cleartext HTTP/2 is not spoken, neither by ``Upgrade: h2c`` nor by prior knowledge: either can take the whole server
   down. HTTP/2 over TLS is, by ALPN; see `http2`.
-* A peer that stops reading is given a time, then the connection is dropped; hypercorn waits for it in a shield.
+* A peer that stops reading has a time limit, after which the connection is dropped; hypercorn waits for it in a shield.
 * What the application leaves unread of a body is dropped instead of blocking the connection forever.
-* A client that has sent its next request already, and leaves, is noticed.
-* The idle time is a deadline, not a task that is started anew for each request; head and body of an answer leave in one
-  piece; nothing waits a turn of the event loop for what is there already.
-* An exception ends this connection, with a line in the log.
+* A client that has already sent its next request, and then leaves, is noticed.
+* The idle timeout is a deadline, not a task started anew for each request; the head and the body of a response are sent
+  together; and nothing waits a turn of the event loop for what is already there.
+* An exception ends only its connection, with a line in the log.
 """
 
 from __future__ import annotations
@@ -47,15 +47,18 @@ from trio_mcp.http.server.asgi import GONE, Gone
 __all__ = ["HttpConnection", "ServerLimits", "configured", "serve_asgi"]
 
 MAX_RECEIVED = 64 * 1024
+"""Bytes read at a time, and kept of further requests while one is being answered (chosen)."""
 
+# Written by hand, so that a connection over the limit costs no parser.
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
 class QuietConfig(Config):
-    """Hypercorn's configuration without logs and a ``Server`` header; the ``Date`` is written once a second."""
+    """Hypercorn's configuration without its logs and the ``Server`` header; the ``Date`` is formatted once a second."""
 
     errorlog = None
     include_server_header = False
+    # The header's resolution is a second, so it need not be formatted for every response.
     _dated: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
     def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
@@ -66,10 +69,11 @@ class QuietConfig(Config):
 
 
 def configured(host: str, port: int) -> Config:
-    """Hypercorn's configuration for one address.
+    """Return hypercorn's configuration for one address.
 
     Raises:
-        TypeError, ValueError: The address can't be one.
+        TypeError: If the host is not a non-empty string, or the port not an integer.
+        ValueError: If the port is out of range.
     """
     if not isinstance(host, str) or not host:
         raise TypeError(f"host must be a name or an address, got {host!r}")
@@ -78,17 +82,18 @@ def configured(host: str, port: int) -> Config:
     if not 0 <= port < 65536:
         raise ValueError(f"port must be between 0 and 65535, got {port}")
     config = QuietConfig()
+    # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     return config
 
 
 @attrs.frozen
 class ServerLimits:
-    """What the connections of one server may cost.
+    """Limits on the connections of one server.
 
     Attributes:
-        connections: How many there are at once; further ones are answered with 503 and closed.
-        write_timeout: Seconds that a peer may take to read 64 KiB, once its buffers are full, before it is dropped.
+        connections: How many may be open at once; further ones are answered with 503 and closed.
+        write_timeout: Seconds that a peer may take to read 64 KiB once its buffers are full, before it is dropped.
         grace: Seconds that exchanges under way are given when the server ends.
     """
 
@@ -108,22 +113,22 @@ async def serve_asgi(
 ) -> None:
     """Serve an application until ``shutdown`` returns, and then until what is under way has ended.
 
-    Starting it in a nursery gives the URLs that are really bound, one for each of ``config.bind``: with the port that
-    the system has chosen for port 0, and ``http+unix://`` with the percent-encoded path for a Unix socket.
+    When started in a nursery it returns the URLs that are actually bound, one for each of ``config.bind``: with the
+    port that the system has chosen for port 0, and ``http+unix://`` with the percent-encoded path for a Unix socket.
 
     Args:
         app: An ASGI application; its lifespan protocol is not used.
-        config: Hypercorn's: addresses, TLS, timeouts.
-        limits: What connections may cost.
-        shutdown: Returns when no new work shall be taken. Whoever has endless streams ends them then, too.
-        idle: Returns when no connection is needed any more but those that there are; so long they are accepted, for
-            what belongs to work under way.
-        task_status: Gets the URLs.
+        config: Hypercorn's configuration: addresses, TLS, timeouts.
+        limits: Limits on connections.
+        shutdown: Returns when no new work should be accepted. It should also end streams that are endless.
+        idle: Returns when no new connections are needed any more. Until then they are accepted even after ``shutdown``,
+            for messages that belong to work under way.
+        task_status: Receives the URLs.
 
     Raises:
-        OSError: An address can't be bound.
+        OSError: If an address can't be bound.
 
-    When cancelled, it ends at once: exchanges under way are cancelled.
+    When cancelled, it ends at once, and exchanges under way are cancelled.
     """
     limits = limits or ServerLimits()
     context = WorkerContext(None)
@@ -148,23 +153,26 @@ async def serve_asgi(
         for exc in interruptions:
             raise exc
 
-    # Trio closes a connection's stream with an await of its own, which in a cancelled scope would lose Ctrl-C.
+    # `trio.serve_listeners` closes a connection's stream with an await of its own, which in a cancelled scope would
+    # replace a KeyboardInterrupt by Cancelled. So those are collected here and raised at the very end.
     interruptions: list[BaseException] = []
     async with closing(interrupt):
         with _sockets(config) as sockets:
             listeners, urls = _listeners(config, sockets)
             async with trio.open_nursery() as serving:
                 async with trio.open_nursery() as accepting:
-                    # Cancelling this nursery closes the listeners; the connections are the other's.
+                    # Two nurseries: cancelling this one closes the listeners, while connections run on in the other.
                     await accepting.start(
                         partial(trio.serve_listeners, serve_connection, listeners, handler_nursery=serving)
                     )
                     task_status.started(urls)
                     await shutdown()
+                    # One deadline for both: waiting to close the listeners uses up the grace of the connections.
                     deadline = trio.current_time() + limits.grace
                     with trio.CancelScope(deadline=deadline):
                         await idle()
                     accepting.cancel_scope.cancel("the server is ending")
+                # From here on a connection ends with its current request; those that wait for one end now.
                 await context.terminated.set()
                 for connection in tuple(connections):
                     connection.shut_if_idle()
@@ -172,7 +180,8 @@ async def serve_asgi(
 
 
 async def _refuse(stream: Any) -> None:
-    with trio.move_on_after(1):
+    """Answer a connection over the limit with 503, if that needs no TLS handshake, and close it."""
+    with trio.move_on_after(1):  # seconds; chosen: the buffers of a new connection are empty
         try:
             if isinstance(stream, trio.SocketStream):
                 await stream.send_all(REFUSED)
@@ -183,7 +192,7 @@ async def _refuse(stream: Any) -> None:
 
 @contextlib.contextmanager
 def _sockets(config: Config) -> Iterator[Sockets]:
-    """The bound sockets; those of Unix sockets leave no file behind."""
+    """Bind the sockets for a block, and close them at its end; the files of Unix sockets are removed."""
     try:
         sockets = config.create_sockets()
     except OSError as exc:
@@ -197,6 +206,7 @@ def _sockets(config: Config) -> Iterator[Sockets]:
         for sock in everyone:
             sock.close()
         for path in paths:
+            # Only a socket is removed: the path may hold something else by now.
             try:
                 if stat.S_ISSOCK(os.stat(path).st_mode):
                     os.unlink(path)
@@ -223,6 +233,7 @@ def _listeners(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
             listener: Any = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
             if scheme == "https":
                 assert tls is not None
+                # https_compatible: browsers and many clients close without the TLS goodbye; HTTP marks its own ends.
                 listener = trio.SSLListener(listener, tls, https_compatible=True)
             listeners.append(listener)
             urls.append(_url(scheme, sock))
@@ -230,6 +241,7 @@ def _listeners(config: Config, sockets: Sockets) -> tuple[list[Any], list[str]]:
 
 
 def _url(scheme: str, sock: stdlib_socket.socket) -> str:
+    # The socket's own name, not the configured one: it has the port that the system chose for port 0.
     name = sock.getsockname()
     if sock.family == stdlib_socket.AF_UNIX:
         return f"{scheme}+unix://{quote(name, safe='')}"
@@ -241,14 +253,14 @@ def _url(scheme: str, sock: stdlib_socket.socket) -> str:
 
 
 class HttpConnection:
-    """A connection from its acceptance to its end.
+    """A connection, from its acceptance to its end.
 
     Args:
         app: The ASGI application.
-        config: Hypercorn's.
-        context: Hypercorn's; `terminated` says that the server is ending.
-        stream: The connection.
-        write_timeout: Seconds that the peer may take to read a `PIECE`, once its buffers are full.
+        config: Hypercorn's configuration.
+        context: Hypercorn's context, whose `terminated` says that the server is ending.
+        stream: The connection's stream.
+        write_timeout: Seconds that the peer may take to read a `PIECE` once its buffers are full.
     """
 
     def __init__(self, app: Any, config: Config, context: WorkerContext, stream: Any, *, write_timeout: float) -> None:
@@ -259,9 +271,9 @@ class HttpConnection:
         self._write_timeout = write_timeout
         self.protocol: Any = None
         self._sending = trio.Lock()
-        self._waiting = trio.CancelScope()  # the reader's, for the next bytes
-        self._deadline = math.inf  # for the head of a request to be there
-        self._idle = True
+        self._waiting = trio.CancelScope()  # around the reader's wait for the next bytes
+        self._deadline = math.inf  # until when the head of the next request must be complete
+        self._idle = True  # no request is under way
 
     async def run(self) -> None:
         """Serve requests until either end closes the connection."""
@@ -276,12 +288,13 @@ class HttpConnection:
                 self.protocol = self._choose_protocol(nursery)
                 await self.protocol.initiate()
                 await self.protocol_send(Updated(idle=True))
-                data: bytes | None = b"..."
+                data: bytes | None = b"..."  # anything that enters the loop
                 with contextlib.suppress(_ClientLeft):
                     while data:
                         data = await self.receive()
                         if data is not None:
                             await self.protocol.handle(RawData(data))
+                # Ends the streams, so that the applications learn that the client has left.
                 await self.protocol.handle(Closed())
                 await self.close()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -290,7 +303,11 @@ class HttpConnection:
             logger.warning("an HTTP connection failed: %s", _said(exc))
 
     async def _shake_hands(self) -> bool:
-        """The peer has no more time for this than for the head of a request."""
+        """Do the TLS handshake, for which the peer has no more time than for the head of a request.
+
+        Returns:
+            Whether it succeeded.
+        """
         try:
             with trio.fail_after(min(self._config.ssl_handshake_timeout, self._config.keep_alive_timeout)):
                 await self.stream.do_handshake()
@@ -312,14 +329,15 @@ class HttpConnection:
             _address(socket.family, socket.getsockname),
             self.protocol_send,
         )
+        # Never HTTP/2 without TLS, whatever the first bytes look like: see the module's docstring.
         if tls and self.stream.selected_alpn_protocol() == "h2":
             return Http2(*given, write_timeout=self._write_timeout)
         return Http1(*given, receive=self.receive, patience=self._write_timeout)
 
     async def receive(self) -> bytes | None:
-        """What comes next from the peer; nothing at its end, None if it was not there in time.
+        """Return the next bytes from the peer: empty at the end of the connection, None if the time ran out.
 
-        The deadline is that of the wait alone: what has been read is handled, whatever the time is then.
+        The deadline applies to the wait alone: what has been read is handled, whatever the time is then.
         """
         timeout = self._config.read_timeout
         patience = math.inf if timeout is None else trio.current_time() + timeout
@@ -327,8 +345,9 @@ class HttpConnection:
             try:
                 if not isinstance(self.stream, trio.SocketStream):
                     return bytes(await self.stream.receive_some(MAX_RECEIVED))
-                # Fewer layers between the socket and the protocol: this is where an idle connection waits. A closed
-                # socket has no descriptor: the number it had may be another connection's by now.
+                # Fewer layers than `receive_some` between the socket and the protocol: every request comes through
+                # here. Ask for the descriptor each time: a closed socket has none (-1), and the number that it had may
+                # belong to another connection by now.
                 socket = self.stream.socket
                 while socket.fileno() >= 0:
                     await trio.lowlevel.wait_readable(socket)
@@ -342,16 +361,18 @@ class HttpConnection:
     def shut_if_idle(self) -> None:
         """End the connection unless a request is under way."""
         if self._idle:
+            # A deadline in the past also ends the next wait, should the reader not be waiting just now.
             self._deadline = -math.inf
             self._waiting.cancel("the server is ending")
 
     async def protocol_send(self, event: Event) -> None:
-        """Do what the protocol wants done."""
+        """Act on an event of the protocol: send bytes, close, or note whether the connection is idle."""
         if isinstance(event, RawData):
             data = memoryview(event.data)
             if data and isinstance(self.stream, trio.SocketStream) and not self._sending.locked():
-                # What the system takes at once, as it nearly always does, needs no deadline and no turn of the event
-                # loop. Where it is full, or broken, what comes next finds out.
+                # Nearly always the system takes all of it at once, which needs no deadline and no turn of the event
+                # loop. If its buffer is full, or the connection broken, `_send` deals with the rest. Not while another
+                # task is sending: the bytes would get in between.
                 with contextlib.suppress(OSError):
                     data = data[os.write(self.stream.socket.fileno(), data) :]
             if data and not await self._send(data):
@@ -367,7 +388,7 @@ class HttpConnection:
                 self.shut_if_idle()
 
     async def close(self) -> None:
-        """Close it; TLS says goodbye, and has a time for that."""
+        """Close the connection; TLS says goodbye, within the write timeout."""
         with trio.move_on_after(self._write_timeout):
             if isinstance(self.stream, trio.SocketStream):
                 with contextlib.suppress(trio.BrokenResourceError, trio.BusyResourceError, trio.ClosedResourceError):
@@ -375,9 +396,9 @@ class HttpConnection:
             await self.stream.aclose()
 
     async def _send(self, data: memoryview) -> bool:
-        """Send it all, or close the connection: what the peer has got of it has no end, so nothing can follow."""
+        """Send everything, or close the connection: nothing can follow data that was cut off."""
         try:
-            self._sending.acquire_nowait()
+            self._sending.acquire_nowait()  # without the checkpoint of `acquire`
         except trio.WouldBlock:
             await self._sending.acquire()
         whole = False
@@ -388,13 +409,13 @@ class HttpConnection:
                 await trio.aclose_forcefully(self.stream)
 
         async with closing(end):
-            # Busy: it is being closed, which needs no lock.
+            # BusyResourceError: the stream is being closed, which does not take the lock.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
                 whole = await self._send_pieces(data)
         return whole
 
     async def _send_pieces(self, data: memoryview) -> bool:
-        """Each piece has the same time, so that a large answer takes as long as it takes."""
+        """Send the data piece by piece, each with its own timeout, so that a large response may take long."""
         for start in range(0, len(data), PIECE):
             with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
                 await self.stream.send_all(data[start : start + PIECE])
@@ -404,26 +425,29 @@ class HttpConnection:
 
 
 class Http1(H11Protocol):
-    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2, no WebSocket. (RFC 9110, section 7.8: a server may ignore an Upgrade.)
+    """HTTP/1.1 that stays HTTP/1.1: no HTTP/2 and no WebSocket (RFC 9110, section 7.8: a server may ignore an Upgrade).
 
-    The head of an answer waits for the first piece of the body, as ASGI allows, and they leave together. A request
-    whose end is in doubt is refused with 400, and the connection ends.
+    The head of a response waits for the first piece of the body, as ASGI allows, and they leave together. A request
+    whose end is ambiguous is refused with 400, and the connection ends.
     """
 
     _head = b""
-    _framing = 0  # bytes of the body that were no content, less a quarter of the content
+    _framing = 0  # bytes of the body that were not content, less a quarter of the content
 
     def __init__(self, *given: Any, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
         super().__init__(*given)
+        # Hypercorn sets this event when the response has been sent, and `handle` waits on it with a request in hand.
         self.can_read = _NextRequest(self, receive, patience)
 
     async def handle(self, event: Event) -> None:
-        """Act on what has been received. What there is of a body is handed over in one piece, whatever its chunks."""
+        """Act on bytes received. All that is there of a body goes on in one piece, however it was chunked."""
         if not isinstance(event, RawData):
             await super().handle(event)
             return
         connection, body = self.connection, bytearray()
-        if connection.their_state is not h11.MUST_CLOSE:  # RFC 9112, 9.6: else the client has said that it was the last
+        # RFC 9112, section 9.6: after a request with "Connection: close" anything further is ignored. h11 would report
+        # an error, which would spoil the response to that request.
+        if connection.their_state is not h11.MUST_CLOSE:
             connection.receive_data(event.data)
             self._framing += len(event.data)
         while connection.their_state is not h11.MUST_CLOSE:
@@ -434,8 +458,9 @@ class Http1(H11Protocol):
                 found = connection.next_event()
                 if isinstance(found, h11.Data):
                     body += found.data
+                    # Content pays for a quarter of itself; see `MAX_FRAMING`.
                     self._framing -= len(found.data) * 5 // 4
-                    if self._framing > MAX_FRAMING:  # RFC 9112, 7.1.1
+                    if self._framing > MAX_FRAMING:  # RFC 9112, section 7.1.1: limit chunk extensions
                         raise h11.RemoteProtocolError("the chunks of the body are more framing than content")
                     continue
                 if body and self.stream is not None:
@@ -444,7 +469,7 @@ class Http1(H11Protocol):
                 if isinstance(found, h11.Request):
                     await self.send(Updated(idle=False))
                     await self._create_stream(found)
-                elif found is h11.PAUSED:
+                elif found is h11.PAUSED:  # pipelining: the next request waits for the response to this one
                     await self.can_read.clear()
                     await self.can_read.wait()
                 elif isinstance(found, h11.EndOfMessage) and self.stream is not None:
@@ -452,31 +477,37 @@ class Http1(H11Protocol):
                 else:
                     break
             except h11.RemoteProtocolError as error:
+                # Only if no response has begun: it could not be told from the rest of one.
                 if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._send_error_response(self._status_of(error))
                 await self.send(Closed())
                 break
 
     def _status_of(self, error: h11.RemoteProtocolError) -> int:
+        """Return the status for a malformed request: h11's suggestion, corrected in two cases."""
         status = error.error_status_hint
         if status == 501:
-            return 400  # h11 says 501 of every coding but chunked, but 400 is a must where chunked is not the last
+            # h11 suggests 501 for every transfer coding but chunked. RFC 9112, section 6.3, demands 400 if chunked is
+            # not the last one, as the end of the body is unknown then.
+            return 400
         if status == 431 and self.stream is None and b"\n" not in self.connection.trailing_data[0]:
-            return 414  # RFC 9112, 3: it is the request line that is too long
+            return 414  # RFC 9112, section 3: the request line itself is too long
         return status
 
     async def _create_stream(self, request: h11.Request) -> None:
         target, headers = request.target, list(request.headers)
         self._framing = 0
         if not request.http_version.startswith(b"1."):
-            raise h11.RemoteProtocolError("this is HTTP/1.1", error_status_hint=505)
+            raise h11.RemoteProtocolError("only HTTP/1.0 and HTTP/1.1 are spoken here", error_status_hint=505)
         fields = dict(headers)
         if b"transfer-encoding" in fields and (b"content-length" in fields or request.http_version < b"1.1"):
-            # RFC 9112, 6.1 and 6.3: who is in front of us may have seen its end elsewhere.
-            raise h11.RemoteProtocolError("the end of the request can be read in two ways")
+            # RFC 9112, sections 6.1 and 6.3: a proxy in front may have seen the end of this request elsewhere, and take
+            # the rest for another request (request smuggling).
+            raise h11.RemoteProtocolError("the end of the request is ambiguous")
         scheme, separator, rest = target.partition(b"://")
         if separator and scheme.lower() in (b"http", b"https"):
-            # RFC 9112, section 3.2.2: a whole URL is to be taken, and its host instead of the field's.
+            # RFC 9112, section 3.2.2: a server must accept an absolute URL, whose host replaces the Host field. So the
+            # host guard sees the host that counts.
             host, slash, path = rest.partition(b"/")
             target = slash + path or b"/"
             headers = [(b"host", host), *((name, value) for name, value in headers if name != b"host")]
@@ -509,12 +540,16 @@ class Http1(H11Protocol):
         try:
             parts: list[bytes] = connection.send_with_data_passthrough(event)
         except h11.LocalProtocolError:
+            # After the peer's error h11 sends nothing any more: the response has nowhere to go.
             if connection.their_state != h11.ERROR:
                 raise
             return
         if isinstance(event, h11.Response):
+            # Held back for the body: one write, and usually one packet.
             self._head = b"".join(parts)
-            # h11 is done with a request that was read to its end, on a connection that the client does not want closed.
+            # Tell the client how long the connection is kept, so that it closes first and never sends a request into a
+            # connection that is being closed. h11 is DONE if the request was read to its end, and the client has not
+            # asked for the connection to be closed.
             done = connection.their_state is h11.DONE and not self.context.terminated.is_set()
             if done and self.keep_alive_requests < self.config.keep_alive_max_requests:
                 said = b"keep-alive: timeout=%d\r\n\r\n" % self.config.keep_alive_timeout
@@ -522,9 +557,10 @@ class Http1(H11Protocol):
             return
         if self._head:
             parts, self._head = [self._head, *parts], b""
+        # Small parts are joined: a write and often a packet for each would cost more than the copy.
         if sum(map(len, parts)) <= PIECE:
             parts = [b"".join(parts)]
-        for part in parts:  # a large body goes out as it is: whoever does not read it costs no copy
+        for part in parts:  # a large body is not copied, so a client that doesn't read it costs no second copy
             if part:
                 await self.send(RawData(data=part))
 
@@ -534,12 +570,14 @@ class _ClientLeft(Exception):
 
 
 class _NextRequest(EventWrapper):
-    """What the reader waits for, when it has a request that must wait for the answer to the one before.
+    """The event that the reader waits for while a request must wait for the response to the one before.
+
+    It reads on meanwhile, because otherwise no task would notice that the client has left.
 
     Args:
-        protocol: Gets what comes meanwhile.
-        receive: Gives the next bytes; nothing at the end, None when it is given up.
-        patience: Seconds for the answer when more has come than is kept.
+        protocol: The protocol, which gets the bytes that arrive meanwhile.
+        receive: Returns the next bytes; empty at the end, None when the time has run out.
+        patience: Seconds to wait for the response once more has arrived than is kept.
     """
 
     def __init__(self, protocol: H11Protocol, receive: Callable[[], Awaitable[bytes | None]], patience: float) -> None:
@@ -550,6 +588,7 @@ class _NextRequest(EventWrapper):
         self._left = False
 
     async def wait(self) -> None:
+        # Raised only after the nursery is closed, or it would come out as an ExceptionGroup.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             await super().wait()
@@ -558,7 +597,7 @@ class _NextRequest(EventWrapper):
             raise _ClientLeft
 
     async def _watch(self) -> None:
-        """Read on, within bounds: else nobody would learn that the client has left."""
+        """Read on, within bounds, to learn whether the client leaves."""
         connection = self.protocol.connection
         room = MAX_RECEIVED - len(connection.trailing_data[0])
         while room > 0:
@@ -568,14 +607,17 @@ class _NextRequest(EventWrapper):
             connection.receive_data(data)
             room -= len(data)
         else:
-            await trio.sleep(self._patience)  # there is no telling whether it is still there
+            # Full. Without reading there is no telling whether the client is still there, so its time is limited.
+            await trio.sleep(self._patience)
         self._left = True
         await self.set()
 
 
 class Tasks:
-    """What hypercorn starts its tasks with: here what the application leaves unread blocks nobody, and what it raises
-    ends one exchange."""
+    """The task group in which hypercorn starts its tasks.
+
+    Here what the application leaves unread blocks no task, and what it raises ends only its exchange.
+    """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.spawn = nursery.start_soon
@@ -583,11 +625,13 @@ class Tasks:
     async def spawn_app(
         self, app: Any, config: Config, scope: Scope, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        # Bounded: while the application doesn't read, the connection stops reading, and TCP slows the client down.
         put, receive = trio.open_memory_channel[ASGIReceiveEvent](config.max_app_queue_size)
         gone = Gone()
         if scope["type"] == "http":
             scope["extensions"][GONE] = gone  # type: ignore[assignment]
 
+        # Twice "try without waiting first": the common case takes no turn of the event loop.
         async def next_event() -> ASGIReceiveEvent:
             try:
                 try:
@@ -598,17 +642,19 @@ class Tasks:
                 return {"type": "http.disconnect"}
 
         async def run() -> None:
+            # Closing the receiving end wakes a `hand_over` that waits for room in it.
             with receive:
                 try:
                     await app(scope, next_event, send)
                 except Exception as exc:
                     logger.exception("%s %s failed", scope.get("method"), scope.get("path"), exc_info=exc)
+            # Tells hypercorn that the application has ended: it sends a 500 if there was no response.
             await send(None)
 
         async def hand_over(event: ASGIReceiveEvent) -> None:
             if event["type"] == "http.disconnect":
-                # The end of the channel says so, since nothing may wait here: the application itself can be the one
-                # that tells, by its last word, with a part of the request still unread.
+                # Closing the channel says so, instead of an event in it, because nothing may wait here: this may run in
+                # the application's own task, as it sends the end of its response, with the request partly unread.
                 put.close()
                 gone.happened()
                 return
@@ -618,13 +664,14 @@ class Tasks:
                 except trio.WouldBlock:
                     await put.send(event)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the application has ended, or nothing more is due to it
+                pass  # the application has ended, or was told that the client has left
 
         self.spawn(run)
         return hand_over
 
 
 def _address(family: int, get: Callable[[], Any]) -> tuple[str, int] | None:
+    # A peer that has already gone has no address any more; its connection fails later by itself.
     try:
         found: tuple[str, int] | None = parse_socket_addr(family, get())
     except OSError:
@@ -633,7 +680,7 @@ def _address(family: int, get: Callable[[], Any]) -> tuple[str, int] | None:
 
 
 def _said(exc: BaseException) -> str:
-    """An exception in one line; of a group its first member."""
+    """Return an exception as one line: of a group, its first member."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return f"{type(exc).__name__}: {exc}"

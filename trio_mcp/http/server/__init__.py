@@ -1,1 +1,1 @@
-"""HTTP from the server's side: the ASGI application."""
+"""The server side of HTTP: the ASGI application."""

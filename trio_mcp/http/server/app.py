@@ -1,4 +1,4 @@
-"""The ASGI application of a server: one MCP endpoint for every revision."""
+"""The ASGI application of a server: one MCP endpoint that speaks every revision."""
 
 from __future__ import annotations
 
@@ -36,23 +36,27 @@ from trio_mcp.types.versions import Era
 __all__ = ["HttpApp"]
 
 MAX_TOOL_HEADERS = 10_000
-"""Tools whose headers are kept at hand."""
+"""Tools whose header parameters are cached (chosen). Names of removed tools stay in the cache until it is cleared."""
 
 
 class HttpApp:
-    """Serves one run of a server.
+    """The ASGI application that serves one run of a server.
 
     Args:
         run: The run.
-        options: What the endpoint is like.
+        options: The settings of the endpoint.
     """
 
     def __init__(self, run: Run, options: HttpOptions) -> None:
         self._run = run
         self._served = run.served
         self.options = options
+        # Identifies the run of Trio. A call from another event loop or thread would corrupt the session state, so
+        # `__call__` compares tokens.
         self._token = trio.lowlevel.current_trio_token()
         self._legacy = legacy_endpoint(run, options)
+        # By whether a connection arrived on a loopback address: by default only those are held to loopback host
+        # names, as a server that listens elsewhere has names that it doesn't know.
         self._settings = {local: self._judged_by(local) for local in (True, False)}
         self._exchanges: set[HttpExchange] = set()
         self._ledger = Ledger(options.max_requests, options.max_request_bytes)
@@ -63,7 +67,7 @@ class HttpApp:
 
     def _judged_by(self, local: bool) -> HttpSettings:
         options, identity = self.options, self._served.identity
-        if not self._legacy.served:
+        if not self._legacy.served:  # the package can be installed without its legacy folder
             identity = attrs.evolve(identity, revisions=tuple(identity.modern))
         return HttpSettings(
             identity=identity,
@@ -79,39 +83,46 @@ class HttpApp:
         if schema is None:
             self._tool_headers.pop(name, None)
             return ()
+        # The annotations are searched once per schema object: `input_schema` returns the same one for as long as the
+        # tool is registered.
         known, headers = self._tool_headers.get(name, (None, ()))
         if known is not schema:
             try:
                 headers = parameter_headers(schema)
-            except ValueError as exc:  # a client leaves the tool out of its list
-                logger.error("the tool %r can't be called by modern clients over HTTP: %s", name, exc)
+            except ValueError as exc:
+                # Section Schema Extension: clients over HTTP must leave such a tool out of their list. Tell its author
+                # once; calls from clients that don't look are served without the headers.
+                logger.error("modern clients can't call the tool %r over HTTP, fix its schema: %s", name, exc)
                 headers = ()
-            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # some of tools that have been removed
+            if len(self._tool_headers) >= MAX_TOOL_HEADERS:  # mostly removed tools
                 self._tool_headers.clear()
             self._tool_headers[name] = schema, headers
         return headers
 
     async def __call__(self, scope: Scope, receive: ReceiveCallable, send: SendCallable) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
+            await send({"type": "websocket.close"})  # before accepting: the ASGI server responds with 403
             return
         if scope["type"] != "http":
             raise RuntimeError(_other_scope(scope["type"]))
         try:
             here = trio.lowlevel.current_trio_token() is self._token and not self._closed
-        except RuntimeError:
+        except RuntimeError:  # not called from Trio at all
             here = False
         if not here:
             self._explain()
         request, answer = HttpRequest(scope, receive), HttpAnswer(send)
+        # First of all: the CORS headers go with every response, refusals included, so that a page can read it.
         if self.options.cors and await self._is_preflight(request, answer):
             return
         if request.path != self.options.path:
             await self._elsewhere(request, answer)
             return
         settings = self._settings[request.is_local]
+        # The head is judged before the body is read: what it gets refused for costs no memory.
         verdict = judge_head(request.method, request.headers, settings, self._legacy.find_session)
         if isinstance(verdict, Refusal):
+            # A session that has ended may have left events in a store that outlives it.
             if not await self._legacy.replay(verdict, request, answer):
                 await self._refuse(verdict, request, answer)
         elif verdict.kind == "message":
@@ -120,26 +131,26 @@ class HttpApp:
             await self._legacy.delete(verdict, answer)
         elif self._ending and verdict.last_event_id is None:
             await self._refuse(ending(), request, answer)
-        else:  # also while it ends, the rest of a stream: it may have the answer to a request under way
+        else:  # the rest of a stream also while the server ends: it may carry the response to a request under way
             await self._legacy.get(verdict, request, answer)
 
     def _explain(self) -> NoReturn:
-        """Say why nothing can be served here and now."""
+        """Raise the error that says why a call can't be served here and now."""
         try:
             token = trio.lowlevel.current_trio_token()
         except RuntimeError:
             raise RuntimeError(
-                "this application runs on Trio, and was called without it: serve it with `server.serve_http`, or with"
+                "this application runs on Trio, but was called without it: serve it with `server.serve_http`, or with"
                 " hypercorn's Trio worker (`hypercorn.trio.serve`, or `hypercorn -k trio`), not with an asyncio server"
             ) from None
         if token is not self._token:
             raise RuntimeError("this application belongs to another run of Trio: open `server.asgi_app()` in this one")
-        raise RuntimeError("the block of `async with server.asgi_app() as app:` has been left: serve inside of it")
+        raise RuntimeError("the block of `async with server.asgi_app() as app:` has ended: serve inside of it")
 
     def statistics(self) -> HttpStatistics:
-        """What the endpoint is doing now.
+        """Return what the endpoint is doing now.
 
-        It looks at every session once: cheap enough for each second, not for each request.
+        This looks at every session: cheap enough for once a second, not for every request.
         """
         legacy = self._legacy.statistics()
         ledger = self._ledger
@@ -153,33 +164,38 @@ class HttpApp:
         )
 
     async def end(self) -> None:
-        """Take no more work, and end every stream that would never end by itself."""
+        """Refuse new work, and end every stream that would never end by itself."""
         self._ending = True
         self._legacy.end()
         await self._run.end_listening()
 
     def cut(self) -> None:
-        """Cancel what is still under way, and end its streams."""
-        for exchange in tuple(self._exchanges):
+        """Cancel everything still under way, and end its streams."""
+        for exchange in tuple(self._exchanges):  # a copy: each one leaves the set when it ends
             exchange.end("the server has ended")
         self._legacy.cut("the server has ended")
 
     async def idle(self) -> None:
-        """Wait until no handler of a session runs any more.
+        """Wait until no handler of a session is running.
 
-        Its client may have left, and come back for the answer; or has been asked something, and answers in a POST.
+        The handler's client may have left and may come back for the response, or it was asked something and will
+        respond with a POST.
         """
         await self._legacy.idle()
 
     def close(self) -> None:
-        """Serve nothing any more: the run is over."""
+        """Refuse every further call: the run has ended."""
         self._closed = True
 
     async def _is_preflight(self, request: HttpRequest, answer: HttpAnswer) -> bool:
-        """Say who may call, where that is so; and answer a browser that only asks for that."""
+        """Add the CORS headers for an allowed origin, and respond if the request is a preflight.
+
+        Returns:
+            Whether it was a preflight, which needs nothing more.
+        """
         origin = request.headers.get("Origin")
         if origin is None or self._foreign(request) is not None:
-            return False  # the rules will refuse it, without a word that a page could read
+            return False  # the rules will refuse it, and without CORS headers the page can't read why
         answer.fields += cors_fields(origin)
         if not is_preflight(request):
             return False
@@ -187,7 +203,7 @@ class HttpApp:
         return True
 
     async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> bytes | None:
-        """The body; None if the request has been refused, or the client has left."""
+        """Read the body; None if the request was refused or the client has left."""
         try:
             with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
                 return await request.body(settings.max_message_size, self._ledger)
@@ -199,6 +215,7 @@ class HttpApp:
             return None
         except ClientGone:
             return None
+        # Only here if the scope was cancelled: its deadline ends the block without an exception.
         text = f"the body took longer than body_timeout={self.options.body_timeout:g} seconds"
         await self._refuse(refuse(408, text), request, answer)
         return None
@@ -211,12 +228,16 @@ class HttpApp:
         verdict = judge_message(message, request.headers, settings, self._legacy.find_session)
         if isinstance(verdict, Refusal):
             if isinstance(message, Malformed):
+                # A malformed response still settles the server's request that it names: without this the handler
+                # that asked would wait for its timeout.
                 self._legacy.take_broken_answer(message, request.headers.get(SESSION_ID))
             await self._refuse(verdict, request, answer)
         elif verdict.owes_answer and self._ending:
-            # Of the rest there may be what a handler under way waits for.
+            # Anything else may be what a handler under way is waiting for: a response, progress, a cancellation.
             await self._refuse(ending(), request, answer)
         else:
+            # Counted from here on, after the body was counted by `_body`. A handler that outlives this exchange keeps
+            # the message counted; see `Held`.
             try:
                 held = self._ledger.take(message, len(body))
             except NoRoom as exc:
@@ -238,7 +259,9 @@ class HttpApp:
                 held.release()
 
     async def _elsewhere(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Serve a path other than the endpoint: health, HTTP+SSE, or 404."""
         options = self.options
+        # The health path is open to probes of any host name, but not to foreign web pages.
         if request.headers.get("Origin") is not None and (foreign := self._foreign(request)) is not None:
             await self._refuse(foreign, request, answer)
         elif request.path == options.health_path and request.method in ("GET", "HEAD"):
@@ -247,19 +270,20 @@ class HttpApp:
         elif (allowed := self._legacy.method_at(request.path)) is not None:
             await self._legacy_path(allowed, request, answer)
         else:
-            text = f"there is nothing here; the endpoint is {request.root}{options.path or options.sse_path}"
+            text = f"nothing is served at this path; the endpoint is {request.root}{options.path or options.sse_path}"
             await request.drain()
             await answer.whole(404, text.encode(), (("content-type", "text/plain; charset=utf-8"),))
 
     async def _legacy_path(self, allowed: str, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a path that the legacy era has besides the endpoint."""
+        """Serve a path of HTTP+SSE, which only the legacy era has."""
         if request.method != allowed:
-            # A client that looks for an endpoint of the later revisions posts here first, and takes this for a no.
+            # 2025-03-26 and later, Backwards Compatibility: a client that doesn't know the server posts `initialize`
+            # first, and a 4xx tells it to try HTTP+SSE.
             refusal: Refusal | None = refuse(
                 405, f"the method is not allowed here, only {allowed}", headers=(("Allow", allowed),)
             )
         elif (refusal := self._foreign(request)) is None:
-            if self._ending and allowed == "GET":
+            if self._ending and allowed == "GET":  # a GET opens a session; POSTs may settle work under way
                 refusal = ending()
             else:
                 body = partial(self._body, request, answer, self._settings[request.is_local])
@@ -281,6 +305,6 @@ def _other_scope(kind: str) -> str:
     if kind == "lifespan":
         return (
             "this application has no ASGI lifespan: its life is the block of `async with server.asgi_app() as app:`,"
-            " which has to surround whatever serves it; mount it, or tell the server not to ask"
+            " which must surround whatever serves it; mount it, or turn off the ASGI server's lifespan protocol"
         )
     return f"this application serves HTTP, not {kind}"

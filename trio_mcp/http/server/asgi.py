@@ -1,4 +1,4 @@
-"""One exchange of HTTP, as ASGI hands it over: the request with its body; the answer in one piece or as a stream."""
+"""One HTTP exchange as ASGI presents it: the request with its body, and the response, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -32,40 +32,44 @@ SendCallable: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
 DRAINED = 1024 * 1024
-"""Bytes of an unwanted body that are still read: the system resets a connection that is closed with something unread,
-and the answer may be lost with it."""
+"""The most bytes of an unwanted body that are still read (chosen).
+
+The operating system resets a connection that is closed with data unread, and the reset may destroy the response before
+the client has read it."""
 
 DRAIN_TIME = 1.0
+"""Seconds for reading them (chosen)."""
 
 AWAITED = ("notifications/cancelled", "notifications/progress")
-"""Notifications that are always taken, as answers are."""
+"""Notifications that are accepted at any load, as responses are: work under way may wait for them."""
 
 
 GONE = "trio_mcp.gone"
-"""The ASGI extension by which our own runner says at once that the client has left: a `Gone`."""
+"""The ASGI extension by which our own runner reports at once that the client has left: a `Gone`."""
 
 
 class Gone:
-    """Tells whoever wants to know, without a task that waits for it."""
+    """A disconnect notice that calls a function, so that no task has to wait for `http.disconnect`."""
 
+    # Class attributes as defaults: there is one object for each request, and this saves its __init__.
     _callback: Callable[[], object] | None = None
     _happened = False
 
     def happened(self) -> None:
-        """The client has left, or the exchange is over."""
+        """Record that the client has left or the exchange has ended, and call the function."""
         self._happened = True
         if self._callback is not None:
             self._callback()
 
     def call(self, callback: Callable[[], object] | None) -> None:
-        """Have a function called when it happens, at once if it has; None for nobody."""
+        """Set the function to call when it happens, and call it now if it already has; None removes it."""
         self._callback = callback
         if callback is not None and self._happened:
             callback()
 
 
 class BodyTooLarge(Exception):
-    """The body has more bytes than are taken."""
+    """The body exceeds the size limit."""
 
 
 class ClientGone(Exception):
@@ -73,24 +77,24 @@ class ClientGone(Exception):
 
 
 class NoRoom(Exception):
-    """More is under way than the endpoint takes."""
+    """The endpoint already has as much under way as it allows."""
 
 
 class Ledger:
-    """Counts what is under way at an endpoint: bodies while they are read, then messages until they are settled.
+    """A count of what is under way at an endpoint: bodies while they are read, then messages until they are settled.
 
-    Bodies are counted apart, as every one of them is over in time: one of them may bring the answer that all requests
-    under way wait for.
+    Bodies have a count of their own because each is over within `body_timeout`: if requests could use up the room
+    for bodies, the response that all of them wait for could not get in.
 
     Args:
-        max_requests: How many requests are under way, and how many bodies are read, at once.
-        max_bytes: How many bytes these have, and those; one alone may have more.
+        max_requests: How many requests may be under way at once, and how many bodies may be read at once.
+        max_bytes: How many bytes the requests may have in all, and likewise the bodies. A single one may have more.
 
     Attributes:
         requests: How many requests are under way.
-        request_bytes: How many bytes these have, and notifications that wait to be handled.
+        request_bytes: How many bytes they have, and the notifications that wait to be handled.
         bodies: How many bodies are being read.
-        body_bytes: How many bytes of them are there.
+        body_bytes: How many bytes of them have arrived.
     """
 
     def __init__(self, max_requests: int, max_bytes: int) -> None:
@@ -100,28 +104,32 @@ class Ledger:
         self.bodies = self.body_bytes = 0
 
     def take(self, message: Incoming, size: int) -> Held:
-        """Enter a message, for the time until it is released.
+        """Count a message until it is released.
 
         Args:
-            message: What has come. What a handler under way may wait for is always taken, and is settled at once.
-            size: Its bytes.
+            message: The message. Responses and the notifications in `AWAITED` are accepted at any load, uncounted.
+            size: Its size in bytes.
 
         Raises:
-            NoRoom: There is no room for it.
+            NoRoom: If there is no room for it.
         """
+        # A batch counts as the requests in it: else max_requests would be as many batches of any length.
         requests = 1
         if type(message) is Batch:
             requests = sum(type(item) is Request for item in message.items)
         elif type(message) is not Request:
             if type(message) is not Notification or message.method in AWAITED:
                 return Held(self, 0, 0)
-            requests = 0
+            requests = 0  # other notifications count by their bytes alone
         if requests and self.requests + requests > self.max_requests:
             raise NoRoom(f"max_requests={self.max_requests} would be exceeded: {self.requests} are under way")
+        # A single message may exceed the limit: max_message_size is the limit for one.
         if self.request_bytes and self.request_bytes + size > self.max_bytes:
             raise NoRoom(
                 f"max_request_bytes={self.max_bytes} would be exceeded: {self.request_bytes} bytes are under way"
             )
+        # Until `Held.release`: a handler goes on counting after its client has hung up, or a client could start any
+        # number of them by leaving.
         self.requests += requests
         self.request_bytes += size
         return Held(self, requests, size)
@@ -129,7 +137,7 @@ class Ledger:
 
 @attrs.define(eq=False)
 class Held:
-    """A message that is under way: until everybody who keeps it has released it."""
+    """A message that counts as under way until every keeper has released it."""
 
     _ledger: Ledger
     _requests: int
@@ -137,11 +145,11 @@ class Held:
     _keepers: int = 1
 
     def keep(self) -> None:
-        """One more keeps it."""
+        """Add a keeper."""
         self._keepers += 1
 
     def release(self) -> None:
-        """One of them is done with it."""
+        """Drop a keeper; the last one ends the counting."""
         self._keepers -= 1
         if not self._keepers:
             self._ledger.requests -= self._requests
@@ -149,16 +157,17 @@ class Held:
 
 
 class HttpRequest:
-    """What the client sent.
+    """A request as the client sent it.
 
     Attributes:
-        scope: ASGI's.
-        method: As it was sent; RFC 9110, section 9.1: it is case-sensitive.
-        root: Where the application is mounted; empty at the top.
-        path: Below that, without a slash at its end.
-        headers: Its fields.
-        is_local: It came in on an address that only this machine can reach, a loopback one or a Unix socket's.
-        extension: What tells that the client has left, where the ASGI server is ours.
+        scope: The ASGI scope.
+        method: The method as sent: it is case-sensitive (RFC 9110, section 9.1).
+        root: The path at which the application is mounted; empty at the top.
+        path: The path below that, without a trailing slash.
+        headers: The header fields.
+        is_local: Whether the connection arrived on an address that only this machine can reach: loopback or a Unix
+            socket.
+        extension: The disconnect notice; None unless our own runner serves the application.
     """
 
     def __init__(self, scope: Scope, receive: ReceiveCallable) -> None:
@@ -166,12 +175,15 @@ class HttpRequest:
         self.method: str = scope["method"]
         self.root: str
         path: str = scope["path"]
+        # ASGI's `path` includes `root_path`, but some servers and frameworks strip it.
         root = self.root = scope.get("root_path", "").rstrip("/")
         below = path[len(root) :] if root and (path + "/").startswith(root + "/") else path
         self.path = below.rstrip("/") or "/"
         self.headers = Headers(scope["headers"])
         server = scope.get("server")
-        # IPv4 on a socket that takes both has a prefix (RFC 4291, section 2.5.5.2).
+        # A dual-stack socket shows IPv4 addresses with this prefix (RFC 4291, section 2.5.5.2). ASGI gives a Unix
+        # socket's path with None for a port, and nothing if the server doesn't know: both count as local, which is
+        # the stricter choice.
         host = str(server[0]).removeprefix("::ffff:") if server and server[1] is not None else "::1"
         self.is_local = host == "::1" or host.startswith("127.")
         self.extension: Gone | None = scope.get("extensions", {}).get(GONE)
@@ -183,12 +195,12 @@ class HttpRequest:
 
         Args:
             limit: How many bytes it may have.
-            ledger: Where it counts meanwhile.
+            ledger: What counts it while it is read.
 
         Raises:
-            BodyTooLarge: It has more than ``limit`` bytes; the rest is left unread.
-            NoRoom: Too many bodies are being read, or too many bytes of them.
-            ClientGone: The client has left.
+            BodyTooLarge: If it has more than ``limit`` bytes; the rest is left unread.
+            NoRoom: If too many bodies, or too many bytes of bodies, are being read.
+            ClientGone: If the client has left.
         """
         if ledger.bodies >= ledger.max_requests:
             raise NoRoom(f"max_requests={ledger.max_requests} bodies are being read")
@@ -202,12 +214,15 @@ class HttpRequest:
                 ledger.body_bytes += len(piece)
                 if size > limit:
                     raise BodyTooLarge
+                # A body on its own may exceed max_bytes: ``limit`` bounds it.
                 if ledger.bodies > 1 and ledger.body_bytes > ledger.max_bytes:
                     raise NoRoom(f"the bodies that are being read have max_request_bytes={ledger.max_bytes} bytes")
                 if not body:
-                    body = piece  # kept as it is, as there is mostly just the one
+                    body = piece  # usually the only piece: no copy
                 elif piece:
-                    if isinstance(body, bytes):  # pieces of a few bytes, each an object, cost many times their size
+                    # Not a list of pieces: a client can send them a few bytes each, and every bytes object costs
+                    # many times that.
+                    if isinstance(body, bytes):
                         body = bytearray(body)
                     body += piece
         finally:
@@ -216,7 +231,8 @@ class HttpRequest:
         return bytes(body)
 
     async def drain(self) -> None:
-        """Read what is left of an unwanted body, within bounds."""
+        """Read what is left of an unwanted body, within `DRAINED` and `DRAIN_TIME`."""
+        # Bounded, as a client could send without end. Beyond the bounds its connection is reset.
         left = DRAINED
         with trio.move_on_after(DRAIN_TIME):
             while not self._complete and left > 0:
@@ -234,22 +250,22 @@ class HttpRequest:
         return body
 
     async def gone(self) -> None:
-        """Wait until the client has left. For one task, after the body."""
+        """Wait until the client has left. Only one task may do so, after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
 class HttpAnswer:
-    """What goes back: `whole`, or `start_events`, `send` and `finish`.
+    """The response: either `whole`, or `start_events`, `send` and `finish`.
 
     Args:
-        send: ASGI's.
-        fields: Header fields that every answer of this exchange carries.
+        send: ASGI's send callable.
+        fields: Header fields that every response of this exchange carries.
 
     Attributes:
-        fields: Those.
-        started: The head has been sent, or is on its way.
-        finished: Nothing more is sent.
+        fields: Those header fields.
+        started: The head was sent, or is being sent.
+        finished: Nothing more will be sent.
     """
 
     def __init__(self, send: SendCallable, fields: Fields = ()) -> None:
@@ -259,11 +275,14 @@ class HttpAnswer:
         self.finished = False
 
     async def whole(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
-        """Answer in one piece. A body is JSON unless the fields say otherwise."""
+        """Send a response in one piece. The body is JSON unless the fields say otherwise."""
+        # Set before sending: the end of the exchange calls the disconnect callback, which looks at `finished` to tell
+        # it from a client that has left.
         self.started = self.finished = True
         given = [*self.fields, *fields]
-        if status != 204:  # RFC 9110, section 8.6
+        if status != 204:  # RFC 9110, section 8.6: no Content-Length with 204
             given.append(("content-length", str(len(body))))
+        # Refusals and plain texts bring their own type.
         for name, _ in given:
             if name.lower() == "content-type":
                 break
@@ -274,9 +293,10 @@ class HttpAnswer:
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_events(self, fields: Fields = ()) -> None:
-        """Begin an event stream."""
+        """Start an event stream."""
         self.started = True
-        # S, Receiving Messages: a proxy must not hold events back.
+        # 2026-07-28 `basic/transports/streamable-http`, Receiving Messages: X-Accel-Buffering keeps a proxy from
+        # holding events back. So does no-transform: a proxy that compresses would buffer.
         stream = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
         await self._start(200, [*self.fields, *fields, *stream])
 
@@ -287,12 +307,12 @@ class HttpAnswer:
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the stream; after its end nothing is sent any more."""
+        """Send a piece of the stream; does nothing after the end."""
         if not self.finished:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
-        """End the stream; again is a no-op."""
+        """End the stream; repeating it does nothing."""
         if self.started and not self.finished:
             self.finished = True
             await self._send({"type": "http.response.body", "body": b""})

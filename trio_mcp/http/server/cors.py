@@ -1,4 +1,7 @@
-"""What browsers are told of who may call, where `HttpOptions.cors` says so (https://fetch.spec.whatwg.org/#http-cors)."""
+"""CORS headers: they tell browsers which pages may call, if `HttpOptions.cors` is set.
+
+https://fetch.spec.whatwg.org/#http-cors
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cors_fields", "is_preflight", "preflight_fields"]
 
+# Request headers that a page may set. Some are on the Fetch standard's safelist for simple values only, so they are
+# listed as well; Authorization has to be named, as a wildcard never covers it.
 ALLOWED: Final = (
     "Accept",
     "Authorization",
@@ -23,13 +28,16 @@ ALLOWED: Final = (
     "Traceparent",
     "Tracestate",
 )
+# Response headers that a page's script may read, besides those that the Fetch standard always exposes.
 EXPOSED: Final = (SESSION_ID, PROTOCOL_VERSION, "Retry-After", "WWW-Authenticate")
 PARAMETER: Final = "mcp-param-"
+"""The prefix of headers made from tool arguments: their names are the tools', so a preflight's own list is echoed."""
 MAX_PARAMETERS = 50
+"""How many such names are echoed (chosen)."""
 
 
 def is_preflight(request: HttpRequest) -> bool:
-    """Whether a browser asks, before it sends the request itself."""
+    """Return whether this is a CORS preflight: a browser asking before it sends the real request."""
     headers = request.headers
     return (
         request.method == "OPTIONS"
@@ -39,23 +47,26 @@ def is_preflight(request: HttpRequest) -> bool:
 
 
 def cors_fields(origin: str) -> list[tuple[str, str]]:
-    """What goes with every answer to an allowed origin."""
+    """Return the headers of every response to an allowed origin."""
+    # The origin itself instead of "*", because not every origin is allowed. The caller has checked this one.
     return [
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", ", ".join(EXPOSED)),
-        ("Vary", "Origin"),
+        ("Vary", "Origin"),  # a cache must not serve one origin's response to another
     ]
 
 
 def preflight_fields(request: HttpRequest) -> list[tuple[str, str]]:
-    """What goes with the answer to a preflight besides."""
+    """Return the additional headers of the response to a preflight."""
+    # Mcp-Param-* names come from the tools' schemas, so they can't be listed in advance.
     wanted = (request.headers.get("Access-Control-Request-Headers") or "").split(",")
     parameters = [name.strip() for name in wanted if name.strip().lower().startswith(PARAMETER)]
     fields = [
         ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
         ("Access-Control-Allow-Headers", ", ".join([*ALLOWED, *parameters[:MAX_PARAMETERS]])),
-        ("Access-Control-Max-Age", "600"),
+        ("Access-Control-Max-Age", "600"),  # seconds; chosen
     ]
+    # A public page that calls a server in a private network: Chromium asks for this (Private Network Access draft).
     if request.headers.get("Access-Control-Request-Private-Network") == "true":
         fields.append(("Access-Control-Allow-Private-Network", "true"))
     return fields

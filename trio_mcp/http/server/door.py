@@ -1,7 +1,7 @@
-"""The door to the legacy era over HTTP: the only module that knows of `trio_mcp.http.server.legacy`.
+"""The door to the legacy era over HTTP: the only module that imports `trio_mcp.http.server.legacy`.
 
-Without that folder the modern revisions are served, and requests of the legacy era are refused as a server refuses
-them that serves modern revisions alone.
+Without that folder the modern revisions are served as before, and requests of the legacy era are refused as by a
+server that has only modern revisions.
 """
 
 from __future__ import annotations
@@ -23,93 +23,98 @@ __all__ = ["LegacyEndpoint", "ReadBody", "ending", "legacy_endpoint", "no_room"]
 LEGACY = "trio_mcp.http.server.legacy"
 
 ReadBody: TypeAlias = Callable[[], Awaitable[bytes | None]]
-"""Gives the body of a request; None if that was refused, or the client has left."""
+"""Reads the body of a request; None if the request was refused or the client has left."""
 
 
 class LegacyEndpoint:
-    """What serves the legacy era at an endpoint. This one serves nothing of it, in the place of a missing folder."""
+    """The legacy era at an endpoint. This base class serves nothing: it stands in if the folder is missing."""
+
+    # `post`, `get` and `delete` are never called here: with no legacy revision to serve, the rules refuse such requests
+    # before.
 
     served = False
-    """Whether there is anything of that era."""
+    """Whether the legacy era is served."""
 
     def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
-        """Give the revision of a session, or the 404 of one that is lost.
+        """Return the revision of a session, or a 404 if there is no such session any more.
 
         Args:
-            session_id: The session that is named.
+            session_id: The id of the session.
             request_id: The request that names it.
         """
-        return refuse(404, "there are no sessions", request_id)
+        return refuse(404, "this server keeps no sessions", request_id)
 
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
-        """Serve a POST; what of it outlives that keeps it held."""
+        """Serve a POST. Work that outlives this call keeps ``held``."""
 
     async def get(self, opening: Opening, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET, for a stream."""
+        """Serve a GET, which opens or resumes a stream."""
 
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
-        """Serve a DELETE: the session ends."""
+        """Serve a DELETE, which ends the session."""
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
-        """Answer what the rules have refused with what a store still has of a session that is gone.
+        """Respond to a refused request with the events that a store still has of an ended session.
 
         Returns:
-            Whether there was anything: else the refusal is the answer.
+            Whether there were any; if not, the caller sends the refusal.
         """
         return False
 
     def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
-        """Let an answer that is none fail the call that it was for."""
+        """Let a malformed response fail the call that it was meant for."""
 
     def method_at(self, path: str) -> str | None:
-        """The HTTP method that a path besides the endpoint takes; None where nothing is."""
+        """Return the HTTP method that a path of HTTP+SSE accepts; None if nothing is served there."""
         return None
 
     async def serve_at(
         self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger
     ) -> Refusal | None:
-        """Serve a request to such a path, unless it has to be refused."""
+        """Serve a request to a path of HTTP+SSE, or return why it is refused."""
         return None
 
     def end(self) -> None:
-        """Take no more work, and end every stream that would never end by itself."""
+        """Refuse new work, and end every stream that would never end by itself."""
 
     async def idle(self) -> None:
-        """Wait until no handler of a session runs."""
+        """Wait until no handler of a session is running."""
 
     def cut(self, why: str) -> None:
         """End every session."""
 
     def statistics(self) -> HttpStatistics:
-        """What it is doing, which is a part of what the endpoint does."""
+        """Return the legacy era's part of the endpoint's statistics."""
         return HttpStatistics()
 
 
 def no_room(exc: NoRoom) -> Refusal:
-    """Refuse what there is no room for."""
+    """Return the refusal of a message for which there is no room."""
     return _later(f"too much at once: {exc}; try again later")
 
 
 def ending() -> Refusal:
-    """Refuse new work."""
+    """Return the refusal of new work while the server ends."""
     return _later("the server is ending")
 
 
 def _later(text: str) -> Refusal:
+    # One second: chosen.
     return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "1"),))
 
 
 def legacy_endpoint(run: Run, options: HttpOptions) -> LegacyEndpoint:
-    """Give what serves the legacy era.
+    """Return what serves the legacy era at an endpoint.
 
     Raises:
-        RuntimeError: The folder is missing, and the options ask for what is in it.
+        RuntimeError: If the options ask for HTTP+SSE, but the legacy folder is missing.
     """
     try:
+        # By name: `endpoint` imports this module, so an import statement would make a circle.
         legacy = importlib.import_module(f"{LEGACY}.endpoint")
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith(LEGACY):
-            raise
+            raise  # the folder is there, but something that it imports is not
         if options.sse_path is not None:
             raise RuntimeError(f"sse_path needs {LEGACY}, which is not installed") from None
         return LegacyEndpoint()

@@ -1,6 +1,6 @@
-"""What an event store is: what a client of the legacy era can still ask for after its connection broke.
+"""The interface of event stores, from which a client of the legacy era resumes a stream that broke.
 
-2025-11-25 `basic/transports`, Resumability and Redelivery. Those that come with the library are in `legacy.stores`.
+2025-11-25 `basic/transports`, Resumability and Redelivery. The stores of this library are in `legacy.stores`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["EventStore", "EventsLost", "StoredEvent"]
 
 
 class EventsLost(Exception):
-    """What followed an event is no longer there, or not all of it."""
+    """The events after the one named are no longer stored, or not all of them."""
 
 
 @attrs.frozen
@@ -24,7 +24,7 @@ class StoredEvent:
 
     Attributes:
         stream: The number of the stream within its session.
-        number: Its number within the stream: 1, 2, 3, without a gap.
+        number: The number of the message within the stream: 1, 2, 3, without a gap.
         data: The message, as JSON.
     """
 
@@ -35,31 +35,32 @@ class StoredEvent:
 
 @runtime_checkable
 class EventStore(Protocol):
-    """Keeps the messages of streams, so that a client can resume one that broke. Write your own with three methods.
+    """A store of the messages of streams, from which a client resumes a stream that broke. Implement its three methods.
 
-    One task at a time appends for a session, and each event once, unless an attempt failed or was cancelled. A session
-    is named by a digest of its id, so that what is stored lets nobody in.
+    For each session only one task at a time calls `append`, and each event is appended once, unless an attempt failed
+    or was cancelled. Sessions are named by a digest of their id, so that stored data gives no access to a session.
 
-    What a method raises, but for `EventsLost`, is logged and costs the exchanges that it was called for: their clients
-    get an error. Events that `append` could not keep in one go come once more, those of each stream by themselves.
+    Any exception other than `EventsLost` is logged and fails only the exchanges that the call was made for: their
+    clients get an error. Events that one `append` could not store are appended again, separately for each stream.
     """
 
+    # Abstract although a protocol: a subclass that lacks a method fails when it is made, not when a stream breaks.
     @abc.abstractmethod
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
-        """Keep some events, all or none. An event that is there already is kept as it is.
+        """Store all the events, or none. An event that is already stored stays as it is.
 
-        When it returns, the events may be sent: what is then lost with the process is lost to the client.
+        Once this returns, the events may be sent: a store that loses them later loses them for the client.
         """
 
     @abc.abstractmethod
     async def after(self, session: str, stream: int, number: int) -> Sequence[StoredEvent]:
-        """The events of a stream that follow a number, in order: all, or at least one of the first.
+        """Return the events of a stream that follow a number, in order: all of them, or at least the first.
 
         Raises:
-            EventsLost: The next one is gone; or there is none, and neither is the event of that number, so that nothing
-                can be said.
+            EventsLost: If the next event is gone. Also if there is no later event and the one of that number is not
+                stored either, as then nothing is known about the stream.
         """
 
     @abc.abstractmethod
     async def forget(self, session: str) -> None:
-        """The session has ended: nobody will ask for its events."""
+        """Delete the events of a session that has ended: no client will ask for them."""

@@ -1,4 +1,4 @@
-"""What an HTTP endpoint needs of the server's run that it serves; `trio_mcp.server` has it, and is not known here."""
+"""What an HTTP endpoint needs from the server's run; `trio_mcp.server` implements it and is not imported here."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from trio_mcp.session.sink import SessionSink, Sink
 __all__ = ["ExchangeSink", "Run", "Served"]
 
 
+# Protocols, not the classes of `trio_mcp.server`: that imports this package in order to serve over HTTP, and imports go
+# one way only.
+
+
 class ExchangeSink(Sink, Protocol):
-    """Where everything goes that belongs to one request of the modern era."""
+    """The destination of all messages that belong to one modern request."""
 
     @property
     def waiting(self) -> int:
-        """How many messages have not been sent."""
+        """The number of messages that have not been sent."""
 
     async def flush(self) -> None:
-        """Wait until the request is over, and its answer has been sent."""
+        """Wait until the request has ended and its response was sent."""
 
 
 class Served(Protocol):
@@ -35,18 +39,21 @@ class Served(Protocol):
 
     @property
     def identity(self) -> ServerIdentity:
-        """What it says of itself."""
+        """What the server declares about itself."""
 
     @property
     def options(self) -> SessionOptions:
-        """Limits and hooks of what it answers."""
+        """The limits and hooks for requests that the server handles."""
 
     def input_schema(self, tool: str) -> dict[str, Any] | None:
-        """The input schema of a tool; None for one that is not known. It is the same object as long as the tool is."""
+        """Return the input schema of a tool, or None if the tool is unknown.
+
+        It is the same object for as long as the tool is registered, so that a caller can cache by identity.
+        """
 
 
 class Run(Protocol):
-    """One run of a server, from the entry of its lifespan to its exit."""
+    """One run of a server, from entering its lifespan to leaving it."""
 
     @property
     def served(self) -> Served:
@@ -54,35 +61,37 @@ class Run(Protocol):
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The home of what outlives a request, but not the run."""
+        """The nursery of tasks that outlive a request, but not the run."""
 
     @property
     def endpoints(self) -> list[Callable[[], HttpStatistics]]:
-        """What tells of each endpoint that serves the run."""
+        """The functions that return the statistics of the endpoints that serve the run."""
 
     @property
     def exchanges(self) -> set[Any]:
-        """Requests of the modern era that are being served."""
+        """The modern requests that are being served."""
 
     def exchange(self, sink: ExchangeSink, peer: Peer, client: ClientDeclaration) -> RequestHooks:
-        """Give what answers one request of the modern era; it is among the `exchanges` until it is taken out there.
+        """Return the hooks that handle one modern request, and add them to `exchanges`; the caller removes them.
 
         Args:
-            sink: Where everything goes that belongs to it.
-            peer: What is in flight: it.
-            client: What it declares.
+            sink: The destination of everything that belongs to the request.
+            peer: The peer that tracks the request, and nothing else.
+            client: What the request declares about its client.
         """
 
     def connect(self, sink: SessionSink, *, lasting: bool) -> ServerSession:
-        """Make a connection of the legacy era, which is fed; it belongs to the run from `begin` to `finish`.
+        """Return a connection of the legacy era, which is fed its messages.
+
+        It belongs to the run from `begin` to `finish`.
 
         Args:
-            sink: Where its messages go.
-            lasting: Whether the client can still be told things when its request is answered.
+            sink: The destination of its messages.
+            lasting: Whether the client can be sent messages after the response to its request.
         """
 
     async def end_listening(self) -> None:
-        """Tell everyone who listens what has changed, and of the end; within bounds."""
+        """Send listeners the last changes, and tell them of the end; takes bounded time."""
 
     def ending_gracefully(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """A block that is cancelled only after everyone who listens has been told of the end."""
+        """Return a block that is cancelled only after listeners have been told of the end."""

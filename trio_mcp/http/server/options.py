@@ -1,4 +1,4 @@
-"""What a server decides about its HTTP endpoint."""
+"""The settings of a server's HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ __all__ = ["HttpOptions"]
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None and attribute.name == "retry":
         return
+    # "not > 0" instead of "<= 0" refuses NaN, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{attribute.name} must be a number above 0, got {value!r}")
     if attribute.name == "retry" and math.isinf(value):
-        raise ValueError("retry must be finite; None leaves it to the client")
+        raise ValueError("retry must be finite; use None to leave it to the client")
 
 
+# bool is a subclass of int: max_sessions=True would otherwise pass for 1.
 def _count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{attribute.name} must be an integer above 0, got {value!r}")
 
 
+# Runs before the validator, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
 def _without_end(path: Any) -> Any:
     return path.rstrip("/") or "/" if isinstance(path, str) and path.startswith("/") else path
 
@@ -41,44 +44,45 @@ def _path(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 @attrs.frozen(kw_only=True)
 class HttpOptions:
-    """How a server behaves as an HTTP endpoint. Every setting has a safe default.
+    """The settings of an HTTP endpoint. Every one has a safe default.
 
     Attributes:
-        path: Where the MCP endpoint is; None for nowhere. A slash at the end of a path makes no difference.
-        health_path: Where a GET is answered with 200 while the server takes work, 503 while it ends; None for nowhere.
+        path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
+        health_path: The path at which a GET is answered with 200, or 503 while the server is ending; None for none.
         allowed_hosts: Names, with or without a port, by which the server may be reached; None for any. By default
-            those of this machine if the connection comes in on a loopback address, else any.
+            the loopback names if the connection arrives on a loopback address, else any.
         allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``"*"`` for any. By
-            default those on the ``allowed_hosts``, and none where any host is allowed. Pages of other origins also need
+            default those on the ``allowed_hosts``, and none if any host is allowed. Pages of other origins also need
             ``cors``.
-        cors: Whether browsers are told that pages of the ``allowed_origins`` may call and read the answers.
-        sse_path: Where clients of 2024-11-05 (HTTP+SSE) open their stream; None for nowhere.
-        message_path: Where those clients post their messages.
-        stateless: Keep no sessions in the legacy era: every POST stands alone, and the server asks nothing back.
-        json_only: Answer with one JSON text, never with a stream; progress and log messages are dropped. Listening
+        cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
+        sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None for none.
+        message_path: The path to which those clients post their messages.
+        stateless: Keep no sessions in the legacy era: every POST stands alone, and the server can't ask the client.
+        json_only: Respond with one JSON text, never with a stream; progress and log messages are dropped. Listening
             (`subscriptions/listen`) is still a stream.
-        event_store: Keeps what is sent in sessions, so that a client whose connection broke gets the rest; None for
-            no such thing.
-        retry: Seconds after which a client shall come back whose stream was closed; None leaves it to the client.
-        max_sessions: How many sessions there are at once; ``initialize`` is then answered with 503, unless there is one
-            whose client has said ``initialize`` and nothing since: that one ends.
-        session_timeout: Seconds after which a session ends that has no request under way and no stream open.
-        max_message_size: The longest body that is taken, in bytes; a longer one is answered with 413.
+        event_store: Stores what is sent in sessions, so that a client whose connection broke gets the rest; None
+            stores nothing.
+        retry: Seconds that a client should wait before it reconnects to a closed stream; None leaves it to the client.
+        max_sessions: How many sessions there may be at once. Beyond that, ``initialize`` ends the oldest session whose
+            client never finished the handshake, and is answered with 503 if there is no such session.
+        session_timeout: Seconds after which a session ends that has no request under way and no open stream.
+        max_message_size: The longest body that is accepted, in bytes; a longer one is answered with 413.
         body_timeout: Seconds that the body of a request may take to arrive.
-        max_requests: How many requests are under way at once, until their handlers are over and their answers written,
-            and how many bodies are read; a further one is answered with 503. Answers, progress and cancellations are
-            always taken.
-        max_request_bytes: How many bytes the requests have that are under way, and likewise the bodies that are read;
-            the same. One alone may have more. The share of a session is `HandlerOptions.max_incoming_bytes`.
-        keep_alive: Seconds without a word after which a stream gets a comment, so that nobody takes it for dead.
-        max_connections: How many connections there are at once (for `Server.serve_http`).
-        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (for `serve_http`).
+        max_requests: How many requests may be under way at once, each until its handler has ended and its response
+            was written; likewise how many bodies may be read. Further ones are answered with 503. Responses, progress
+            and cancellations are always accepted.
+        max_request_bytes: How many bytes the requests under way may have in all, and likewise the bodies being read;
+            beyond that, 503. A single one may have more. A session's share is `HandlerOptions.max_incoming_bytes`.
+        keep_alive: Seconds of silence after which a stream gets a comment, so that no proxy takes it for dead.
+        max_connections: How many connections may be open at once (`Server.serve_http` only).
+        write_timeout: Seconds that a client may take to read 64 KiB once its buffers are full (`serve_http` only).
         grace: Seconds that requests under way are given when the server ends.
 
     Raises:
-        ValueError: A value is out of range, or no host or origin.
+        ValueError: If a value is out of range, or not a valid host or origin.
     """
 
+    # The limits' defaults are chosen; docs/limits.md has a table of all bounds.
     path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
     health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
     allowed_hosts: Sequence[str] | None | str = "loopback"
@@ -103,22 +107,26 @@ class HttpOptions:
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.allowed_hosts, str) and self.allowed_hosts != "loopback":
+            # A string is a sequence, too: "example.com" would allow the hosts "e", "x", "a", ...
             raise ValueError(f"allowed_hosts must be a list, got the string {self.allowed_hosts!r}")
         if self.event_store is not None and not isinstance(self.event_store, EventStore):
             raise TypeError(f"event_store must be an EventStore, got {type(self.event_store).__name__}")
         if self.event_store is not None and self.stateless:
-            raise ValueError("event_store needs sessions, and stateless=True keeps none")
+            raise ValueError("event_store needs sessions, but stateless=True keeps none")
+        # Compared without trailing slashes, as requests are. `message_path` counts only if HTTP+SSE is served.
         paths = [path for path in (self.path, self.health_path, self.sse_path) if path is not None]
         paths += [self.message_path] * (self.sse_path is not None)
         if len(set(paths)) < len(paths):
-            raise ValueError(f"every path must be another, got {', '.join(paths)}")
+            raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
         if self.path is None and self.sse_path is None:
-            raise ValueError("path and sse_path are both None: there would be nothing to serve")
-        self.guard(local=True)
+            raise ValueError("path and sse_path are both None, so nothing would be served: set one of them")
+        self.guard(local=True)  # raises for a malformed host or origin now, not at the first request
 
     def guard(self, *, local: bool) -> HostGuard:
-        """Whose requests are taken on a connection from this machine, or from elsewhere."""
+        """Return the guard for connections from this machine, or from elsewhere."""
         hosts = self.allowed_hosts
+        # By default a web page can't reach a local server under a name of its own (DNS rebinding). A server that
+        # listens elsewhere doesn't know its names, so it takes any until it is told.
         if hosts == "loopback":
             hosts = LOOPBACK_HOSTS if local else None
         assert not isinstance(hosts, str)

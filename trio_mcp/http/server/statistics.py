@@ -1,4 +1,4 @@
-"""What an HTTP endpoint tells of itself."""
+"""The statistics of an HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ __all__ = ["HttpStatistics"]
 
 @attrs.frozen
 class HttpStatistics:
-    """What an HTTP endpoint is doing.
+    """A snapshot of what an HTTP endpoint is doing.
 
     Attributes:
-        sessions: Sessions of Streamable HTTP that clients know the id of.
-        idle_sessions: Those of them that serve no HTTP request, and end after ``session_timeout``.
+        sessions: Sessions of Streamable HTTP whose id a client knows.
+        idle_sessions: Those of them with no HTTP request being served; they end after ``session_timeout``.
         sse_sessions: Sessions of HTTP+SSE.
-        requests: Requests that are not settled: their handler runs or waits for a place, or their answer is being
-            written; ``max_requests`` bounds them.
-        request_bytes: Bytes of them, and of notifications that wait to be handled; ``max_request_bytes`` bounds them.
+        requests: Requests that are not settled: their handler runs or is queued, or their response is being written;
+            ``max_requests`` bounds them.
+        request_bytes: Their bytes, and those of notifications that wait to be handled; ``max_request_bytes`` bounds
+            them.
         bodies: Bodies that are being read.
-        body_bytes: Bytes of them that have come; ``max_request_bytes`` bounds them, too.
-        exchanges: HTTP answers that carry a stream of a session.
-        listening: Those of them that carry what belongs to no request: a GET of Streamable HTTP, or HTTP+SSE.
-        streams: Streams of sessions that are open, for requests; with an event store some may have no reader.
-        unanswered: Requests in sessions whose answer has not been put on its stream.
+        body_bytes: Bytes of them that have arrived; ``max_request_bytes`` bounds them, too.
+        exchanges: HTTP responses that carry a session's stream.
+        listening: Those of them that carry the stream for messages of no request: a GET, or HTTP+SSE.
+        streams: Open streams of requests in sessions; with an event store some may have no reader.
+        unanswered: Requests in sessions whose response has not been put on its stream.
         unstored: Messages that wait for the event store.
-        watching: Whether there is the task that ends sessions which nobody uses.
-        ending: Whether new work is refused, because the server ends.
+        watching: Whether the task that ends unused sessions is running.
+        ending: Whether new work is refused because the server is ending.
     """
 
+    # All have defaults, because two owners fill them in: the legacy endpoint its sessions, `HttpApp` the rest.
     sessions: int = 0
     idle_sessions: int = 0
     sse_sessions: int = 0

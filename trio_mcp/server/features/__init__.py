@@ -1,1 +1,1 @@
-"""What a server offers; each feature can be read alone."""
+"""The features of a server, one file each, which can be read on their own."""

@@ -1,4 +1,4 @@
-"""Completion: suggestions for arguments of prompts and of resource templates (`server/utilities/completion`)."""
+"""Completion: suggestions for arguments of prompts and variables of templates (`server/utilities/completion`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from trio_mcp.uri_templates import UriTemplate
 __all__ = ["CompletionFeature"]
 
 MAX_VALUES = 100
-"""Suggestions in one answer (`server/utilities/completion`, Completion Results)."""
+"""The number of suggestions in a result (`server/utilities/completion`, Completion Results)."""
 
 
 @attrs.frozen
 class Completer:
-    """A function that completes one argument."""
+    """A function that completes one argument.
+
+    Attributes:
+        function: The user's function.
+        parameters: The names of its parameters for the text so far and, if it has one, for the other arguments.
+    """
 
     function: Function
     parameters: tuple[str, ...]
@@ -46,32 +51,35 @@ class CompletionFeature:
         self._resources = resources
         self._completers: dict[tuple[str, str, str], Completer] = {}
         self._mounted: list[CompletionFeature] = []
-        self._offered = False  # as with prompts: what clients have been told once stays true
+        self._offered = False  # never reset: clients that have seen the capability rely on it
 
     def __len__(self) -> int:
         return len(self._completers)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
+        """Return the capabilities declared to a client of this revision."""
         return {"completions": {}} if rules_of(revision).completions_capability and self.can_complete() else {}
 
     def can_complete(self) -> bool:
-        """Whether there is anything that completes, here or in what is mounted."""
+        """Return whether anything can be completed, here or in a mounted server."""
+        # Prompts with choices are completed without a function, so each new prompt may bring the capability.
         if not self._offered and any(prompt.choices for prompt in self._prompts.registry):
             self._offered = True
         return self._offered or any(each.can_complete() for each in self._mounted)
 
     def mount(self, other: CompletionFeature) -> None:
-        """Offer what another server completes."""
+        """Offer the completions of a mounted server."""
         self._mounted.append(other)
 
     def add(self, function: Callable[..., Any], argument: str, prompt: str | None, resource: str | None) -> None:
-        """See `Server.add_completion`."""
+        """Add a completion function; see `Server.add_completion`."""
         if (prompt is None) == (resource is None):
             raise TypeError("a completion is for an argument of a prompt or of a resource: pass prompt=… or resource=…")
         if not callable(function):
             raise TypeError(f"a completion must be a function, got {type(function).__name__}")
         what = f"the completion of {argument!r}"
+        # Prompts and templates may be added after their completions. What is there already is checked at once; a
+        # template names its variables itself, so its completions can always be checked.
         if prompt is not None:
             key = ("ref/prompt", prompt, argument)
             found = self._prompts.registry.get(prompt)
@@ -83,14 +91,16 @@ class CompletionFeature:
             if argument not in _variables(UriTemplate(resource)):
                 raise ValueError(f"{what}: the template {resource!r} has no such variable")
         completer = self._make_completer(function, what)
+        # In one step, as another thread may register the same one.
         if self._completers.setdefault(key, completer) is not completer:
-            raise ValueError(f"{what} of {key[1]!r} is there already")
+            raise ValueError(f"{what} of {key[1]!r} is already registered")
         self._offered = True
 
     def _make_completer(self, function: Callable[..., Any], what: str) -> Completer:
         own = read_function(function, self._settings.surroundings, what)
         parameters = tuple(own.input_schema.get("properties", {}))
         completer = Completer(own, parameters[:2])
+        # A trial with an empty text and no arguments shows whether the types fit and nothing else is required.
         try:
             completer.bind("", {}, None)
             if parameters:
@@ -102,7 +112,7 @@ class CompletionFeature:
         )
 
     def forget(self, kind: str, name: str) -> None:
-        """Drop the completions of a prompt or a template that is offered no more."""
+        """Drop the completions of a prompt or template that was removed."""
         for key in list(self._completers):
             if key[:2] == (kind, name):
                 self._completers.pop(key, None)
@@ -113,6 +123,8 @@ class CompletionFeature:
         kind, name, argument, value = _read(context.params)
         settled = _settled(context.params) if context.rules.completion_context else {}
         choices, mounted = self._find(kind, name, argument)
+        # A mounted server completes its own, as its middleware expects, and by the name that it knows. If it has no
+        # completions at all, a function registered here may still do it.
         if mounted is not None and mounted.can_complete():
             reference = {**context.params["ref"], **({"name": mounted.name} if kind == "ref/prompt" else {})}
             return await mounted.pass_on(context, ref=reference)
@@ -126,10 +138,10 @@ class CompletionFeature:
             raise self._settings.failure(text, exc, PromptOutputError) from None
 
     def _find(self, kind: str, name: str, argument: str) -> tuple[list[str], Mounted | None]:
-        """What the argument's type tells of its values, and where its prompt or template comes from.
+        """Return the values listed in the argument's type, and the origin of its prompt or template if mounted.
 
         Raises:
-            McpError: There is no such prompt or template, or it has no such argument (-32602).
+            McpError: If the prompt, the template or the argument is unknown (-32602).
         """
         if kind == "ref/prompt":
             prompt = self._prompts.registry.get(name)
@@ -151,10 +163,10 @@ def _variables(template: UriTemplate) -> tuple[str | None, ...]:
 
 
 def _read(params: dict[str, Any]) -> tuple[str, str, str, str]:
-    """What is asked for: kind and name of the reference, name of the argument, text so far.
+    """Return the kind and name of the reference, the argument's name, and the text so far.
 
     Raises:
-        McpError: The parameters are malformed (-32602).
+        McpError: If the parameters are malformed (-32602).
     """
     reference, argument = params.get("ref"), params.get("argument")
     if type(reference) is not dict or type(argument) is not dict:
@@ -171,10 +183,10 @@ def _read(params: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _settled(params: dict[str, Any]) -> dict[str, str]:
-    """The other arguments that the user has settled already.
+    """Return the other arguments that the user has already filled in.
 
     Raises:
-        McpError: They are malformed (-32602).
+        McpError: If they are malformed (-32602).
     """
     context = params.get("context")
     arguments = context.get("arguments") if type(context) is dict else context
@@ -186,26 +198,28 @@ def _settled(params: dict[str, Any]) -> dict[str, str]:
 
 
 def _matching(choices: list[str], value: str) -> list[str]:
-    """Those that begin with the text, then those that contain it, whatever the case."""
+    """Return the choices that begin with the text, then those that contain it, ignoring case."""
+    # The order of the values is kept within both groups: it is the author's.
     typed = value.casefold()
     beginning = [choice for choice in choices if choice.casefold().startswith(typed)]
     return beginning + [choice for choice in choices if typed in choice.casefold() and choice not in beginning]
 
 
 def _completion(found: Any) -> dict[str, Any]:
-    """The wire form of what a function returned, cut to what may be sent."""
-    from trio_mcp.types.completion import Completion  # few servers complete
+    """Return the wire form of a function's suggestions, cut to `MAX_VALUES`."""
+    from trio_mcp.types.completion import Completion  # deferred: few servers have completions
 
     if isinstance(found, Completion):
         completion = found
     elif isinstance(found, (list, tuple)) and all(isinstance(value, str) for value in found):
         completion = Completion(values=list(found), total=len(found), has_more=False)
     else:
-        raise TypeError(f"a completion returns a list of strings, or a Completion, not {found!r:.100}")
+        raise TypeError(f"a completion must return a list of strings or a Completion; got {found!r:.100}")
     wire = completion.to_wire()
     count = len(completion.values)
     if count > MAX_VALUES:
-        # A total that the function knows may be larger still; one that is too small can't be right.
+        # The function may know of more matches than it returned. A total below the number of values is wrong, and one
+        # that it left out on purpose (has_more without a total) stays out.
         total = completion.total
         if total is not None or not completion.has_more:
             wire["total"] = max(count, total or 0)

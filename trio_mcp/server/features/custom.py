@@ -1,4 +1,4 @@
-"""What the protocol does not define: methods and notifications of one's own, and extensions."""
+"""User-defined methods and notifications, which the protocol does not define, and extensions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 __all__ = ["CustomFeature", "NotificationContext", "RegisteredNotification"]
 
 NotificationHandler = Callable[[Notification, Mapping[Any, Any]], Awaitable[None]]
-"""``async (notification, states)``, where the latter are those of the run."""
+"""``async (notification, states)``, with the states that the run's lifespans yielded."""
 
-TAKEN = "{kind} {name!r} is there already"
+TAKEN = "{kind} {name!r} is already registered"
 
 Model = type[BaseModel]
 
 
 class ResultError(Exception):
-    """The function returned what its method does not answer: a fault of the server's."""
+    """The function returned a result that its method does not allow: a fault in the server."""
 
 
 @attrs.frozen
 class NotificationContext:
-    """What a handler of a notification knows beside its parameters.
+    """What the handler of a notification knows besides the validated parameters.
 
     Attributes:
-        method: The notification's.
-        params: Its parameters, as plain data, ``_meta`` included.
+        method: The notification's method.
+        params: The parameters as plain data, including ``_meta``.
         state: What the server's lifespan yielded; None without a lifespan.
     """
 
@@ -52,14 +52,14 @@ class NotificationContext:
 
 @attrs.frozen
 class RegisteredNotification:
-    """A notification of one's own."""
+    """A user-defined notification."""
 
     name: str
     handle: NotificationHandler
 
 
 class CustomFeature:
-    """What a server has beside the protocol.
+    """The user-defined methods and notifications of a server, and its extensions.
 
     Attributes:
         registry: The methods, by name; `Dispatch` follows it.
@@ -73,9 +73,9 @@ class CustomFeature:
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
-        # Before 2026-07-28 the schema does not name it, but capabilities are no closed set there, and SEP-2133 puts it
-        # into the handshake.
+        """Return the capabilities declared to a client of this revision."""
+        # The schemas before 2026-07-28 don't have this capability, but they allow further ones, and SEP-2133 puts
+        # extensions into the handshake.
         extensions = self._settings.extensions
         return {"extensions": copy.deepcopy(extensions)} if extensions else {}
 
@@ -87,18 +87,19 @@ class CustomFeature:
         result: Model | None,
         extension: str | None,
     ) -> None:
-        """See `Server.add_method`."""
+        """Add a method; see `Server.add_method`."""
         what = f"method {_checked_name(name, function)!r}"
-        self.registry.check_free(name)
+        self.registry.check_free(name)  # first, so that a duplicate is not reported as a problem of the function
         if extension is not None and extension not in self._settings.extensions:
             missing = f"{what}: the extension {extension!r} is not declared"
             raise ValueError(f"{missing}; pass extensions={{{extension!r}: {{}}}} to the Server")
+        # Unlike for tools, no contract is read from type hints: the models say what goes in and out.
         call = read_handler(function, self._settings.surroundings, what)
         own = _CustomMethod(self._settings, what, call, params, result, extension)
         self.registry.add(RegisteredMethod(name, own.handle))
 
     def add_notification(self, name: str, function: Callable[..., Awaitable[object]], params: Model | None) -> None:
-        """See `Server.add_notification`."""
+        """Add a notification; see `Server.add_notification`."""
         what = f"notification {_checked_name(name, function)!r}"
         if not is_async(function):
             raise TypeError(f"{what}: its function must be async")
@@ -131,6 +132,7 @@ class _CustomMethod:
 
     async def handle(self, context: Context[Any]) -> dict[str, Any]:
         if self.extension is not None and self.extension not in context.client_extensions:
+            # The legacy era has no error for a missing extension: to such a client the method does not exist.
             if not context.rules.missing_extension_error:
                 raise McpError(
                     METHOD_NOT_FOUND,
@@ -138,6 +140,7 @@ class _CustomMethod:
                 )
             context.require_client_extension(self.extension)
         try:
+            # `brief` leaves out the values, which may be secrets.
             values = _validated(context.params, self.params)
         except ValidationError as exc:
             raise McpError(INVALID_PARAMS, f"invalid parameters for {context.method!r}: {brief(exc)}") from None
@@ -147,11 +150,12 @@ class _CustomMethod:
             raise self.settings.failure(f"the {self.what} failed", exc, ResultError) from None
 
     def _wire(self, value: Any) -> dict[str, Any]:
+        # An instance of the model is not validated again: pydantic did so when it was made.
         if self.result is not None and not isinstance(value, self.result):
             try:
                 value = self.result.model_validate(value)
             except ValidationError as exc:
-                raise ResultError(f"it returned no valid {self.result.__name__}: {brief(exc)}") from exc
+                raise ResultError(f"its return value is not a valid {self.result.__name__}: {brief(exc)}") from exc
         try:
             return {} if value is None else as_object(value, "its result")
         except TypeError as exc:
@@ -160,11 +164,11 @@ class _CustomMethod:
 
 def _checked_name(name: object, function: object) -> str:
     if not isinstance(name, str) or not name:
-        raise TypeError(f"a method's name must be a string with something in it, got {name!r}")
+        raise TypeError(f"a method's name must be a non-empty string, got {name!r}")
     if is_spec_method(name):
         raise ValueError(f"the protocol defines {name!r}; a method of your own needs a name of your own")
-    if name.startswith("rpc."):
-        raise ValueError(f"{name!r}: JSON-RPC keeps names that begin with 'rpc.' for itself")
+    if name.startswith("rpc."):  # JSON-RPC 2.0, section 4
+        raise ValueError(f"{name!r}: JSON-RPC reserves names that begin with 'rpc.'; choose another one")
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"{name!r} must be answered by a function, got {function!r}")
     return name
@@ -176,12 +180,12 @@ def _check_model(model: object, what: str) -> None:
 
 
 def _validated(given: dict[str, Any], model: Model | None) -> Any:
-    """The parameters for a function, without the ``_meta`` of the modern era, which a strict model would refuse.
+    """Return the parameters for a function, without the modern era's ``_meta``, which a strict model would refuse.
 
     Raises:
-        ValidationError: They are invalid.
+        ValidationError: If they are invalid.
     """
-    if model is not None and issubclass(model, WireModel):
+    if model is not None and issubclass(model, WireModel):  # a model of the protocol has a field for _meta
         return model.from_wire(given)
     own = {name: value for name, value in given.items() if name != "_meta"}
     return own if model is None else model.model_validate(own)

@@ -1,4 +1,4 @@
-"""The way of one request: from the session to its handler, through the middleware, and back with the result."""
+"""The path of a request from the session through the middleware to its handler, and back with the result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Dispatch"]
 
 
 class Dispatch:
-    """Finds the handlers of a server, and calls them.
+    """Finds a server's handlers, and calls them.
 
     Args:
-        settings: Of the server.
+        settings: The settings of the server.
 
     Attributes:
         methods: The handler of each method.
@@ -31,37 +31,41 @@ class Dispatch:
         self._settings = settings
 
     def added(self, own: RegisteredMethod) -> None:
-        """Hear of a method that the protocol does not define: it follows a registry of them."""
+        """Add the handler of a user-defined method; called by the registry that this follows."""
         self.methods[own.name] = own.handle
 
     def removed(self, own: RegisteredMethod) -> None:
-        """Hear that such a method is gone."""
+        """Remove the handler of a user-defined method."""
         del self.methods[own.name]
 
     async def serve(self, context: Context[Any]) -> dict[str, Any]:
-        """Answer a request, in its task.
+        """Answer a request, in the request's task.
 
         Raises:
-            McpError: There is no such method (-32601), or the handler refuses.
+            McpError: If the method is unknown (-32601), or the handler refuses the request.
         """
         handler = self.methods.get(context.method)
         if handler is None:
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}")
         meta = context.meta
-        # What this task has inherited is the trace in which the server was started, not that of the request.
+        # The task inherited the trace in which the server was started, if any, which is not the request's: replace it.
+        # Without either there is nothing to do, which saves every ordinary request the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
+        # Never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))
 
     async def through(self, context: Context[Any]) -> dict[str, Any]:
-        """Call the handler of a request through the middleware; also for a request that another server has served."""
+        """Call a request's handler through the middleware; a mounted server's requests enter here."""
         result = await self._through(0, self.methods[context.method], context)
+        # A middleware that forgets to return its result is an easy mistake, and a None would fail far from here.
         if type(result) is not dict:
             raise TypeError(f"a middleware must return the result, a dict; got {type(result).__name__}")
         return result
 
     def _through(self, index: int, handler: Handler, context: Context[Any]) -> Awaitable[dict[str, Any]]:
+        # By recursion and without a prepared chain: call_next may be called twice, or not at all.
         middleware = self._settings.middleware
         if index == len(middleware):
             return handler(context)

@@ -1,4 +1,4 @@
-"""What the features of a server have in common."""
+"""The base of all features of a server: their protocol, shared settings, entries and listing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trio_mcp.types.meta import checked_meta
 from trio_mcp.types.resources import Resource, ResourceTemplate
 from trio_mcp.types.tools import Tool
 
-if TYPE_CHECKING:  # loaded with the first prompt
+if TYPE_CHECKING:  # loaded when the first prompt is added
     from trio_mcp.types.prompts import Prompt
 
 __all__ = [
@@ -49,14 +49,14 @@ Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str,
 
 
 class Feature(Protocol):
-    """A part of a server: what it offers of one kind, and the methods for it."""
+    """A part of a server: everything it offers of one kind, and the methods for it."""
 
     @property
     def methods(self) -> Mapping[str, Handler]:
-        """Its handlers, by method."""
+        """The feature's handlers, by method."""
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
+        """Return the capabilities declared to a client of this revision."""
 
 
 class Member(Protocol):
@@ -64,40 +64,40 @@ class Member(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """Its settings."""
+        """The server's settings."""
 
     @property
     def lifespan(self) -> Callable[[], contextlib.AbstractAsyncContextManager[Any]] | None:
-        """Gives the context manager that surrounds each run; None if there is none."""
+        """A function that makes the context manager around each run; None without a lifespan."""
 
 
 class Mounted(Protocol):
-    """Where an entry comes from that is a copy of another server's."""
+    """The origin of an entry that was copied from a mounted server."""
 
     @property
     def name(self) -> str:
-        """Its name there."""
+        """The entry's name in the mounted server."""
 
     async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
-        """Let the other server answer a request, with some parameters changed."""
+        """Let the mounted server answer a request, with some parameters changed."""
 
     def can_complete(self) -> bool:
-        """Whether the other server has completions."""
+        """Return whether the mounted server has completions."""
 
 
 @attrs.define(eq=False)
 class Settings:
-    """What the features of a server know of it.
+    """The part of a server that its features can see.
 
     Attributes:
-        info: What the server is called.
-        surroundings: What its functions are called with.
-        page_size: How many entries a page of a list has.
-        cache_hints: The fields that the result of each cacheable method gets.
+        info: The server's name, version and description.
+        surroundings: What users' functions are called with: context type, threads, overrides.
+        page_size: The number of entries on a page of a list.
+        cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
-        middleware: What surrounds every request that has a handler.
-        extensions: The extensions that it declares, with their settings.
-        runs: Its runs, also those of the servers in which it is mounted.
+        middleware: The middleware around every request that has a handler.
+        extensions: The declared extensions, with their settings.
+        runs: The runs of this server and of those that it is mounted in.
     """
 
     info: Implementation
@@ -110,38 +110,40 @@ class Settings:
     runs: set[Run] = attrs.field(factory=set, init=False)
 
     def announce(self, method: str, uri: str | None = None) -> None:
-        """Tell all clients of a change, soon. Returns at once, from any thread."""
-        for run in tuple(self.runs):
+        """Notify all clients of a change soon. Returns at once, from any thread."""
+        for run in tuple(self.runs):  # a copy: another thread may begin or end a run meanwhile
             run.changes.announce(method, uri)
 
     def describe_failure(self, text: str, exc: Exception, ours: type[Exception]) -> str:
-        """What a client is told of an unexpected exception, which goes to the log.
+        """Log an unexpected exception, and return the text to send to the client.
 
         Args:
             text: What failed.
             exc: The exception.
-            ours: The kind of exception that this library raises there: its text says enough without its name.
+            ours: The exception type that this library raises there; its text makes sense without the type's name.
         """
+        # Logged even if the client gets to see it: the traceback is for the server's operator.
         logger.error(text, exc_info=exc)
         if not self.expose_errors:
             return text
         return f"{text}: {exc}" if isinstance(exc, ours) else f"{text}: {type(exc).__name__}: {exc}"
 
     def failure(self, text: str, exc: Exception, ours: type[Exception]) -> McpError:
-        """The error answer for an exception; one that is meant for the client is that answer itself."""
-        exc = single(exc)
+        """Return the error response for an exception; an `McpError` is meant for the client and returned as it is."""
+        exc = single(exc)  # a handler that uses a nursery raises its McpError inside a group
         return exc if isinstance(exc, McpError) else McpError(INTERNAL_ERROR, self.describe_failure(text, exc, ours))
 
     def list_page(self, registry: Registry[ListedT], key: str, context: Context[Any]) -> dict[str, Any]:
         """Answer a request for a page of a list.
 
         Raises:
-            McpError: The cursor is not one of ours (-32602).
+            McpError: If the cursor was not made by this server (-32602).
         """
         page, next_cursor = registry.page(context.params.get("cursor"), self.page_size)
         revision = context.protocol_version
         definitions = [each.for_revision(revision) for each in page]
-        # A middleware may change what it gets, but not what the next client sees.
+        # The definitions are cached in the entries. A middleware may modify the result, but must not change what the
+        # next client sees.
         result: dict[str, Any] = {key: copy.deepcopy(definitions) if self.middleware else definitions}
         if next_cursor is not None:
             result["nextCursor"] = next_cursor
@@ -149,10 +151,10 @@ class Settings:
 
 
 class Listed(Named, Protocol):
-    """What is listed."""
+    """An entry of a list."""
 
     def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
+        """Return the definition's wire form, with only the fields that the revision defines."""
 
 
 ListedT = TypeVar("ListedT", bound=Listed)
@@ -160,7 +162,7 @@ ListedT = TypeVar("ListedT", bound=Listed)
 
 @attrs.frozen
 class RegisteredMethod:
-    """A method that the protocol does not define."""
+    """A user-defined method: one that the protocol does not define."""
 
     name: str
     handle: Handler
@@ -170,13 +172,14 @@ def check_details(details: Iterable[str], known: type, function: str) -> None:
     """Refuse keyword arguments that a function does not take.
 
     Args:
-        details: Their names.
-        known: The typed dictionary of those that it takes.
-        function: Its name.
+        details: The names of the arguments given.
+        known: The TypedDict of those that the function takes.
+        function: The public function's name, for the error message.
 
     Raises:
-        TypeError: There is another one.
+        TypeError: If an argument is unknown.
     """
+    # Python would only check this itself if each of the public functions repeated the whole list of parameters.
     for name in details:
         if name not in known.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
@@ -190,23 +193,24 @@ class Entry(Generic[DefinitionT]):
     """A tool, a prompt or a resource as the server holds it.
 
     Attributes:
-        definition: What clients see of it.
-        function: What is called.
-        mounted: Where it comes from, if it is another server's.
+        definition: What clients see in the list.
+        function: The user's function.
+        mounted: The origin, if the entry is a copy from a mounted server.
     """
 
     definition: DefinitionT
     function: Function
     mounted: Mounted | None = attrs.field(default=None, kw_only=True)
+    # The wire form by revision. Lists are what clients ask for most, and a definition never changes.
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     @property
     def name(self) -> str:
-        """What it is known by."""
+        """The key in the registry."""
         return self.definition.name
 
     def for_revision(self, revision: str) -> dict[str, Any]:
-        """The definition on the wire, with the fields that a revision knows."""
+        """Return the definition's wire form, with only the fields that the revision defines."""
         wire = self._wire.get(revision)
         if wire is None:
             wire = self._wire[revision] = self._to_wire(revision)
@@ -217,16 +221,16 @@ class Entry(Generic[DefinitionT]):
 
 
 def name_of(function: Callable[..., Any], details: Mapping[str, Any]) -> Any:
-    """The name that was given, or the function's own; it is yet to be checked."""
+    """Return the name given, or else the function's own; not checked yet."""
     name = details.get("name")
     return getattr(bare(function), "__name__", type(function).__name__) if name is None else name
 
 
 def described(details: Mapping[str, Any], function: Function, what: str) -> dict[str, Any]:
-    """What every definition says beside its name, out of what was given and the function's docstring.
+    """Return the fields that all definitions share beside the name, from the details and the function's docstring.
 
     Raises:
-        TypeError, ValueError: An icon or a key of the ``_meta`` is not what it should be.
+        TypeError, ValueError: If an icon or a key of ``_meta`` is invalid.
     """
     description, icons, meta = details.get("description"), details.get("icons"), details.get("meta")
     return {

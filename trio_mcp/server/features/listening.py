@@ -1,7 +1,7 @@
-"""``subscriptions/listen``, the modern era's way to hear of changes (2026-07-28 `basic/patterns/subscriptions`).
+"""``subscriptions/listen``, the modern era's change notifications (2026-07-28 `basic/patterns/subscriptions`).
 
-The request lasts as long as its client wants to listen; the fan-out behind it, which the legacy era shares, is in
-`trio_mcp.server.changes`.
+The request lasts for as long as the client wants to listen. `trio_mcp.server.changes` is the fan-out behind it, shared
+with the legacy era.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ FLAGS = {
     "promptsListChanged": PROMPTS_CHANGED,
     "resourcesListChanged": RESOURCES_CHANGED,
 }
-"""The flags of a filter, and what each of them asks for."""
+"""The flags of a filter, and the notification that each asks for."""
 
 URIS = "resourceSubscriptions"
+"""The list of URIs in a filter."""
 
 
 class ListeningFeature:
     """Streams of change notifications.
 
     Args:
-        declared: Gives what the server declares to clients of a revision.
+        declared: Returns the capabilities that the server declares to clients of a revision.
     """
 
     def __init__(self, declared: Callable[[str], dict[str, Any]]) -> None:
@@ -51,16 +52,16 @@ class ListeningFeature:
         self._declared = declared
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it: it goes with the capabilities of what is listened to."""
+        """Return nothing: listening is declared by the capabilities of tools, prompts and resources."""
         return {}
 
     async def _listen(self, context: Context[Any]) -> dict[str, Any]:
-        """Acknowledge, then tell of changes until the client cancels the request or the server ends."""
+        """Acknowledge the request, then notify of changes until the client cancels it or the server ends."""
         revision = context.protocol_version
         honored = _honored(context.params.get("notifications"), self._declared(revision), revision)
         topics: list[Topic] = [(FLAGS[flag], None) for flag in honored if flag in FLAGS]
         topics += [(RESOURCE_UPDATED, uri) for uri in honored.get(URIS, ())]
-        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # on everything of the stream
+        stamp = {meta.SUBSCRIPTION_ID: context.request_id}  # goes into every message of this subscription
 
         def send(topic: Topic) -> bool:
             method, uri = topic
@@ -68,20 +69,22 @@ class ListeningFeature:
             return context.send_notification_nowait(method, {"_meta": dict(stamp), **told})
 
         connection = context.connection
-        connection.audience.check_room_for(topics)
+        connection.audience.check_room_for(topics)  # before the acknowledgement: refused requests get an error
         listener = Listener(send, connection.room)
         with connection.audience.listening(listener, topics):
-            # What changes meanwhile waits: nothing may precede the acknowledgement.
+            # The acknowledgement must come first, so the listener is registered but not running yet: changes from here
+            # on wait in it. Registered later, it would miss them.
             await context.send_notification(ACKNOWLEDGED, {"_meta": dict(stamp), "notifications": honored})
             await listener.run()
+        # Reached when the server ends, not when the client cancels: then nothing is sent any more.
         return {"_meta": stamp}
 
 
 def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[str, Any]:
-    """What of a filter is going to be served: of the kinds that the server declares, those that are asked for.
+    """Return the part of a filter that will be served: the kinds asked for that the server also declares.
 
     Raises:
-        McpError: It is malformed (-32602).
+        McpError: If the filter is malformed (-32602).
     """
     if type(wanted) is not dict:
         raise _invalid("params.notifications is required and must be an object")
@@ -91,16 +94,17 @@ def _honored(wanted: object, declared: dict[str, Any], revision: str) -> dict[st
     uris = wanted.get(URIS, [])
     if type(uris) is not list or not all(type(uri) is str for uri in uris):
         raise _invalid(f"params.notifications.{URIS} must be an array of strings")
-    if any(len(uri) > MAX_URI for uri in uris):
+    if any(len(uri) > MAX_URI for uri in uris):  # they are kept for as long as the request lasts
         raise _invalid(f"a URI in params.notifications.{URIS} has more than {MAX_URI} characters")
 
+    # Kinds that are not served are no error: the client sees from the acknowledgement what it will get.
     def served(method: str) -> bool:
         spec = method_spec(revision, method)
         return spec is not None and (spec.server_capability is None or declares(declared, spec.server_capability))
 
     honored: dict[str, Any] = {flag: True for flag, method in FLAGS.items() if wanted.get(flag) and served(method)}
     if uris and served(RESOURCE_UPDATED):
-        honored[URIS] = list(dict.fromkeys(uris))
+        honored[URIS] = list(dict.fromkeys(uris))  # without duplicates, in order
     return honored
 
 

@@ -1,4 +1,4 @@
-"""Which log messages a client wants (`server/utilities/logging`); they are sent by `Context.log`."""
+"""The logging capability and ``logging/setLevel`` (`server/utilities/logging`); `Context.log` sends the messages."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ __all__ = ["LoggingFeature"]
 
 
 class LoggingFeature:
-    """The capability, and the level of a session of the legacy era.
+    """The logging capability, and the log level of a legacy-era session.
 
-    In the modern era each request says which messages it wants, in its ``_meta``.
+    In the modern era each request states the level it wants in its ``_meta``.
     """
 
     def __init__(self) -> None:
         self.methods = {"logging/setLevel": self.set_level}
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
-        return {"logging": {}}  # any handler may log
+        """Return the capabilities declared to a client of this revision."""
+        return {"logging": {}}  # always: any handler may log
 
     async def set_level(self, context: Context[Any]) -> dict[str, Any]:
         """Handle ``logging/setLevel``.
 
         Raises:
-            McpError: There is no such level (-32602).
+            McpError: If the level is unknown (-32602).
         """
+        # The check is shared with Context.log, which raises a ValueError for the handler's author.
         level = context.params.get("level")
         try:
             severity_of(level)
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, f"invalid level: {exc}") from None
         assert context.client is not None
-        context.client.log_level = level  # of the session: only the legacy era has this method
+        context.client.log_level = level  # lasts for the session: only the legacy era has this method
         return {}

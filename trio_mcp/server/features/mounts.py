@@ -1,7 +1,7 @@
-"""Mounting: what one server offers appears in another, under a prefix, and stays what it is.
+"""Mounting: everything that one server offers appears in another one, under a prefix.
 
-The registries of the mounting server hold copies of the mounted one's entries, so lists, pages and conflicts need no
-rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.
+The registries of the mounting server hold copies of the mounted server's entries, so lists, pages and name conflicts
+need no rules of their own. A request for a copy goes to the mounted server, through its middleware and with its state.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from trio_mcp.server.features.tools import RegisteredTool, ToolFeature
 
 __all__ = ["Mounts"]
 
+# No `__` and no `_` at the end, so that the first `__` of a joined name is where the prefix ends. The length is chosen:
+# half of what the APIs of models allow for a name (`joined_names.MAX_NAME`).
 PREFIX = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
 
 ItemT = TypeVar("ItemT", bound=Named)
@@ -35,14 +37,14 @@ EntryT = TypeVar("EntryT", RegisteredTool, RegisteredPrompt, RegisteredResource)
 
 @attrs.frozen(eq=False)
 class Mounts:
-    """A server as one that is mounted, and mounts others.
+    """A server's side of mounting: it can be mounted, and mount others.
 
     Attributes:
-        settings: Of the server.
-        lifespan: Gives the context manager that surrounds each run; None if there is none.
-        dispatch: Answers its requests.
-        tools, resources, prompts, completion, custom: Its features.
-        inner: What is mounted in it.
+        settings: The settings of the server.
+        lifespan: Makes the context manager around each run; None without a lifespan.
+        dispatch: Answers the server's requests.
+        tools, resources, prompts, completion, custom: The features of the server.
+        inner: The servers mounted in it.
     """
 
     settings: Settings
@@ -56,7 +58,8 @@ class Mounts:
     inner: list[_Mount] = attrs.field(factory=list, init=False)
 
     def family(self) -> list[Mounts]:
-        """The server and all that are mounted in it, each once; the nearest first."""
+        """Return the server and all servers mounted in it, each once; the nearest first."""
+        # Breadth first. A server may be reached on several ways, since it can be mounted in several others.
         found: dict[Mounts, None] = {self: None}
         waiting = [self]
         while waiting:
@@ -67,29 +70,33 @@ class Mounts:
         return list(found)
 
     def add(self, other: Mounts, prefix: str | None) -> None:
-        """See `Server.mount`."""
+        """Mount another server; see `Server.mount`."""
         what = f"{other.settings.info.name!r} can't be mounted in {self.settings.info.name!r}"
         if prefix is not None and (not isinstance(prefix, str) or not PREFIX.fullmatch(prefix)):
             raise ValueError(
                 f"{what}: the prefix must be 1 to 32 of the characters A-Z a-z 0-9 _ -, without '__' and without '_' "
                 f"at its end; got {prefix!r}"
             )
+        # Twice under two prefixes would work for tools, but never for the URIs of resources.
         if any(mount.other is other for mount in self.inner):
             raise ValueError(f"{what}: it is mounted there already")
         family = other.family()
         if self in family:
-            raise ValueError(f"{what}: it would hold itself")
+            raise ValueError(f"{what}: it would contain itself")
+        # Clients only see the capabilities of this server, and use an extension only if it is declared.
         for extension, settings in other.settings.extensions.items():
             if self.settings.extensions.get(extension) != settings:
                 raise ValueError(
                     f"{what}: it has the extension {extension!r}, which {self.settings.info.name!r} does not declare "
                     f"with the same settings; pass extensions={{{extension!r}: {settings!r}}} there"
                 )
+        # The lifespans of a run nest, so one can't be entered after the nursery that the handlers run in.
         if self.settings.runs and any(each.lifespan is not None for each in family):
             raise RuntimeError(
                 f"{what} while that runs, because it has a lifespan: mount it before, or in the lifespan"
             )
         mount = _Mount(other, prefix)
+        # All or nothing: a conflict in a later registry takes the copies out of the earlier ones.
         with contextlib.ExitStack() as undo:
             try:
                 self._follow(undo, mount)
@@ -98,6 +105,7 @@ class Mounts:
             undo.pop_all()
         self.inner.append(mount)
         self.completion.mount(other.completion)
+        # From now on their changes are announced to the clients of this server's runs.
         for each in family:
             each.settings.runs |= self.settings.runs
         for method, count in (
@@ -109,7 +117,11 @@ class Mounts:
                 self.settings.announce(method)
 
     def _follow(self, undo: contextlib.ExitStack, mount: _Mount) -> None:
-        """Copy what there is, and from now on what is added; refused with a ValueError."""
+        """Copy the mounted server's items, now and as they are added.
+
+        Raises:
+            ValueError: If a name or URI is taken here.
+        """
         other = mount.other
 
         def follow(source: Registry[ItemT], copies: Registry[ItemT], copy: Callable[[ItemT], ItemT]) -> None:
@@ -117,6 +129,7 @@ class Mounts:
             source.follow(mirror)
             undo.callback(source.unfollow, mirror)
 
+        # Copies are followed in turn by the servers that this one is mounted in, so nesting needs nothing more.
         follow(other.custom.registry, self.custom.registry, mount.method)
         follow(other.custom.notifications, self.custom.notifications, lambda item: item)
         follow(other.tools.registry, self.tools.registry, mount.renamed)
@@ -127,19 +140,19 @@ class Mounts:
 
 @attrs.frozen(eq=False)
 class _Mount:
-    """A server in another one, and its prefix of names."""
+    """A mounted server, with the prefix for its names."""
 
     other: Mounts
     prefix: str | None
     _names: JoinedNames = attrs.field(factory=JoinedNames, init=False)
 
     def renamed(self, item: EntryT) -> EntryT:
-        """The copy of a tool or a prompt."""
+        """Make the copy of a tool or a prompt."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else self._names.join(self.prefix, name))
 
     def relabelled(self, item: RegisteredResource) -> RegisteredResource:
-        """The copy of a resource: its name is for people, so any characters will do."""
+        """Make the copy of a resource; its name is for people only, so any characters will do."""
         name = item.definition.name
         return self._copy(item, name if self.prefix is None else f"{self.prefix}__{name}")
 
@@ -148,22 +161,23 @@ class _Mount:
         return attrs.evolve(item, definition=definition, mounted=_Mounted(self, item.definition.name))
 
     def method(self, item: RegisteredMethod) -> RegisteredMethod:
-        """The copy of a method of one's own."""
+        """Make the copy of a user-defined method."""
         return RegisteredMethod(item.name, self.pass_on)
 
     async def pass_on(self, context: Context[Any], **changed: Any) -> dict[str, Any]:
-        """Let the mounted server answer a request, with its state, through its middleware.
+        """Let the mounted server answer a request, with its state and through its middleware.
 
         Args:
-            context: The request's.
-            changed: Parameters that the mounted server knows by another value.
+            context: The request's context.
+            changed: Parameters that have a different value in the mounted server, such as the name.
         """
+        # Past `serve`: trace and log context are set already, and belong to the request.
         state = context.connection.states.get(self.other.settings)
         return await self.other.dispatch.through(context.of_same_request(state, context.params | changed))
 
 
 class _Mounted(NamedTuple):
-    """Where an entry comes from: see `Mounted`."""
+    """The origin of a copied entry: see `Mounted`."""
 
     mount: _Mount
     name: str
@@ -176,12 +190,12 @@ class _Mounted(NamedTuple):
 
 
 class _Mirror(Generic[ItemT]):
-    """Keeps copies of a mounted server's entries in a registry of the mounting one.
+    """Keeps copies of a mounted server's entries in a registry of the mounting server.
 
     Args:
-        registry: Where the copies go.
-        where: The name of the mounting server.
-        copy: Makes one.
+        registry: The registry for the copies.
+        where: The name of the mounting server, for error messages.
+        copy: Copies an entry.
     """
 
     def __init__(self, registry: Registry[ItemT], where: str, copy: Callable[[ItemT], ItemT]) -> None:
@@ -194,17 +208,19 @@ class _Mirror(Generic[ItemT]):
         """Copy an entry.
 
         Raises:
-            ValueError: Its name is taken here.
+            ValueError: If its name is taken here.
         """
         copy = self._copy(item)
         try:
             self._registry.add(copy)
         except ValueError as exc:
+            # The name may be taken in a server that the user did not touch, far up: say in which.
             raise ValueError(f"in {self._where!r} {exc}") from None
         self._copies[item.name] = copy
 
     def removed(self, item: ItemT) -> None:
-        """Remove the copy of an entry, unless it has been removed here."""
+        """Remove the copy of an entry, unless it has been removed here already."""
         copy = self._copies.pop(item.name)
+        # By identity: after `remove_tool` on the mounting server, another tool may have been added under the name.
         if self._registry.get(copy.name) is copy:
             self._registry.remove(copy.name)

@@ -1,4 +1,4 @@
-"""Prompts: registering, listing and getting them; arguments out of strings (`server/prompts`)."""
+"""Prompts: registering, listing and getting them, and reading arguments from strings (`server/prompts`)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from trio_mcp.types.common import Icon
 from trio_mcp.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
-if TYPE_CHECKING:  # loaded with the first prompt
-    from trio_mcp.types.prompts import Prompt, PromptMessage  # noqa: F401 - `Entry` is of the former
+if TYPE_CHECKING:  # loaded when the first prompt is added
+    from trio_mcp.types.prompts import Prompt, PromptMessage  # noqa: F401 - used as `Entry["Prompt"]`
 
 __all__ = ["PromptDetails", "PromptFeature", "PromptOutputError", "RegisteredPrompt"]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
-# The names that JSON Schema has for the types of values; a boolean comes before the integer that Python takes it for.
+# JSON Schema's names for the types of values. bool comes before int, because in Python a bool is an int.
 _NAMES: dict[type, frozenset[str]] = {
     bool: frozenset({"boolean"}),
     int: frozenset({"integer", "number"}),
@@ -44,18 +44,18 @@ _JSON_TYPES = tuple(frozenset().union(*_NAMES.values()))
 
 
 class PromptOutputError(Exception):
-    """The prompt returned what is no message: a fault of the server's, not of the caller's."""
+    """The prompt returned something that can't be sent as a message: a fault in the server, not in the request."""
 
 
 class PromptDetails(TypedDict, total=False):
-    """What may be said of a prompt beside its function.
+    """The optional details of a prompt.
 
     Attributes:
         name: The prompt's name; the function's own by default.
-        title: Its name for people.
-        description: What it is for; the docstring by default.
-        icons: Pictures of it, by https: or data: URI.
-        meta: Its ``_meta``; a key has the form ``com.example/name``.
+        title: The prompt's name for people.
+        description: What the prompt is for; the docstring by default.
+        icons: Icons, each an https: or data: URI.
+        meta: The prompt's ``_meta``; a key has the form ``com.example/name``.
         park_input: As in `ToolDetails`.
     """
 
@@ -72,25 +72,26 @@ class RegisteredPrompt(Entry["Prompt"]):
     """A prompt as the server holds it.
 
     Attributes:
-        choices: For each argument that takes certain values only, those values, as clients write them.
+        choices: For each argument limited to certain values, those values, as clients write them.
     """
 
     choices: dict[str, list[str]]
-    _types: dict[str, frozenset[str]]
+    _types: dict[str, frozenset[str]]  # for each argument, the JSON types other than string that its hint allows
 
     def takes(self, argument: str) -> bool:
-        """Whether it has an argument of that name."""
+        """Return whether the prompt has an argument of this name."""
         return argument in self.function.input_schema.get("properties", {})
 
     def bind(self, arguments: Mapping[str, str], context: Context[Any]) -> Call:
         """Validate arguments and bind them to the function.
 
-        A string that an argument does not take as it is is read as JSON, if the argument is of a type that has it.
+        A string that is refused is parsed as JSON, and the value tried if the argument's type allows it.
 
         Raises:
-            InvalidArguments: They don't fit.
+            InvalidArguments: If the arguments don't fit.
         """
         values: dict[str, Any] = dict(arguments)
+        # The strings come first: an argument typed `str` must get "5" and "null" as they are.
         try:
             return self.function.bind(values, context)
         except InvalidArguments as exc:
@@ -99,8 +100,8 @@ class RegisteredPrompt(Entry["Prompt"]):
             try:
                 value = from_json(values[name])
             except ValueError:
-                continue  # what is wrong with the string is said below
-            # Only what the type asks for: in pydantic's lax mode true would pass for the number 1.
+                continue  # the call below raises the error for the string
+            # Only types that the hint allows: pydantic's lax mode would take true as the number 1.
             if _json_types(value) & self._types[name]:
                 values[name] = value
         return self.function.bind(values, context)
@@ -119,23 +120,23 @@ class PromptFeature:
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
-        # A capability can't be taken back from those who have seen it, so the last prompt to go does not end it.
+        """Return the capabilities declared to a client of this revision."""
+        # Clients that have seen the capability rely on it, so it stays when the last prompt is removed.
         return {"prompts": {"listChanged": True}} if self.registry.used else {}
 
     def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
-        """See `Server.add_prompt`."""
+        """Add a prompt; see `Server.add_prompt`."""
         check_details(details, PromptDetails, "add_prompt")
         self.registry.add(_make_prompt(function, self._settings, details))
         self.notify_changed()
 
     def remove(self, name: str) -> None:
-        """See `Server.remove_prompt`."""
+        """Remove a prompt; see `Server.remove_prompt`."""
         self.registry.remove(name)
         self.notify_changed()
 
     def notify_changed(self) -> None:
-        """Tell the clients that the list has changed."""
+        """Notify clients that the list has changed."""
         self._settings.announce(PROMPTS_CHANGED)
 
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
@@ -148,7 +149,7 @@ class PromptFeature:
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "prompts/get needs a name, which must be a string")
         prompt = self.registry.get(name)
-        if prompt is None:
+        if prompt is None:  # the name is the client's: cut, so that it can't fill logs
             raise McpError(INVALID_PARAMS, f"unknown prompt: {name[:200]!r}")
         if prompt.mounted is not None:
             return await prompt.mounted.pass_on(context, name=prompt.mounted.name)
@@ -172,7 +173,7 @@ class PromptFeature:
 
 
 def _read_arguments(name: str, arguments: Any) -> dict[str, str]:
-    if arguments is None:
+    if arguments is None:  # optional; null counts as missing
         return {}
     if type(arguments) is not dict:
         raise McpError(INVALID_PARAMS, "the arguments of prompts/get must be an object")
@@ -191,7 +192,7 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
     name = name_of(function, details)
     if not isinstance(name, str) or not name or name == "<lambda>":
-        raise ValueError(f"{name!r} is no valid prompt name; pass name=…")
+        raise ValueError(f"{name!r} is not a valid prompt name; pass name=…")
     what = f"prompt {name!r}"
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))
     properties, required = own.input_schema.get("properties", {}), own.input_schema.get("required", ())
@@ -200,20 +201,23 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
         for each, part in properties.items()
     ]
     definition = Prompt(name=name, arguments=arguments or None, **described(details, own, what))
+    # Choices and types are read from the JSON Schema, not from the hints: pydantic has resolved aliases, unions and
+    # enumerations there already.
     options = {each: list(_options(part, own.input_schema.get("$defs", {}))) for each, part in properties.items()}
     return RegisteredPrompt(
         definition,
         own,
         {each: found for each, parts in options.items() if (found := _choices(parts))},
+        # Without string: a string that was refused must not be parsed into another string.
         {each: frozenset().union(*map(_types, parts)) - {"string"} for each, parts in options.items()},
     )
 
 
 def _prompt_result(value: Any, description: str | None, revision: str) -> dict[str, Any]:
-    """The wire form of a `GetPromptResult` that carries what a prompt returned.
+    """Return the wire form of a `GetPromptResult` for a prompt's return value.
 
     Raises:
-        PromptOutputError: It is no message.
+        PromptOutputError: If the value can't be sent as messages.
     """
     from trio_mcp.types.prompts import GetPromptResult
 
@@ -232,24 +236,24 @@ def _message(item: Any) -> PromptMessage:
     if isinstance(item, PromptMessage):
         return item
     if isinstance(item, str):
-        # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
+        # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
         item = TextContent(text=item.encode("utf-8", "backslashreplace").decode())
     if isinstance(item, _BLOCKS):
         return PromptMessage(role="user", content=item)
     raise PromptOutputError(
-        f"a prompt returns strings, content blocks, PromptMessages, a list of these, or a GetPromptResult, "
-        f"not {type(item).__name__}"
+        f"a prompt must return strings, content blocks, PromptMessages, a list of these, or a GetPromptResult; "
+        f"got {type(item).__name__}"
     )
 
 
 def _options(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = ()) -> Iterable[dict[str, Any]]:
-    """The alternatives that a schema consists of: one, unless it is a union."""
+    """Yield the alternatives of a schema: one, unless it is a union."""
     if not isinstance(schema, dict):
         yield {}
         return
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        if reference not in seen:  # a type may consist of itself
+        if reference not in seen:  # a recursive type would never end
             definition = definitions.get(reference.removeprefix("#/$defs/"), {})
             yield from _options(definition, definitions, (*seen, reference))
         return
@@ -262,7 +266,8 @@ def _options(schema: Any, definitions: dict[str, Any], seen: tuple[str, ...] = (
 
 
 def _values(option: dict[str, Any]) -> list[Any] | None:
-    """The values that a schema without alternatives allows, if it tells them one by one."""
+    """Return the values that a schema without alternatives allows, if it lists them."""
+    # A Literal of one value is a `const`, one of several an `enum`; a bool is neither.
     if "const" in option:
         return [option["const"]]
     if option.get("type") == "boolean" and "enum" not in option:
@@ -271,8 +276,8 @@ def _values(option: dict[str, Any]) -> list[Any] | None:
 
 
 def _types(option: dict[str, Any]) -> frozenset[str]:
-    """The types of JSON that a schema without alternatives allows."""
-    values = _values(option)
+    """Return the JSON types that a schema without alternatives allows."""
+    values = _values(option)  # an enumeration of numbers may come without a type
     if values is not None:
         return frozenset().union(*map(_json_types, values))
     named = option.get("type", _JSON_TYPES)
@@ -287,10 +292,10 @@ def _json_types(value: Any) -> frozenset[str]:
 
 
 def _choices(options: Iterable[dict[str, Any]]) -> list[str]:
-    """All values that can be told one by one, as clients write them; null is written by leaving the argument out."""
+    """Return all listed values as clients write them, without null: that is expressed by omitting the argument."""
     found: dict[str, None] = {}
     for option in options:
         for value in _values(option) or ():
-            if isinstance(value, (str, int, float)):
+            if isinstance(value, (str, int, float)):  # bool included; the text is what `bind` parses again
                 found[value if isinstance(value, str) else json.dumps(value)] = None
     return list(found)

@@ -1,4 +1,4 @@
-"""What a server offers, by name, listed in pages with opaque cursors that stay valid while the list changes.
+"""A registry of named items, listed in pages with opaque cursors that stay valid while the list changes.
 
 See `server/utilities/pagination`.
 """
@@ -18,7 +18,7 @@ __all__ = ["Follower", "Named", "Registry"]
 
 
 class Named(Protocol):
-    """What a registry holds: its name is its key."""
+    """An item of a registry: its name is its key."""
 
     @property
     def name(self) -> str: ...
@@ -27,12 +27,13 @@ class Named(Protocol):
 ItemT = TypeVar("ItemT", bound=Named)
 FollowedT = TypeVar("FollowedT", contravariant=True)
 
+# Our cursors have about 50 characters at most. Checked before decoding, so that a long one costs nothing.
 MAX_CURSOR = 100
-"""Characters; a cursor of ours has fewer."""
+"""The maximum length of a cursor, in characters."""
 
 
 class Follower(Protocol[FollowedT]):
-    """Hears of what a registry holds, under its lock. It may refuse what is added, with a ValueError."""
+    """An observer of a registry, called with the registry's lock held. `added` may refuse an item with ValueError."""
 
     def added(self, item: FollowedT) -> None: ...
 
@@ -40,23 +41,26 @@ class Follower(Protocol[FollowedT]):
 
 
 class Registry(Generic[ItemT]):
-    """Named things in the order in which they were added. Each has a serial number that is never used again.
+    """Named items in the order in which they were added, each with a serial number that is never reused.
 
-    Any thread may add and remove: sync tools run in threads of their own.
+    Any thread may add and remove, since sync tools run in worker threads.
 
     Args:
-        kind: What they are.
-        taken: What is said of a name that is taken.
+        kind: The kind of items, for error messages.
+        taken: The error message for a name that is taken.
 
     Attributes:
-        get: Gives the thing of a name, or None; as that of a dict, for each call begins with it.
+        get: Returns the item of a name, or None. The bound method of a dict, as every call starts with it.
     """
+
+    # A cursor is the serial number of the last item of its page. The next page is whatever has a higher one, so items
+    # that are added or removed in between neither repeat nor hide others.
 
     def __init__(self, kind: str, taken: str = "there is a {kind} named {name!r} already") -> None:
         self.kind = kind
         self._taken = taken
         self._items: dict[str, ItemT] = {}
-        self._numbered: dict[str, tuple[int, ItemT]] = {}  # the same, for listing, with serial numbers
+        self._numbered: dict[str, tuple[int, ItemT]] = {}  # the same items with their serial numbers, for listing
         self.get = self._items.get
         self._last_serial = 0
         self._changing = threading.Lock()
@@ -72,33 +76,36 @@ class Registry(Generic[ItemT]):
         """Refuse a name that is taken.
 
         Raises:
-            ValueError: It is.
+            ValueError: If the name is taken.
         """
         if name in self._items:
             raise ValueError(self._taken.format(kind=self.kind, name=name))
 
     def add(self, item: ItemT) -> None:
-        """Add one at the end.
+        """Add an item at the end.
 
         Raises:
-            ValueError: The name is taken, here or where a follower holds it.
+            ValueError: If the name is taken, here or in the registry of a follower.
         """
         with self._changing:
             self.check_free(item.name)
+            # Followers come first, and those that have accepted the item lose it again if a later one refuses.
             with contextlib.ExitStack() as undo:
                 for follower in self._followers:
                     follower.added(item)
                     undo.callback(follower.removed, item)
                 undo.pop_all()
+            # Numbers are not reused, so that the cursor of a removed item still marks its place. `_items` comes last:
+            # `get` and `in` take no lock, and what they find must be complete.
             self._last_serial += 1
             self._numbered[item.name] = (self._last_serial, item)
             self._items[item.name] = item
 
     def remove(self, name: str) -> None:
-        """Remove one.
+        """Remove an item.
 
         Raises:
-            KeyError: There is none of that name.
+            KeyError: If there is no item of this name.
         """
         with self._changing:
             if name not in self._items:
@@ -109,10 +116,10 @@ class Registry(Generic[ItemT]):
                 follower.removed(item)
 
     def follow(self, follower: Follower[ItemT]) -> None:
-        """Tell a follower of everything that is there, and from now on of every change.
+        """Tell a follower of all items, and of every change from now on.
 
         Raises:
-            ValueError: It refuses something; then it has been told that all of it is gone.
+            ValueError: If it refuses an item; everything it was told of has been removed from it again.
         """
         with self._changing, contextlib.ExitStack() as undo:
             for item in self._items.values():
@@ -122,50 +129,52 @@ class Registry(Generic[ItemT]):
             self._followers = (*self._followers, follower)
 
     def unfollow(self, follower: Follower[ItemT]) -> None:
-        """Tell a follower that everything is gone, and nothing from now on."""
+        """Tell a follower that all items are removed, and stop telling it of changes."""
         with self._changing:
             self._followers = tuple(each for each in self._followers if each is not follower)
             for item in self._items.values():
                 follower.removed(item)
 
     def __iter__(self) -> Iterator[ItemT]:
-        """Everything that is there now, in order."""
-        return iter(list(self._items.values()))
+        """Iterate over a copy of the items, in order."""
+        return iter(list(self._items.values()))  # other threads may change the registry during the iteration
 
     @property
     def used(self) -> bool:
-        """Whether there was ever anything in it: what clients have been told once stays true."""
+        """Whether there was ever an item: a capability that clients have seen can't be taken back."""
         return self._last_serial > 0
 
     def _cursor_after(self, serial: int) -> str:
-        """The cursor of the page that begins after a serial number."""
+        """Return the cursor of the page that begins after a serial number."""
         return base64.urlsafe_b64encode(f"{self.kind}:{serial}".encode()).decode()
 
     def _serial_of(self, cursor: object) -> int:
-        """The serial number after which a cursor's page begins.
+        """Return the serial number after which a cursor's page begins.
 
         Raises:
-            McpError: The cursor is not one of ours (-32602).
+            McpError: If the cursor was not made here (-32602).
         """
         if isinstance(cursor, str) and len(cursor) <= MAX_CURSOR:
             try:
                 serial = int(base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")[2])
             except ValueError:
                 serial = 0
-            # Compared as a whole, because Base64 and int() are lenient readers.
+            # Base64 and int() both accept sloppy input, so compare with the cursor that we would have made.
             if 0 < serial <= self._last_serial and cursor == self._cursor_after(serial):
                 return serial
         raise McpError(INVALID_PARAMS, f"invalid cursor: {str(cursor)[:MAX_CURSOR]!r}")
 
     def page(self, cursor: object, size: int) -> tuple[list[ItemT], str | None]:
-        """One page, and the cursor of the next (None after the last).
+        """Return a page, and the cursor of the next one (None after the last).
 
         Raises:
-            McpError: The cursor is not one of ours (-32602).
+            McpError: If the cursor was not made here (-32602).
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         page: list[ItemT] = []
         last = after
+        # A dict keeps the order of insertion, which is that of the serial numbers. The copy is made in one step of the
+        # interpreter, so it needs no lock.
         for serial, item in list(self._numbered.values()):
             if serial <= after:
                 continue

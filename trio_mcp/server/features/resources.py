@@ -1,4 +1,4 @@
-"""Resources: registering, listing, reading and watching them; URIs to functions (`server/resources`)."""
+"""Resources: registering, listing, reading and watching them, by URI or URI template (`server/resources`)."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ __all__ = ["RegisteredResource", "ResourceDetails", "ResourceFeature", "Resource
 
 
 class ResourceNotFound(TrioMcpError):
-    """Raise it in a function of a resource: the client learns that there is no resource of that URI."""
+    """Raised by a resource's function to tell the client that there is no resource with this URI."""
 
 
 class ContentsError(Exception):
-    """The function returned what has no form as contents: a fault of the server's."""
+    """The function returned something that can't be sent as contents: a fault in the server."""
 
 
 class ResourceDetails(TypedDict, total=False):
-    """What may be said of a resource beside its URI and its function.
+    """The optional details of a resource.
 
     Attributes:
-        name: The resource's name; the function's by default.
-        title: Its name for people.
-        description: What it is; the docstring by default.
-        mime_type: The type of its contents; ``application/json`` by default for what becomes JSON.
-        size: Of the contents, in bytes; not for templates.
-        annotations: Hints about whom it is for.
-        icons: Pictures of it, by https: or data: URI.
-        meta: Its ``_meta``; a key has the form ``com.example/name``.
-        cache: For how long a client may keep what it read, and for whom; by default as the server's ``cache_hints``
-            say. A returned `types.ReadResourceResult` with a ``ttl_ms`` or ``cache_scope`` counts more.
+        name: The resource's name; the function's own by default.
+        title: The resource's name for people.
+        description: What the resource is; the docstring by default.
+        mime_type: The type of the contents; by default ``application/json`` for values sent as JSON.
+        size: The size of the contents in bytes; not for templates.
+        annotations: Hints about the intended audience and the importance.
+        icons: Icons, each an https: or data: URI.
+        meta: The resource's ``_meta``; a key has the form ``com.example/name``.
+        cache: How long clients may cache the contents, and for whom; the server's ``cache_hints`` by default. The
+            ``ttl_ms`` or ``cache_scope`` of a returned `types.ReadResourceResult` takes precedence.
         park_input: As in `ToolDetails`.
     """
 
@@ -78,11 +78,11 @@ class ResourceDetails(TypedDict, total=False):
 
 @attrs.frozen
 class RegisteredResource(Entry[Resource | ResourceTemplate]):
-    """A resource, or a template of resources, as the server holds it.
+    """A resource or a resource template, as the server holds it.
 
     Attributes:
-        template: What matches its URIs; None for a single resource.
-        cache: For how long its contents may be kept; None if it has no hint of its own.
+        template: The template that matches its URIs; None for a single resource.
+        cache: Its own cache hint; None to use the server's.
     """
 
     template: UriTemplate | None
@@ -90,16 +90,16 @@ class RegisteredResource(Entry[Resource | ResourceTemplate]):
 
     @property
     def name(self) -> str:
-        """What it is known by: its URI, or its URI template."""
+        """The key in the registry: the URI, or the URI template."""
         return self.definition.uri if isinstance(self.definition, Resource) else self.definition.uri_template
 
     def bind(self, uri: str, context: Context[Any]) -> Call | None:
-        """Bind what a URI says to the function; None if it is the URI of another resource."""
+        """Bind the variables of a URI to the function; None if the URI does not match."""
         values: dict[str, Any] | None = {} if self.template is None else self.template.match(uri)
         try:
             return None if values is None else self.function.bind(values, context)
         except InvalidArguments:
-            return None  # `users://{id}` with an int has no resource `users://x`
+            return None  # values that the type hints reject: with an int, `users://{id}` does not match `users://x`
 
 
 class ResourceFeature:
@@ -123,7 +123,7 @@ class ResourceFeature:
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
+        """Return the capabilities declared to a client of this revision."""
         return {"resources": {"listChanged": True, "subscribe": True}} if self._offered else {}
 
     @property
@@ -131,25 +131,27 @@ class ResourceFeature:
         return self.registry.used or self.templates.used
 
     def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
-        """See `Server.add_resource`."""
+        """Add a resource or a template; see `Server.add_resource`."""
         check_details(details, ResourceDetails, "add_resource")
         resource = _make_resource(uri, function, self._settings, details)
+        # Two registries, as the protocol lists them separately; one notification covers both.
         (self.registry if resource.template is None else self.templates).add(resource)
         self.notify_changed()
 
     def remove(self, uri: str) -> None:
-        """See `Server.remove_resource`."""
+        """Remove a resource or a template; see `Server.remove_resource`."""
         (self.templates if uri in self.templates else self.registry).remove(uri)
         self.notify_changed()
 
     def notify_changed(self) -> None:
-        """Tell the clients that the list has changed."""
+        """Notify clients that the list has changed."""
         self._settings.announce(RESOURCES_CHANGED)
 
     def notify_updated(self, uri: str) -> None:
-        """See `Server.notify_resource_updated`."""
+        """Notify the subscribers of a URI; see `Server.notify_resource_updated`."""
         if not isinstance(uri, str):
             raise TypeError(f"uri must be a string, got {type(uri).__name__}")
+        # Not checked against the registry: subscribers of a template's resources are known by their URIs alone.
         self._settings.announce(RESOURCE_UPDATED, uri)
 
     async def _list(self, registry: Registry[RegisteredResource], key: str, context: Context[Any]) -> dict[str, Any]:
@@ -158,6 +160,7 @@ class ResourceFeature:
 
     async def _read(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
+        # Which template matches depends on the arguments, so finding a resource already binds them.
         resource, call = self._find(uri, context)
         if resource.mounted is not None:
             return await resource.mounted.pass_on(context)
@@ -174,16 +177,17 @@ class ResourceFeature:
             result = _read_result(value, uri, resource.definition.mime_type, revision)
         except Exception as exc:
             exc = single(exc)
-            if isinstance(exc, ResourceNotFound):
+            if isinstance(exc, ResourceNotFound):  # its text is the function's own, and not for clients
                 raise _not_found(uri, revision) from None
             raise self._settings.failure(f"the resource {resource.name!r} failed", exc, ContentsError) from None
-        if not context.rules.cache_hints:
+        if not context.rules.cache_hints:  # legacy revisions have no such fields
             return result
         hints = self._settings.cache_hints[context.method] if resource.cache is None else resource.cache.to_wire()
-        return hints | result
+        return hints | result  # the result's own fields take precedence
 
     def _find(self, uri: str, context: Context[Any]) -> tuple[RegisteredResource, Call]:
-        if len(uri) <= MAX_URI:
+        if len(uri) <= MAX_URI:  # bounds the work of matching templates
+            # An exact URI wins over any template, and hides them even if its function raises ResourceNotFound.
             resource = self.registry.get(uri)
             for each in self.templates if resource is None else (resource,):
                 if (call := each.bind(uri, context)) is not None:
@@ -192,10 +196,10 @@ class ResourceFeature:
 
     async def _subscribe(self, context: Context[Any]) -> dict[str, Any]:
         uri = self._uri(context)
-        self._find(uri, context)
+        self._find(uri, context)  # refuses a URI that can't be read
         if not context.session.lasting:
-            raise McpError(METHOD_NOT_FOUND, f"no {context.method!r} here: without a session there is nobody to tell")
-        context.session.watch(uri)
+            raise McpError(METHOD_NOT_FOUND, f"{context.method!r} needs a session: without one no update can be sent")
+        context.session.watch(uri)  # the methods exist in the legacy era only, so there is a session
         return {}
 
     async def _unsubscribe(self, context: Context[Any]) -> dict[str, Any]:
@@ -207,15 +211,15 @@ class ResourceFeature:
         return read_uri(context)
 
     def _check_offered(self, context: Context[Any]) -> None:
-        if not self._offered:
+        if not self._offered:  # the capability has never been declared
             raise McpError(METHOD_NOT_FOUND, f"unknown method {context.method!r}: this server has no resources")
 
 
 def read_uri(context: Context[Any]) -> str:
-    """The URI that a request is about.
+    """Return the URI that a request names.
 
     Raises:
-        McpError: It has none (-32602).
+        McpError: If it is missing or not a string (-32602).
     """
     uri = context.params.get("uri")
     if type(uri) is not str:
@@ -224,7 +228,7 @@ def read_uri(context: Context[Any]) -> str:
 
 
 def _not_found(uri: str, revision: str) -> McpError:
-    """`server/resources`, section Error Handling: the code was another one until 2026-07-28."""
+    """Make the error for an unknown URI; its code depends on the revision (`server/resources`, Error Handling)."""
     return McpError(rules_of(revision).resource_not_found, "Resource not found", {"uri": uri[:MAX_URI]})
 
 
@@ -237,7 +241,8 @@ def _make_resource(
     what = f"resource {uri!r}"
     name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
     if not isinstance(name, str) or not name or name == "<lambda>":
-        raise ValueError(f"{what}: {name!r} is no valid name; pass name=…")
+        raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
+    # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
     if size is not None and (template is not None or isinstance(size, bool) or not isinstance(size, int) or size < 0):
         raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
@@ -246,7 +251,7 @@ def _make_resource(
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))
     _check_agreement(own, template, what)
     annotations = details.get("annotations")
-    told: dict[str, Any] = {
+    told: dict[str, Any] = {  # the fields that resources and templates share
         "name": name,
         "mime_type": details.get("mime_type"),
         "annotations": Annotations(**annotations) if isinstance(annotations, Mapping) else annotations,
@@ -258,6 +263,7 @@ def _make_resource(
 
 
 def _check_agreement(function: Function, template: UriTemplate | None, what: str) -> None:
+    # Checked when it is registered: at run time a mismatch would look like a URI that does not exist.
     parameters = set(function.input_schema.get("properties", ()))
     required = set(function.input_schema.get("required", ()))
     always = set() if template is None else {*template.variables, *filter(None, [template.exploded])}
@@ -265,8 +271,9 @@ def _check_agreement(function: Function, template: UriTemplate | None, what: str
     problems = {
         "the function has no parameter for the variable": (always | sometimes) - parameters,
         "the URI has no variable for the parameter": parameters - always - sometimes,
-        "a query may lack it, so give a default to the parameter": sometimes & required,
-        "every URI has a value for it, so take the default from the parameter": (always & parameters)
+        "a query may omit it, so give a default to the parameter": sometimes & required,
+        # The exploded variable may match nothing, so its parameter may have a default.
+        "every URI has a value for it, so remove the default of the parameter": (always & parameters)
         - required
         - ({template.exploded} if template is not None else set()),
     }
@@ -276,15 +283,16 @@ def _check_agreement(function: Function, template: UriTemplate | None, what: str
 
 
 def _read_result(value: Any, uri: str, mime_type: str | None, revision: str) -> dict[str, Any]:
-    """The wire form of the `ReadResourceResult` that carries what a function returned.
+    """Return the wire form of a `ReadResourceResult` for a function's return value.
 
     Raises:
-        ContentsError: It has no form as contents.
+        ContentsError: If the value can't be sent as contents.
     """
     if isinstance(value, ReadResourceResult):
         if value.ttl_ms is not None and not 0 <= value.ttl_ms <= MAX_TTL * 1000:
             raise ContentsError(f"its ttl_ms must be from 0 to {MAX_TTL * 1000:.0f} (a year), got {value.ttl_ms}")
         return wire_for(value, revision)
+    # A list is several contents only if it holds some; otherwise it is data, sent as JSON.
     many = isinstance(value, (list, tuple)) and any(isinstance(item, ResourceContents) for item in value)
     contents = [_contents(item, uri, mime_type) for item in (value if many else [value])]
     return {"contents": [wire_for(each, revision) for each in contents]}
@@ -299,41 +307,43 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
         raise ContentsError("it returned None; return the contents, or raise ResourceNotFound")
     if not isinstance(value, str):
         mime_type = mime_type or "application/json"
+        # json.dumps, because it can refuse infinity and NaN, which JSON does not have.
         try:
             plain = value.to_wire() if isinstance(value, WireModel) else to_jsonable_python(value, by_alias=True)
             value = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         except ValueError as exc:
-            raise ContentsError(f"what it returned has no JSON form: {exc}") from exc
-    # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
+            raise ContentsError(f"its return value can't be turned into JSON: {exc}") from exc
+    # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
     text = value.encode("utf-8", "backslashreplace").decode()
     return TextResourceContents(uri=uri, mime_type=mime_type, text=text)
 
 
 def safe_join(directory: str | Path, path: str) -> Path:
-    """Join what ``{+path}`` matched to a directory, without leaving the directory.
+    """Join a path matched by ``{+path}`` to a directory, without leaving the directory.
 
-    It looks at the file system, so call it from a sync function, or in a thread. Whoever can change the directory
-    meanwhile can still lead the path astray.
+    Accesses the file system, so call it from a sync function or in a thread. It can't protect against a process that
+    modifies the directory at the same time.
 
     Args:
-        directory: The directory that everything must lie in.
-        path: A relative path, which a client has chosen.
+        directory: The directory that the result must be in.
+        path: A relative path, chosen by a client.
 
     Returns:
-        The absolute path, free of ``..`` and symbolic links. Nothing need be there.
+        The absolute path, without ``..`` and symbolic links. It need not exist.
 
     Raises:
-        ResourceNotFound: The path is absolute, leads out of the directory (also by a symbolic link), or can't be
-            looked at.
+        ResourceNotFound: If the path is absolute, leads out of the directory (even through a symbolic link), or can't
+            be examined.
     """
     root = Path(directory).resolve()
     try:
+        # Resolve first, check the result below: only then is it known where `..` and symbolic links lead.
         joined = (root / path).resolve()
-        joined.lstat()
+        joined.lstat()  # resolve() ignores that the system refuses a path, because it is too long for example
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
         raise ResourceNotFound("no such path") from None
     if Path(path).is_absolute() or not joined.is_relative_to(root):
-        raise ResourceNotFound("no such path")
+        raise ResourceNotFound("no such path")  # the same text: it must not tell what exists outside
     return joined

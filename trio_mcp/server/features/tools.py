@@ -1,4 +1,4 @@
-"""Tools: registering, listing and calling them, and what becomes of a result (`server/tools`)."""
+"""Tools: registering, listing and calling them, and turning return values into results (`server/tools`)."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from trio_mcp.types.tools import CallToolResult, Tool, ToolAnnotations
 
 __all__ = ["Output", "OutputError", "RegisteredTool", "ToolDetails", "ToolFeature"]
 
-# `server/tools`, section Tool Names (a SHOULD since 2025-11-25; other clients enforce it).
+# `server/tools`, section Tool Names: a SHOULD since 2025-11-25, but other clients enforce it.
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+# The return types that most tools have; they share one Output each.
 _SCALARS = (int, float, str, bool)
+# Return annotations that say nothing about a value; such a tool has no output schema.
 _UNDECLARED = (inspect.Signature.empty, Any, None, type(None), NoReturn, Never)
 
 
 class OutputError(Exception):
-    """The tool returned something else than it declares: a fault of the server's, not of the caller's."""
+    """The tool returned something other than it declares: a fault in the server, not in the call."""
 
 
 @attrs.frozen
@@ -52,11 +54,11 @@ class Output:
     """How a tool's return value becomes a result.
 
     Attributes:
-        schema: The output schema; None for content without structure.
-        wrapped: The value is no object, so it travels as ``{"result": value}``.
-        _to_json_data: Checks a return value and turns it into JSON data; None for content without structure.
-        _to_content: Checks a return value that is declared to be content; None if nothing is declared.
-        _validator: Gives the validator of the schema; compiled on first use.
+        schema: The output schema; None if results have no structured content.
+        wrapped: Whether values are not objects, and so are sent as ``{"result": value}``.
+        _to_json_data: Validates a return value and turns it into JSON data; None without structured content.
+        _to_content: Validates a return value declared as content; None if nothing is declared.
+        _validator: Returns the validator of the schema; compiled on first use.
     """
 
     schema: dict[str, Any] | None
@@ -66,17 +68,17 @@ class Output:
     _validator: Callable[[], SchemaValidator] | None = None
 
     def schema_for(self, revision: str) -> dict[str, Any] | None:
-        """The output schema as a revision may have it: until 2025-11-25 only objects are structured content."""
+        """Return the output schema for a revision; until 2025-11-25 structured content must be an object."""
         rules = rules_of(revision)
         if self.schema is None or not rules.structured_content:
             return None
         return self.schema if self.schema.get("type") == "object" or rules.any_structured_content else None
 
     def result(self, value: Any, revision: str) -> dict[str, Any]:
-        """The wire form of a `CallToolResult` that carries a return value.
+        """Return the wire form of a `CallToolResult` for a return value.
 
         Raises:
-            OutputError: The value is not of the declared type.
+            OutputError: If the value is not of the declared type.
         """
         if isinstance(value, CallToolResult):
             return self._complete_result(value, revision)
@@ -85,6 +87,7 @@ class Output:
                 value = self._to_content(value)
             return {"content": [_block(item, revision) for item in _items(value, self._to_content is not None)]}
         data = self._to_json_data(value)
+        # Structured content is repeated as text, for clients that don't read it (`server/tools`, Structured Content).
         result: dict[str, Any] = {"content": [{"type": "text", "text": _json_text(data)}]}
         rules = rules_of(revision)
         if rules.structured_content:
@@ -94,7 +97,9 @@ class Output:
         return result
 
     def _complete_result(self, value: CallToolResult, revision: str) -> dict[str, Any]:
-        """A result that the tool made itself; where there is a schema it holds for that, too (`server/tools`)."""
+        """Return the wire form of a `CallToolResult` that the tool made itself, checked against the output schema."""
+        # With an output schema a server MUST provide conforming structured content (`server/tools`, Output Schema);
+        # an error result is exempt.
         result = wire_for(value, revision)
         if self._validator is not None and not value.is_error:
             if "structured_content" not in value.model_fields_set:
@@ -109,27 +114,28 @@ class Output:
 
 
 def read_output(returns: Any, explicit_schema: dict[str, Any] | None, what: str) -> Output:
-    """Read a return annotation, or take the schema that the tool brings along.
+    """Read a return annotation, or use the tool's explicit schema.
 
     Raises:
-        TypeError: The type has no JSON Schema.
-        SchemaError: The explicit schema can't be used.
+        TypeError: If the type has no JSON Schema.
+        SchemaError: If the explicit schema is invalid.
     """
     if explicit_schema is not None:
         if not isinstance(explicit_schema, dict):
             raise TypeError(f"{what}: output_schema must be a dict, got {type(explicit_schema).__name__}")
         validator = SchemaValidator(explicit_schema)
         return Output(explicit_schema, False, _checked(validator), validator=lambda: validator)
-    if returns in _UNDECLARED:
+    if returns in _UNDECLARED:  # nothing to promise in a schema, so whatever it returns becomes content
         return Output(None)
     if _is_content(returns):
         return Output(None, to_content=_declared_content(returns))
     return _scalar(returns) if returns in _SCALARS else _structured(returns, f"{what}: the return type")
 
 
+# The warnings flag differs from that of other types: see _serialized.
 @functools.cache
 def _scalar(returns: Any) -> Output:
-    """What so many tools return is made once for all of them."""
+    """Return the shared output of all tools that return this scalar: building one takes longer than anything else."""
     return _structured(returns, "the return type", warnings=False)
 
 
@@ -138,10 +144,12 @@ def _structured(returns: Any, subject: str, warnings: Literal["error"] | bool = 
     schema, _ = json_schema_of(adapter, "serialization", subject)
     wrapped = not _describes_object(schema)
     if wrapped:
+        # Definitions must stay at the root, as references begin with "#/$defs/".
         definitions = {key: schema.pop(key) for key in ("$defs",) if key in schema}
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"], **definitions}
     elif "type" not in schema:
-        schema = {"type": "object", **schema}  # a bare $ref: until 2025-11-25 the root must say that it is an object
+        # A bare $ref to an object: until 2025-11-25 the root itself must have "type": "object".
+        schema = {"type": "object", **schema}
     return Output(
         schema,
         wrapped,
@@ -155,8 +163,9 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
     def to_json_data(value: Any) -> Any:
         try:
-            # An instance that was changed after its validation is not validated again, but warned of; a scalar can't
-            # be one, and the watching costs more than all the rest.
+            # pydantic does not validate an instance of a model again, so one that was modified since is only noticed
+            # as a serialization warning: make it an error. For scalars warnings are off: they can't be such an
+            # instance, and collecting warnings costs more than everything else here.
             return dump(validate(value), mode="json", by_alias=True, warnings=warnings)
         except ValueError as exc:
             raise OutputError(f"the return value is not of the declared type: {exc}") from exc
@@ -166,6 +175,7 @@ def _serialized(adapter: TypeAdapter[Any], warnings: Literal["error"] | bool) ->
 
 def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
     def to_json_data(value: Any) -> Any:
+        # An explicit schema need not describe the return type, so pydantic has nothing to validate here.
         data = _plain(value)
         if (problem := validator.problem(data)) is not None:
             raise OutputError(f"the return value does not conform to the output schema: {problem}")
@@ -175,7 +185,7 @@ def _checked(validator: SchemaValidator) -> Callable[[Any], Any]:
 
 
 def _declared_content(returns: Any) -> Callable[[Any], Any]:
-    @functools.cache  # on first use: building this validator takes longer than everything else about a tool
+    @functools.cache  # on first use: building this validator takes longer than the rest of registering a tool
     def validate() -> Callable[[Any], Any]:
         return TypeAdapter(returns).validator.validate_python
 
@@ -189,18 +199,19 @@ def _declared_content(returns: Any) -> Callable[[Any], Any]:
 
 
 def _is_content(returns: Any) -> bool:
-    """Whether a type speaks of content blocks, which have no structure of the tool's own."""
-    if hasattr(returns, "__value__"):  # a type alias; there is more than one class of them
+    """Return whether a type consists of content blocks, which are sent as content and need no output schema."""
+    if hasattr(returns, "__value__"):  # a type alias: typing and typing_extensions each have a class for them
         return _is_content(returns.__value__)
     origin = get_origin(returns)
     if origin is None:
         return isinstance(returns, type) and issubclass(returns, (*_BLOCKS, CallToolResult))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):  # a mapping with blocks in it is data, not content
         return False
     return any(_is_content(part) for part in get_args(returns))
 
 
 def _describes_object(schema: dict[str, Any]) -> bool:
+    # pydantic puts a recursive model into $defs, and leaves only a reference at the root.
     reference = schema.get("$ref")
     if isinstance(reference, str):
         schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
@@ -208,9 +219,10 @@ def _describes_object(schema: dict[str, Any]) -> bool:
 
 
 def _items(value: Any, declared: bool) -> list[Any]:
-    """The things that become one block each."""
+    """Return the values that become one block each."""
     if value is None:
         return []
+    # A list becomes several blocks only if it is known or seen to hold some; otherwise it is data, one JSON text.
     if isinstance(value, (list, tuple)) and (declared or any(isinstance(item, _BLOCKS) for item in value)):
         return list(value)
     return [value]
@@ -232,14 +244,14 @@ def _plain(value: Any) -> Any:
 
 
 def _json_text(data: Any) -> str:
-    """Structured content as text; where it is a string that very string."""
+    """Return structured content as text: a string as it is, anything else as JSON."""
     try:
         if type(data) is str:
             if not data.isascii():
-                data.encode()
+                data.encode()  # raises for a lone surrogate
             return data
         text = to_json(data, inf_nan_mode="constants").decode()
-        if "NaN" in text or "Infinity" in text:
+        if "NaN" in text or "Infinity" in text:  # perhaps only within a string: the slow encoder decides
             json.dumps(data, allow_nan=False)
     except ValueError as exc:
         raise OutputError(f"the return value has no JSON form: {exc}") from exc
@@ -248,31 +260,31 @@ def _json_text(data: Any) -> str:
 
 def _text(text: str) -> dict[str, Any]:
     if not text.isascii():
-        # File names and captured output may hold lone surrogates, which UTF-8 can't carry.
+        # File names and captured output may contain lone surrogates, which UTF-8 can't encode.
         text = text.encode("utf-8", "backslashreplace").decode()
     return {"type": "text", "text": text}
 
 
 def text_result(text: str, *, is_error: bool) -> dict[str, Any]:
-    """The wire form of a result that is one text."""
+    """Return the wire form of a result with one text block."""
     return {"content": [_text(text)], "isError": is_error}
 
 
 class ToolDetails(TypedDict, total=False):
-    """What may be said of a tool beside its function.
+    """The optional details of a tool.
 
     Attributes:
         name: The tool's name; the function's own by default.
-        title: Its name for people.
-        description: What it does, for the model; the docstring by default.
-        annotations: Hints about its behaviour.
-        icons: Pictures of it, by https: or data: URI.
-        meta: Its ``_meta``; a key has the form ``com.example/name``.
-        input_schema: A JSON Schema for the arguments instead of one made from the hints. Arguments are checked against
-            both.
-        output_schema: A JSON Schema for the result instead of one made from the return type.
-        park_input: In the modern era the function waits where it asks for input, in this process, instead of running
-            again from its start.
+        title: The tool's name for people.
+        description: What the tool does, for the model; the docstring by default.
+        annotations: Hints about the tool's behaviour.
+        icons: Icons, each an https: or data: URI.
+        meta: The tool's ``_meta``; a key has the form ``com.example/name``.
+        input_schema: A JSON Schema for the arguments, shown instead of the one made from the type hints. Arguments are
+            validated against both.
+        output_schema: A JSON Schema for the result, used instead of the one made from the return type.
+        park_input: Whether the function, when it asks for input in the modern era, keeps waiting in this process
+            instead of running again from its start.
     """
 
     name: str | None
@@ -291,13 +303,15 @@ class RegisteredTool(Entry[Tool]):
     """A tool as the server holds it.
 
     Attributes:
-        output: How its return value becomes a result.
+        output: Turns the return value into a result.
     """
 
     output: Output
 
     def _to_wire(self, revision: str) -> dict[str, Any]:
         wire = wire_for(self.definition, revision)
+        # Until 2025-11-25 an output schema must describe an object. A tool with another one is listed without, and
+        # its results have no structured content there.
         if "outputSchema" in wire and self.output.schema_for(revision) is None:
             del wire["outputSchema"]
         return wire
@@ -316,37 +330,39 @@ class ToolFeature:
         self._settings = settings
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """What is declared of it to a client of a revision."""
+        """Return the capabilities declared to a client of this revision."""
+        # Declared even without tools: they may be added later, and a capability can't be declared later.
         return {"tools": {"listChanged": True}}
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
-        """See `Server.add_tool`."""
+        """Add a tool; see `Server.add_tool`."""
         check_details(details, ToolDetails, "add_tool")
         self.registry.add(_make_tool(function, self._settings, details))
         self.notify_changed()
 
     def remove(self, name: str) -> None:
-        """See `Server.remove_tool`."""
+        """Remove a tool; see `Server.remove_tool`."""
         self.registry.remove(name)
         self.notify_changed()
 
     def notify_changed(self) -> None:
-        """Tell the clients that the list has changed."""
+        """Notify clients that the list has changed."""
         self._settings.announce(TOOLS_CHANGED)
 
     async def _list(self, context: Context[Any]) -> dict[str, Any]:
         return self._settings.list_page(self.registry, "tools", context)
 
     async def _call(self, context: Context[Any]) -> dict[str, Any]:
+        # Parameters come straight from the JSON parser, so there are no subclasses: `type(...) is` is the fastest test.
         name, arguments = context.params.get("name"), context.params.get("arguments")
         if type(name) is not str:
             raise McpError(INVALID_PARAMS, "tools/call needs a name, which must be a string")
         tool = self.registry.get(name)
-        if tool is None:
+        if tool is None:  # the name is the client's: cut, so that it can't fill logs
             raise McpError(INVALID_PARAMS, f"unknown tool: {name[:200]!r}")
         if tool.mounted is not None:
             return await tool.mounted.pass_on(context, name=tool.mounted.name)
-        if arguments is None:
+        if arguments is None:  # optional; null counts as missing
             arguments = {}
         elif type(arguments) is not dict:
             raise McpError(INVALID_PARAMS, "the arguments of tools/call must be an object")
@@ -362,6 +378,8 @@ class ToolFeature:
             return tool.output.result(value, revision)
         except InvalidArguments as exc:
             text = f"invalid arguments for the tool {name!r}: {exc}"
+            # Since 2025-11-25 invalid arguments are a result, so that the model sees them and can correct itself
+            # (2025-11-25 `server/tools`, Error Handling).
             if context.rules.argument_errors_as_results:
                 return text_result(text, is_error=True)
             raise McpError(INVALID_PARAMS, text) from None
@@ -369,6 +387,8 @@ class ToolFeature:
             return self._failure(name, single(exc))
 
     def _failure(self, name: str, exc: Exception) -> dict[str, Any]:
+        # An McpError fails the request itself; a ToolError is a message for the model; anything else is a bug in the
+        # tool, of which the client learns no more than the server allows.
         if isinstance(exc, McpError):
             raise exc
         told = str(exc)
@@ -383,14 +403,14 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
     name = name_of(function, details)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is no valid tool name: 1 to 128 of the characters A-Z a-z 0-9 _ - . are allowed; pass name=…"
+            f"{name!r} is not a valid tool name: use 1 to 128 of the characters A-Z a-z 0-9 _ - . and pass name=…"
         )
     what = f"tool {name!r}"
     input_schema = details.get("input_schema")
     if input_schema is not None:
         if not isinstance(input_schema, dict) or input_schema.get("type") != "object":
             raise ValueError(f'{what}: input_schema must be a JSON Schema with "type": "object" at its root')
-        input_schema = copy.deepcopy(input_schema)
+        input_schema = copy.deepcopy(input_schema)  # the caller may go on to modify its dict
     own = read_function(
         function,
         settings.surroundings,

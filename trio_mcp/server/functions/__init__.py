@@ -1,1 +1,1 @@
-"""What a user's function becomes: its signature, schemas, arguments, output and dependencies."""
+"""Turning users' functions into what a server offers: signatures, schemas, arguments, dependencies."""

@@ -1,4 +1,4 @@
-"""Dependencies: the providers that fill parameters marked with `Depends`, and calling a function inside of them."""
+"""Dependencies: providers that fill parameters marked with `Depends`, and calls of functions that need them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Depends:
     """Marks a parameter that the server fills: ``db: Annotated[Database, Depends(get_db)]``. Clients don't see it.
 
     Attributes:
-        provider: What gives the value: a function, sync or async; or one that is decorated with ``@contextmanager`` or
-            ``@asynccontextmanager``, or a generator function with one ``yield``, whose value lives until the function
-            that needs it has ended. Its own parameters are a `Context`, further dependencies, or have defaults.
-        cache: Whether all who need this provider share one value in a request. Without it, this parameter gets its
-            own.
+        provider: The function that provides the value, sync or async. If it is decorated with ``@contextmanager`` or
+            ``@asynccontextmanager``, or is a generator function with one ``yield``, its cleanup runs when the function
+            that needs the value has ended. Its own parameters are a `Context`, dependencies, or have defaults.
+        cache: Whether everything in a request that depends on this provider shares one value. If False, this parameter
+            gets its own.
     """
 
     provider: Callable[..., Any]
@@ -36,7 +36,7 @@ class Depends:
 
 
 class Kind(enum.Enum):
-    """How a provider's value is had."""
+    """How to obtain a provider's value: call it, await it, or enter it."""
 
     VALUE = enum.auto()
     AWAITED = enum.auto()
@@ -46,7 +46,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Provider:
-    """A provider as the server knows it: what it takes and how its value is had."""
+    """A provider as the server sees it: its parameters, and how to obtain its value."""
 
     key: object
     name: str
@@ -57,23 +57,24 @@ class Provider:
 
 
 Needs: TypeAlias = Mapping[str, tuple[Provider, bool]]
-"""The provider of each parameter that has one, and whether it shares the value."""
+"""For each parameter with a provider: the provider, and whether the value is shared."""
 
 
 def marker_in(annotation: Any, default: Any, where: str) -> Depends | None:
-    """The marker that an annotation carries, or None.
+    """Return the `Depends` marker in an annotation, or None.
 
     Raises:
-        TypeError: It is marked in a way that can't work.
+        TypeError: If the parameter is marked in a way that can't work.
     """
     if isinstance(default, Depends):
-        raise TypeError(f"{where}: a default is what a plain call would get; write Annotated[..., Depends(...)]")
-    while hasattr(annotation, "__value__"):  # a type alias
+        # FastAPI allows this. Here the functions stay callable as they are, and a call would get the marker.
+        raise TypeError(f"{where}: Depends can't be a default value; write Annotated[..., Depends(...)]")
+    while hasattr(annotation, "__value__"):  # a type alias, such as `type Db = Annotated[Database, Depends(get_db)]`
         annotation = annotation.__value__
     if get_origin(annotation) is not Annotated:
         return None
     kind, *extras = get_args(annotation)
-    if Depends in extras:
+    if Depends in extras:  # the class itself, without a call: without this check the marker would be ignored
         raise TypeError(f"{where}: write Depends(provider), not Depends")
     markers = [extra for extra in extras if isinstance(extra, Depends)]
     if len(markers) > 1:
@@ -89,9 +90,10 @@ def _read(
     path: tuple[Callable[..., Any], ...],
 ) -> Provider:
     if isinstance(function, type) or not callable(function):
-        kind = "a class" if isinstance(function, type) else f"no function but {type(function).__name__}"
-        raise TypeError(f"{where}: its provider {_name(function)!r} is {kind}; pass a function that gives the value")
+        kind = "a class" if isinstance(function, type) else f"not a function, but {type(function).__name__}"
+        raise TypeError(f"{where}: its provider {_name(function)!r} is {kind}; pass a function that returns the value")
     key = _key_of(function)
+    # `known` has the providers that are complete, `path` those whose parameters are being read just now.
     if key in known:
         return known[key]
     if key in map(_key_of, path):
@@ -115,7 +117,7 @@ def _read(
         wanted = marker is not None or (annotation is not _EMPTY and is_context(annotation, context_type))
         if wanted and parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, *_VARIADIC):
             raise TypeError(
-                f"{what}: the parameter {name!r} is filled by its name, so it can't be {parameter.kind.description}"
+                f"{what}: the parameter {name!r} is passed by name, so it can't be {parameter.kind.description}"
             )
         if marker is not None:
             found = _read(marker.provider, context_type, where, known, (*path, function))
@@ -126,6 +128,7 @@ def _read(
                     f"{what}: both {context_parameter!r} and {name!r} are a {context_type.__name__}; one is enough"
                 )
             context_parameter = name
+        # Other parameters with a default keep it: a provider is an ordinary function, and may be called as one.
         elif parameter.default is _EMPTY and parameter.kind not in _VARIADIC:
             raise TypeError(
                 f"{what} has a parameter {name!r} that nothing fills: annotate it with {context_type.__name__} or "
@@ -137,7 +140,8 @@ def _read(
 
 
 def _kind_of(function: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
-    """How a provider's value is had, and what to call for it."""
+    """Return how to obtain a provider's value, and the function to call for it."""
+    # Generator functions are wrapped here; functions that a decorator has wrapped already are recognized further down.
     plain = bare(function)
     call = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.isasyncgenfunction(call):
@@ -146,7 +150,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
         return Kind.MANAGER, contextlib.contextmanager(function)
     if is_async(function):
         return Kind.AWAITED, function
-    # Only what a decorator made of a generator is entered: a file or a lock is a context manager, too, and a value.
+    # Only decorated generators are entered. Other context managers are values: a provider may well return an open file
+    # or a lock.
     below = inspect.unwrap(call)
     for test, kind in (
         (inspect.isasyncgenfunction, Kind.ASYNC_MANAGER),
@@ -159,7 +164,8 @@ def _kind_of(function: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
 
 
 def _key_of(function: Callable[..., Any]) -> object:
-    """What makes two providers the same: a method is made anew each time it is asked for, so identity won't do."""
+    """Return the key by which two providers are the same."""
+    # Not the identity, if possible: `obj.method` is a new object each time, but these compare equal.
     try:
         hash(function)
     except TypeError:
@@ -168,16 +174,17 @@ def _key_of(function: Callable[..., Any]) -> object:
 
 
 def _name(function: object) -> str:
+    # As a user would write it: without the functions around it, and by its class if it has no name.
     plain = bare(function) if callable(function) else function
     name = getattr(plain, "__qualname__", None) or type(plain).__qualname__
     return str(name).rpartition("<locals>.")[2]
 
 
 class Overrides:
-    """What stands in for providers just now, for tests.
+    """The providers that are currently replaced, in tests.
 
     Attributes:
-        active: By the keys of the providers.
+        active: The stand-ins, by the keys of the providers that they replace.
     """
 
     def __init__(self) -> None:
@@ -186,25 +193,26 @@ class Overrides:
 
     @contextlib.contextmanager
     def stand_in(self, provider: Callable[..., Any], other: Callable[..., Any], context_type: type) -> Iterator[None]:
-        """Have another provider stand in for one: see `Server.override`."""
+        """Replace a provider while the block runs: see `Server.override`."""
+        # Read before it is entered: a stand-in that can't work fails here, and not in the requests.
         entry = (_key_of(provider), _read(other, context_type, "override", {}, ()))
         self._entries.append(entry)
         self.active = dict(self._entries)
         try:
             yield
         finally:
-            self._entries.remove(entry)  # not the last one: blocks of several tasks may end in any order
+            self._entries.remove(entry)  # not simply the last: blocks in several tasks may end in any order
             self.active = dict(self._entries)
 
 
 @attrs.frozen(eq=False)
 class Surroundings:
-    """What all functions of a server are called with.
+    """The environment that all functions of a server are called in.
 
     Attributes:
-        context_type: The class of contexts: a parameter annotated with it is filled, and clients don't see it.
-        threads: Where sync functions run.
-        overrides: What stands in for providers.
+        context_type: The context class; a parameter annotated with it is filled, and hidden from clients.
+        threads: The threads for sync functions.
+        overrides: The providers that are replaced.
     """
 
     context_type: type
@@ -217,17 +225,17 @@ _IN_THE_LOOP = (Kind.AWAITED, Kind.ASYNC_MANAGER)
 
 class _Step(NamedTuple):
     provider: Provider
-    arguments: dict[str, int]  # which step gives each
+    arguments: dict[str, int]  # by parameter, the number of the step that provides its value
 
 
 class _Plan(NamedTuple):
-    """The steps that fill the parameters of one function, each after what it needs.
+    """The steps that fill the parameters of one function, each step after those it needs.
 
     Attributes:
-        steps: What is to be called.
-        parameters: The step that gives each parameter of the function.
-        in_loop: The steps that are taken in the event loop.
-        in_thread: The rest, taken in the thread of a sync function.
+        steps: The provider calls.
+        parameters: The number of the step for each parameter of the function.
+        in_loop: The steps to run in the event loop.
+        in_thread: The other steps, to run in the thread of a sync function.
     """
 
     steps: list[_Step]
@@ -239,24 +247,24 @@ class _Plan(NamedTuple):
 def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]) -> _Plan:
     """Put the providers of a function in order.
 
-    A sync provider runs where the function runs, as if that had called it itself: in the event loop, or in the thread
-    of a sync function. So a blocking one blocks nobody else there, and what belongs to a thread stays in it. What an
-    async provider needs is needed earlier, in the event loop.
+    A sync provider runs where the function runs, as if the function had called it: in the event loop, or in the thread
+    of a sync function. So a blocking provider of a sync function blocks no other task, and objects bound to a thread
+    stay in it. Providers that an async provider needs run earlier, in the event loop.
 
     Args:
-        needs: The function's.
+        needs: The providers that the function needs.
         is_async: Whether the function is async.
-        overrides: What stands in for providers, by their keys.
+        overrides: The stand-ins, by the keys of the providers that they replace.
 
     Raises:
-        TypeError: With the overrides there is a circle.
+        TypeError: If the overrides make a provider depend on itself.
     """
     steps: list[_Step] = []
     shared: dict[object, int] = {}
 
     def place(provider: Provider, cache: bool, path: tuple[Provider, ...]) -> int:
         stand_in = overrides.get(provider.key)
-        if stand_in is not None and stand_in not in path:  # else it wants the real one
+        if stand_in is not None and stand_in not in path:  # a stand-in that needs its provider gets the real one
             provider = stand_in
         if provider in path:
             raise TypeError(f"with its override the provider {provider.name!r} depends on itself")
@@ -264,6 +272,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
             return shared[provider.key]
         inner = (*path, provider)
         arguments = {name: place(*need, inner) for name, need in provider.needs.items()}
+        # After its needs, by the recursion above: the order of the steps is the order to run them in.
         steps.append(_Step(provider, arguments))
         if cache:
             shared[provider.key] = len(steps) - 1
@@ -273,6 +282,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
     early = set(range(len(steps)))
     if not is_async:
         early = {number for number in early if steps[number].provider.kind in _IN_THE_LOOP}
+        # Backwards, as a step only needs earlier ones: one pass finds all that async providers need, at any depth.
         for number in reversed(range(len(steps))):
             if number in early:
                 early.update(steps[number].arguments.values())
@@ -282,7 +292,7 @@ def make_plan(needs: Needs, is_async: bool, overrides: Mapping[object, Provider]
 
 @attrs.frozen(eq=False)
 class Dependencies:
-    """What a function depends on."""
+    """The dependencies of a function."""
 
     _what: str
     _needs: Needs
@@ -291,18 +301,19 @@ class Dependencies:
     _plan: _Plan
 
     async def call(self, context: object, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Fill the parameters, call the function, and leave what was entered, in reverse order.
+        """Fill the parameters, call the function, and exit the providers' context managers in reverse order.
 
-        What has been entered sees the exception that ended the function, `trio.Cancelled` included.
+        The context managers see the exception that ended the function, including `trio.Cancelled`.
 
         Args:
-            context: What providers get that ask for it.
+            context: The context, for providers that take it.
             function: The function.
             arguments, named: Its other arguments.
         """
+        # The plan is made once, at registration; only with overrides, which are for tests, anew for each call.
         overrides = self._surroundings.overrides.active
         plan = make_plan(self._needs, self._is_async, overrides) if overrides else self._plan
-        values: list[Any] = [None] * len(plan.steps)
+        values: list[Any] = [None] * len(plan.steps)  # by step number
 
         def ready() -> Any:
             provided = {name: values[number] for name, number in plan.parameters.items()}
@@ -320,12 +331,13 @@ class Dependencies:
                 values[number] = value
             if self._is_async:
                 return await ready()
-            # An abandoned thread leaves what it has entered, too.
+            # Context managers are entered and exited inside the thread, so even an abandoned thread cleans up.
             return await self._surroundings.threads.call(self._in_thread, plan, values, context, ready)
-        raise self._swallowed()
+        raise self._swallowed()  # only reached if a context manager has suppressed an exception
 
     def _in_thread(self, plan: _Plan, values: list[Any], context: object, ready: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
+            # An awaitable result is fine as long as nothing was entered: then nothing is closed before it is awaited.
             entered = False
             for number in plan.in_thread:
                 kind, value = _provided(plan.steps[number], values, context)
@@ -335,18 +347,18 @@ class Dependencies:
             value = ready()
             if entered and inspect.isawaitable(value):
                 if inspect.iscoroutine(value):
-                    value.close()
+                    value.close()  # or Python would warn that it was never awaited
                 raise TypeError(
-                    f"{self._what} is a sync function that returns something to await, and what its providers gave "
-                    "it would be closed by then; make it an async function"
+                    f"{self._what} is a sync function that returns an awaitable, but the values of its providers are "
+                    "closed before it is awaited; make it an async function"
                 )
             return value
         raise self._swallowed()
 
     def _swallowed(self) -> RuntimeError:
         return RuntimeError(
-            f"{self._what}: a provider swallowed the exception that ended it, so there is no result; it may "
-            "raise another exception, but not go on as if there had been none"
+            f"{self._what}: a provider suppressed the exception that the function raised, so there is no result; a "
+            "provider may raise another exception, but must not suppress one"
         )
 
 
@@ -361,10 +373,10 @@ def _provided(step: _Step, values: list[Any], context: object) -> tuple[Kind, An
 def read_dependencies(
     markers: Mapping[str, Depends], is_async: bool, surroundings: Surroundings, what: str
 ) -> Dependencies:
-    """What a function depends on, by the marker of each parameter that has one.
+    """Return the dependencies of a function, given the marker of each parameter that has one.
 
     Raises:
-        TypeError: A provider can't be used; the message says which one, of which parameter, and why.
+        TypeError: If a provider can't be used; the message names it and its parameter, and says why.
     """
     known: dict[object, Provider] = {}
     kind = surroundings.context_type

@@ -1,7 +1,6 @@
-"""A user's function: its contract, read from type hints and docstring, and its calls with validated arguments.
+"""A user's function: its contract, read from type hints and docstring, and calls to it with validated arguments.
 
-What is wrong with arguments is told by name and problem, never by value: that may be a secret, and messages end up in
-logs.
+Error messages name the argument and the problem, never the value: it may be a secret, and messages end up in logs.
 """
 
 from __future__ import annotations
@@ -35,18 +34,19 @@ __all__ = ["Call", "Function", "InvalidArguments", "read_function", "read_handle
 _EMPTY = inspect.Parameter.empty
 _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
+# Chosen: enough for a model to correct its call, short enough for its context.
 MAX_PROBLEMS = 3
-"""Problems with arguments that are told at once."""
+"""The number of problems with arguments that one message lists."""
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
-"""A function with its arguments: calling it runs the function, wherever that has to run."""
+"""A function with its arguments bound. Calling it runs the function, in the event loop or in a thread."""
 
 
 class InvalidArguments(Exception):
     """The arguments don't fit; the text says which, and why.
 
     Attributes:
-        names: Those that the signature refuses.
+        names: The arguments that the signature refuses.
     """
 
     def __init__(self, text: str, names: frozenset[str] = frozenset()) -> None:
@@ -59,11 +59,11 @@ class Function:
     """A function that takes named arguments, as a feature offers it.
 
     Attributes:
-        description: The text of its docstring.
-        input_schema: The JSON Schema of its arguments.
-        returns: Its return annotation; `inspect.Signature.empty` if it has none.
-        may_ask: There is something in its parameters that can ask for input.
-        park_input: Where it asks for input it stays, instead of running again (modern era).
+        description: The text of the docstring.
+        input_schema: The JSON Schema of the arguments.
+        returns: The return annotation; `inspect.Signature.empty` without one.
+        may_ask: Whether it can ask for input: it has a context or a dependency, which may have one.
+        park_input: Whether it keeps waiting where it asks for input, instead of running again (modern era).
     """
 
     description: str | None
@@ -80,10 +80,10 @@ class Function:
     _as_json: bool
 
     def bind(self, arguments: dict[str, Any], context: object) -> Call:
-        """Check arguments, fill in the defaults, and bind them and the context. Nothing is called yet.
+        """Validate arguments, fill in defaults, and bind them and the context. Does not call the function.
 
         Raises:
-            InvalidArguments: They don't fit.
+            InvalidArguments: If the arguments don't fit.
         """
         if self._schema is not None and (problem := self._schema.problem(arguments)) is not None:
             raise InvalidArguments(problem)
@@ -98,14 +98,16 @@ class Function:
         return functools.partial(self._call, **values)
 
     def _validated_as_json(self, arguments: dict[str, Any], refused: ValidationError) -> dict[str, Any]:
-        """Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only."""
+        """Validate arguments again, as JSON text, after they were refused as Python data."""
+        # In pydantic's strict mode, a type's JSON form, such as a date in a string, is accepted from JSON text only.
+        # Tried second: almost all arguments fit as Python data, and need not be encoded again.
         if not self._as_json:
             try:
                 return self._validate_json(to_json(arguments))
             except ValidationError as exc:
                 refused = exc
             except ValueError:
-                pass  # a lone surrogate, for example
+                pass  # has no JSON form: a lone surrogate, for example
         errors = refused.errors(include_url=False, include_context=False, include_input=False)
         lines = [problem_line(error["loc"], _message(error)) for error in errors[:MAX_PROBLEMS]]
         if len(errors) > MAX_PROBLEMS:
@@ -115,6 +117,7 @@ class Function:
 
 
 def _message(error: ErrorDetails) -> str:
+    # pydantic's words for these two speak of fields and inputs, which mean nothing to a model that calls a tool.
     if error["type"] == "missing":
         return "missing"
     if error["type"] == "extra_forbidden":
@@ -123,7 +126,7 @@ def _message(error: ErrorDetails) -> str:
 
 
 def single(exc: Exception) -> Exception:
-    """The one exception inside a group of one: a function may well have a nursery of its own."""
+    """Return the exception inside a group of one, at any depth: a function that uses a nursery raises such groups."""
     while isinstance(exc, ExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return exc
@@ -132,12 +135,12 @@ def single(exc: Exception) -> Exception:
 def _awaitable(
     function: Callable[..., Any], awaited: bool, surroundings: Surroundings
 ) -> Callable[..., Awaitable[Any]]:
-    """What runs a function: in the task of its caller if it is async, else in a thread."""
+    """Return an async function that runs a function: in the caller's task if it is async, else in a thread."""
     return function if awaited else functools.partial(surroundings.threads.call, function)
 
 
 def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..., Any]:
-    """A function whose parameters can all be given by name."""
+    """Wrap a function with positional-only parameters, so that all can be passed by name."""
 
     def call(**values: Any) -> Any:
         leading = [values.pop(name) for name in positional]
@@ -149,15 +152,16 @@ def _by_name(function: Callable[..., Any], positional: list[str]) -> Callable[..
 def read_handler(
     function: Callable[..., Any], surroundings: Surroundings, what: str
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """What calls a function that takes two arguments by position, parameters and context, and maybe dependencies.
+    """Return an async function that calls a handler of (params, ctx), filling in its dependencies if it has some.
 
     Raises:
-        TypeError: It can't be called like that.
+        TypeError: If the handler can't be called like that.
     """
     known = {surroundings.context_type.__name__: surroundings.context_type, "Depends": Depends}
     hints = resolved_hints(function, what, known)
     signature = inspect.signature(function)
     markers: dict[str, Depends] = {}
+    # Only the dependencies are read from the hints. The first two parameters may be called anything.
     for name, parameter in signature.parameters.items():
         marker = marker_in(hints.get(name, parameter.annotation), parameter.default, f"{what}: the parameter {name!r}")
         if marker is not None:
@@ -165,7 +169,7 @@ def read_handler(
     try:
         signature.bind(None, None, **dict.fromkeys(markers))
     except TypeError as exc:
-        raise TypeError(f"{what}: its function must take (params, ctx), and dependencies by name: {exc}") from None
+        raise TypeError(f"{what}: its function must accept (params, ctx), and dependencies by name: {exc}") from None
     if not markers:
         return _awaitable(function, is_async(function), surroundings)
     dependencies = read_dependencies(markers, is_async(function), surroundings, what)
@@ -184,15 +188,17 @@ def read_function(
 
     Args:
         function: Any callable: a function, a method, a partial, an object with ``__call__``.
-        surroundings: What it is called with.
-        what: What the function is, for error messages: ``"tool 'add'"``.
-        input_schema: Arguments are checked against it, too, so a function may take them as ``**arguments``.
+        surroundings: The context type, threads and overrides to call it with.
+        what: The function's role, for error messages: ``"tool 'add'"``.
+        input_schema: A schema to validate arguments against as well; with one, the function may take ``**arguments``.
         park_input: See `Function`.
 
     Raises:
-        TypeError: The signature can't be offered; the message says which parameter is to blame, and what to do.
-        SchemaError: The schema can't be used.
+        TypeError: If the signature can't be described; the message names the parameter, and says what to do.
+        SchemaError: If the schema is invalid.
     """
+    # The two mistakes whose own errors would be hard to understand: a class has a signature, and calling a generator
+    # function returns without running anything.
     if isinstance(function, type):
         raise TypeError(f"{what} is a class; pass a function that makes an instance, or an instance to be called")
     if is_generator(function):
@@ -207,8 +213,10 @@ def read_function(
     extra: Literal["allow", "forbid"] = "forbid"
     for parameter in _parameters(function, what, input_schema is not None):
         name = parameter.name
+        # The hints are those of the undecorated function. A parameter that only a decorator's __signature__ has is not
+        # among them, and if its annotation is a string there is no place to resolve it.
         annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # only with an input_schema, which describes them
             extra = "allow"
             continue
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -224,10 +232,11 @@ def read_function(
         raise TypeError(
             f"{what}: both {contexts[0]!r} and {contexts[1]!r} are a {context_type.__name__}; one is enough"
         )
+    # as_json: some types decode their bytes from JSON text only; then that way is tried first, not second.
     adapter, schema, as_json = _contract(fields, extra, what)
     awaited, may_ask = is_async(function), bool(contexts or markers)
     if park_input and not may_ask:
-        raise TypeError(f"{what} has park_input, but nothing to ask with: give it a parameter annotated as Context")
+        raise TypeError(f"{what} has park_input, but can't ask for input: add a parameter annotated with Context")
     if positional:
         function = _by_name(function, positional)
     return Function(
@@ -236,6 +245,7 @@ def read_function(
         returns=_awaited(hints.get("return", inspect.Signature.empty)),
         may_ask=may_ask,
         park_input=park_input,
+        # With dependencies, these choose where the function runs, together with its sync providers.
         call=function if markers else _awaitable(function, awaited, surroundings),
         schema=None if input_schema is None else ArgumentsSchema(input_schema),
         context_parameter=contexts[0] if contexts else None,
@@ -250,6 +260,7 @@ def _docstring(function: Callable[..., Any]) -> str | None:
     function = bare(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function)
+    # An object with __call__: getdoc alone would find the docstring of its class, or that of object.__call__.
     call = type(function).__call__
     return (call.__doc__ if inspect.isfunction(call) else None) or inspect.getdoc(function)
 
@@ -262,30 +273,34 @@ def _parameters(function: Callable[..., Any], what: str, open_ended: bool) -> li
     bound = bound_by_partials(function)
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if name in bound:
+        if name in bound:  # Parameters already bound by functools.partial are not the caller's to set.
             continue
         if parameter.kind in _VARIADIC and not (open_ended and parameter.kind is inspect.Parameter.VAR_KEYWORD):
             stars = _VARIADIC[parameter.kind]
             raise TypeError(
                 f"{what}: the parameter {stars}{name} is variadic, which no schema of named arguments can describe; "
-                "name each parameter, take one that is a list or a dict, or bring an input_schema and take **arguments"
+                "name each parameter, take a list or a dict, or pass an input_schema and take **arguments"
             )
+        # Otherwise `self` would become an argument that clients are asked for.
         if name == "self" and not found and parameter.annotation is _EMPTY and _is_in_class(function):
-            raise TypeError(f"{what} is a method without its object; register the bound method: instance.method")
+            raise TypeError(f"{what} is an unbound method; register the bound method: instance.method")
         found.append(parameter)
     return found
 
 
 def _is_in_class(function: Callable[..., Any]) -> bool:
+    # By the qualified name: inside a class body the class does not exist yet.
     where = getattr(function, "__qualname__", "").rpartition(".")[0]
     return inspect.isfunction(function) and bool(where) and not where.endswith("<locals>")
 
 
 def _field(annotation: Any, default: Any, description: str | None) -> Any:
-    """One parameter as a field: with its description and default, where the annotation does not bring them."""
+    """Return a parameter as a field, with its description and default where the annotation lacks them."""
     if get_origin(annotation) is collections.abc.Iterable:
-        annotation = list[get_args(annotation)]  # type: ignore[misc]  # pydantic would check it only during the call
+        # pydantic validates an Iterable lazily, so a bad item would raise inside the user's function.
+        annotation = list[get_args(annotation)]  # type: ignore[misc]
     field = default if isinstance(default, FieldInfo) else None
+    # A Field's own description is closer to the parameter than the docstring.
     if description and not (field and field.description) and not _has_description(annotation):
         annotation = Annotated[annotation, Field(description=description)]
     if field is not None:
@@ -293,7 +308,8 @@ def _field(annotation: Any, default: Any, description: str | None) -> Any:
     if default is _EMPTY:
         return annotation
     if default is None:
-        annotation = Optional[annotation]  # noqa: UP045  # `x: int = None` means it, and a model will send the null
+        # `x: int = None` means an optional int, and models do send the null that they see as the default.
+        annotation = Optional[annotation]  # noqa: UP045
     return Annotated[annotation, Field(default=default)]
 
 
@@ -306,13 +322,16 @@ def _has_description(annotation: Any) -> bool:
 def _contract(
     fields: dict[str, Any], extra: Literal["allow", "forbid"], what: str
 ) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
-    make_typed_dict: Any = TypedDict  # its fields are known at run time only
+    # One TypedDict of all parameters: pydantic validates the arguments in one go, and returns a plain dict to call the
+    # function with. Typed as Any because mypy only accepts literal fields.
+    make_typed_dict: Any = TypedDict
     arguments = make_typed_dict("arguments", fields)
     arguments.__pydantic_config__ = ConfigDict(extra=extra)
     try:
         adapter = adapter_for(arguments, f"{what}: a parameter")
         schema, generator = json_schema_of(adapter, "validation", f"{what}: a parameter")
     except TypeError:
+        # The error does not say which parameter is to blame, so try them one by one.
         for name, annotation in fields.items():
             subject = f"{what}: the parameter {name!r}"
             json_schema_of(adapter_for(annotation, subject), "validation", subject)
@@ -321,7 +340,7 @@ def _contract(
 
 
 def _awaited(returns: Any) -> Any:
-    """What is there after awaiting, for a sync function that returns something to await."""
+    """Return the type after awaiting, for a sync function annotated as returning an awaitable."""
     if get_origin(returns) in (collections.abc.Awaitable, collections.abc.Coroutine):
         return get_args(returns)[-1]
     return returns

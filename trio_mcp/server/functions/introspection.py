@@ -1,4 +1,4 @@
-"""What Python tells of a callable: its type hints, resolved, and its docstring, split into text and parameters."""
+"""Introspection of callables: their kind, their resolved type hints, and their docstring split into parts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["bare", "bound_by_partials", "is_async", "is_context", "is_generator"
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a partial is a partial of; anything else as it is."""
+    """Return the function inside a partial, at any depth; anything else as it is."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def bound_by_partials(function: Callable[..., Any]) -> set[str]:
-    """What a partial has settled is no matter of the caller's, although Python would let it be overridden."""
+    """Return the keyword arguments bound by partials: callers may not set them, although Python would allow it."""
     names: set[str] = set()
     while isinstance(function, functools.partial):
         names |= function.keywords.keys()
@@ -28,17 +28,17 @@ def bound_by_partials(function: Callable[..., Any]) -> set[str]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine for certain: any other callable may still return something to await."""
+    """Return whether calling it certainly returns a coroutine; any other callable may still return an awaitable."""
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a generator, sync or async."""
+    """Return whether calling it returns a generator, sync or async."""
     return any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function))
 
 
 def is_context(annotation: Any, context_type: type) -> bool:
-    """Whether a parameter of that annotation gets the `Context`."""
+    """Return whether a parameter with this annotation receives the `Context`, be it optional or generic."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return is_context(get_args(annotation)[0], context_type)
@@ -46,6 +46,7 @@ def is_context(annotation: Any, context_type: type) -> bool:
         return is_context(annotation.__value__, context_type)
     if (origin or annotation) is context_type:
         return True
+    # `Context | None`, so that the function can also be called without a server.
     options = get_args(annotation)
     return type(None) in options and any(
         is_context(option, context_type) for option in options if option is not type(None)
@@ -53,46 +54,49 @@ def is_context(annotation: Any, context_type: type) -> bool:
 
 
 def resolved_hints(function: Callable[..., Any], what: str, known: dict[str, Any]) -> dict[str, Any]:
-    """The annotations of a callable, strings among them evaluated where the function was defined.
+    """Return the annotations of a callable, with strings evaluated where the function was defined.
 
     Args:
-        function: Any callable but a class.
-        what: What it is, for error messages.
-        known: Names that may be used even where the function's module imports them for type checkers only.
+        function: Any callable except a class.
+        what: The function's role, for error messages.
+        known: Names that are resolved even if the function's module imports them under TYPE_CHECKING only.
 
     Raises:
-        TypeError: An annotation can't be evaluated.
+        TypeError: If an annotation can't be evaluated.
     """
+    # Looking at the stack is slow, and it may find a name that only happens to be there: so it is the second try.
     target = _annotated(function)
     cells = _closure(target)
     try:
         try:
             return get_type_hints(target, localns=cells, include_extras=True)
         except NameError:
+            # From the weakest to the strongest: a local name hides `known`, and the closure is certain.
             names = {**known, **_enclosing_scopes(target), **cells}
             return get_type_hints(target, localns=names, include_extras=True)
     except NameError as exc:
         raise TypeError(
             f"{what}: an annotation can't be resolved: {exc}; a type used in an annotation must be visible where the "
-            "function is defined, also at run time (not only under TYPE_CHECKING)"
+            "function is defined, at run time as well (not only under TYPE_CHECKING)"
         ) from None
-    except Exception as exc:  # evaluating a string may raise anything
+    except Exception as exc:  # an annotation in a string is code, which may raise anything
         raise TypeError(f"{what}: an annotation can't be evaluated: {type(exc).__name__}: {exc}") from None
 
 
 def _callables(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """The function itself, or an object and its ``__call__``."""
+    """Return the function itself, or an object and its ``__call__``."""
     function = bare(function)
     return (function,) if inspect.isroutine(function) else (function, type(function).__call__)
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that carries the annotations, below partials and decorators (as `inspect.signature` does)."""
+    """Return the function that has the annotations, below partials and decorators (as `inspect.signature` does)."""
     function = _undecorated(function)
     return function if inspect.isroutine(function) else _undecorated(type(function).__call__)
 
 
 def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    # Partials and decorators may alternate. One with a __signature__ of its own speaks for itself.
     while True:
         below: Callable[..., Any] = inspect.unwrap(bare(function), stop=lambda each: hasattr(each, "__signature__"))
         if below is function:
@@ -101,6 +105,7 @@ def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _closure(target: Callable[..., Any]) -> dict[str, Any]:
+    # typing.get_type_hints only looks at globals: local names that the function uses are in its cells.
     code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
     names = {}
     if code is not None and cells:
@@ -113,15 +118,16 @@ def _closure(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _enclosing_scopes(target: Callable[..., Any]) -> dict[str, Any]:
-    """The local names of the functions around the target's definition, as far as they are running.
+    """Return the local names of the functions that enclose the target's definition, if they are still running.
 
-    An annotation in a string does not make its names part of the closure. When a decorator registers a local function,
-    the functions around it are still on the stack.
+    A name that is used only in a string annotation is not part of the closure. But while a decorator registers a local
+    function, the enclosing functions are still on the stack.
     """
     around = getattr(target, "__qualname__", "").split(".<locals>.")[:-1]
     enclosing = {".<locals>.".join(around[: depth + 1]) for depth in range(len(around))}
     names: dict[str, Any] = {}
     for frame in _frames():
+        # By qualified name and globals, as frames don't say which function they run. The innermost call wins.
         if frame.f_code.co_qualname in enclosing and frame.f_globals is getattr(target, "__globals__", None):
             names = {**frame.f_locals, **names}
     return names
@@ -134,24 +140,26 @@ def _frames() -> Iterator[Any]:
         frame = frame.f_back
 
 
-# Google style: a section is a line of its own that ends in a colon; its entries are indented below it.
+# Google style: a section starts with a line that ends in a colon, and its entries are indented below.
 _PARAMETERS = re.compile(r"^(Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments):\s*$")
 _RAISES = re.compile(r"^(Raises|Raise|Exceptions):\s*$")
 _ENTRY = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*)|$)")
-# Sphinx style
+# Sphinx style: a field list, `:param name: text`.
 _FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+(?P<argument>[^:]*))?:\s*(?P<text>.*)$")
 _PARAM_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword"}
 _DROPPED_FIELDS = {"type", "rtype", "raises", "raise", "except", "exception", "vartype"}
 
 
 def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
-    """Split a docstring into its text, without the description of parameters, and that description.
+    """Split a docstring into its text and the descriptions of the parameters.
 
-    Google style (``Args:``) and Sphinx style (``:param name:``) are understood.
+    Supports Google style (``Args:``) and Sphinx style (``:param name:``).
 
     Returns:
-        The text (None if there is none), and a description for each parameter that has one.
+        The text (None if empty), and the description of each parameter that has one.
     """
+    # What a function returns stays in the text, as the model should know it. Types are in the schema already, and
+    # exceptions are no concern of a caller over the wire.
     if not docstring:
         return None, {}
     kept: list[str] = []
@@ -173,16 +181,17 @@ def read_docstring(docstring: str | None) -> tuple[str | None, dict[str, str]]:
                 kept.append(f"Returns: {text}")
             elif kind not in _DROPPED_FIELDS:
                 kept += [line, *body]
-        elif not _RAISES.match(line):
+        elif not _RAISES.match(line):  # an ordinary line, or a section that stays: its block is read line by line
             kept.append(line)
             end = position + 1
         position = end
+    # Where sections were cut out, blank lines pile up.
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
     return text or None, {name: description for name, description in described.items() if description}
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """Where the indented lines below a line end; blank lines between them belong to them."""
+    """Return the end of the indented block below a line; blank lines inside the block belong to it."""
     end = following = start + 1
     while following < len(lines) and (not lines[following] or lines[following][0].isspace()):
         following += 1
@@ -198,6 +207,7 @@ def _entries(body: list[str]) -> dict[str, str]:
     for line in filter(str.strip, body):
         indent = len(line) - len(line.lstrip())
         entry = _ENTRY.match(line)
+        # Deeper lines continue the entry above, even if they look like one themselves ("Note: ...").
         if entry and (entry_indent is None or indent <= entry_indent):
             entry_indent = indent
             current = described[entry["name"]] = [(entry["text"] or "").strip()]

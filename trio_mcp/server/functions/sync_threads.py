@@ -1,4 +1,4 @@
-"""The threads in which a server's sync functions run: each call takes a place, of which there is a limited number."""
+"""The worker threads in which a server's sync functions run, limited in number."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ __all__ = ["SyncThreads"]
 class SyncThreads:
     """Calls sync functions, each in a thread.
 
-    A place is given back when its thread ends, even if nobody waits for that any more.
+    A thread counts until it ends, even if its call was cancelled and no task waits for it any more.
 
     Args:
-        most: How many run at once, in one run of Trio; further ones wait.
+        most: The number of threads that run at once, in one run of Trio; further calls wait.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # One for each run of Trio: the token of a thread that outlives its run never comes back.
+        # One limiter for each run of Trio: a thread that outlives its run never returns its token.
         self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
 
     @property
     def limiter(self) -> trio.CapacityLimiter:
-        """The places in this run of Trio."""
+        """The limiter of this run of Trio, made on first use."""
         try:
             return self._limiter.get()
-        except LookupError:
+        except LookupError:  # the first call in this run
             limiter = trio.CapacityLimiter(self._most)
             self._limiter.set(limiter)
             return limiter
 
     async def call(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Call a function in a thread; what it returns is awaited here, if it is something to await.
+        """Call a function in a thread; if it returns an awaitable, await that here.
 
-        When cancelled, the thread is abandoned: it can't be stopped, but nobody has to wait for it.
+        When cancelled, the thread is abandoned: it can't be stopped, so the call returns without waiting for it.
         """
-        # In a tuple, because Trio takes an awaitable for a mistake: here it comes from a sync decorator around an async
-        # function.
+        # In a tuple, because to_thread.run_sync rejects an awaitable result as a mistake. Here it is legitimate: a sync
+        # decorator around an async function returns one.
         (value,) = await trio.to_thread.run_sync(
             lambda: (function(*arguments, **named),), abandon_on_cancel=True, limiter=self.limiter
         )

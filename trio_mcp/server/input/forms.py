@@ -1,4 +1,4 @@
-"""Forms: a flat pydantic model as the schema of an elicitation (`client/elicitation`), an answer as such a model."""
+"""Forms: turning flat pydantic models into elicitation schemas, and answers into models (`client/elicitation`)."""
 
 from __future__ import annotations
 
@@ -33,41 +33,44 @@ __all__ = ["Form", "NoSuchField", "form_of"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+# The formats that the specification allows (`client/elicitation`, Requested Schema).
 _FORMATS = frozenset({"email", "uri", "date", "date-time"})
-_TITLES = "x-titles"  # ours alone, it never leaves
-_FLAT = "a form has strings, numbers, booleans and choices of strings only (client/elicitation, Requested Schema)"
+# A private keyword, which carries titles from _FormSchema to _options, and is never sent.
+_TITLES = "x-titles"
+_FLAT = "a form may only have strings, numbers, booleans and choices of strings (client/elicitation, Requested Schema)"
 
 
 class NoSuchField(ValueError):
-    """The revision has no field of this kind."""
+    """The revision does not define fields of this kind."""
 
 
 @attrs.frozen
 class _Field:
-    """One field: how it is told, by what JSON Schema says of its type."""
+    """One field of a form, as read from its JSON Schema."""
 
     kind: str
     common: dict[str, Any]  # title, description, default
     limits: dict[str, Any]
-    options: dict[str, str | None]  # the values to choose from, and their titles
-    enum_names: bool = False  # titles in the old form, for clients that know no other
+    options: dict[str, str | None]  # the values to choose from, with their titles
+    enum_names: bool = False  # whether to send titles as `enumNames`, as before 2025-11-25
 
     def model_for(self, revision: str) -> WireModel:
-        """The field as a model of the wire.
+        """Return the field as a wire model.
 
         Raises:
-            NoSuchField: The revision has none of this kind.
+            NoSuchField: If the revision does not define fields of this kind.
         """
-        newer = rules_of(revision).choices_of_several
+        newer = rules_of(revision).choices_of_several  # 2025-11-25 also changed how the titles of choices are written
         titled = any(title is not None for title in self.options.values())
         options = [EnumOption(const=value, title=title or value) for value, title in self.options.items()]
         values = list(self.options)
         if self.kind == "array":
             if not newer:
-                raise NoSuchField("is a choice of several")
+                raise NoSuchField("is a multiple choice")
             if titled:
                 return TitledMultiSelectEnumSchema(items=TitledItems(any_of=options), **self.limits, **self.common)
             return UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values), **self.limits, **self.common)
+        # The titles of choices were `enumNames` until 2025-06-18, and a `oneOf` since.
         if self.options and (self.enum_names or not newer):
             names = [option.title for option in options] if titled else None
             return LegacyTitledEnumSchema(enum=values, enum_names=names, **self.common)
@@ -84,19 +87,19 @@ class _Field:
 
 @attrs.frozen(eq=False)
 class Form(Generic[ModelT]):
-    """The form of a model."""
+    """The form made from a model."""
 
     model: type[ModelT]
     _fields: dict[str, _Field]
     _required: tuple[str, ...]
-    _nullable: frozenset[str]  # those that the model wants, but would take a null for
+    _nullable: frozenset[str]  # fields that the model requires, but that may be null
     _wire: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
 
     def schema_for(self, revision: str) -> dict[str, Any]:
-        """The ``requestedSchema``, in the words of a revision.
+        """Return the ``requestedSchema`` in the form of a revision.
 
         Raises:
-            NoSuchField: The revision has no field of a kind that the form needs.
+            NoSuchField: If the revision does not define a kind of field that the form needs.
         """
         wire = self._wire.get(revision)
         if wire is None:
@@ -105,43 +108,46 @@ class Form(Generic[ModelT]):
                 try:
                     properties[name] = wire_for(field.model_for(revision), revision)
                 except NoSuchField as exc:
-                    raise NoSuchField(f"the field {name!r} {exc}, which revision {revision} has no form for") from None
+                    raise NoSuchField(f"the field {name!r} {exc}, which revision {revision} does not have") from None
             wire = self._wire[revision] = {"type": "object", "properties": properties}
             if self._required:
                 wire["required"] = list(self._required)
         return wire
 
     def read(self, content: Mapping[str, Any]) -> ModelT:
-        """Make a model of what the user has filled in.
+        """Make an instance of the model from the user's answers.
 
         Raises:
-            pydantic.ValidationError: It does not fit.
+            pydantic.ValidationError: If the answers don't fit the model.
         """
+        # A nullable field that the user left empty is missing, but the model requires it: put a null in.
         data = {**dict.fromkeys(self._nullable), **content}
         try:
             return self.model.model_validate(data)
         except ValidationError:
-            # Once more: a strict type takes its JSON form, such as a date in a string, from JSON text only.
+            # Try again as JSON text: in pydantic's strict mode, a type's JSON form, such as a date in a string, is
+            # accepted from JSON text only.
             return self.model.model_validate_json(to_json(data))
 
 
 def form_of(model: type[ModelT]) -> Form[ModelT]:
-    """The form of a model.
+    """Return the form of a model.
 
     Raises:
-        TypeError: It is no pydantic model, or not flat; the message names the field.
+        TypeError: If it is not a pydantic model, or not flat; the message names the field.
     """
     if not isinstance(model, type) or not issubclass(model, BaseModel):
-        raise TypeError(f"a form is described by a pydantic model, a class of fields; got {model!r}")
+        raise TypeError(f"a form must be a pydantic model class, got {model!r}")
     return _form_of(model)
 
 
+# Bounded, because a handler may make a model class for each question.
 @functools.lru_cache(maxsize=512)
 def _form_of(model: type[ModelT]) -> Form[ModelT]:
     what = f"the form {model.__name__}"
     schema, _ = json_schema_of(adapter_for(model, what), "validation", what, _FormSchema())
     definitions = schema.get("$defs", {})
-    if "$ref" in schema:  # it contains itself
+    if "$ref" in schema:  # a recursive model
         schema = _resolved(schema, definitions)
     fields: dict[str, _Field] = {}
     nullable = set()
@@ -149,14 +155,15 @@ def _form_of(model: type[ModelT]) -> Form[ModelT]:
     for name, part in schema.get("properties", {}).items():
         part, may_be_null = _without_null(part, definitions)
         if may_be_null and name in required:
-            required.remove(name)  # an answer has no null: such a field is left out
+            required.remove(name)  # an answer can't have null, so the user must be able to leave the field empty
             nullable.add(name)
         fields[name] = _field(part, definitions, f"{what}: the field {name!r}")
     return Form(model, fields, tuple(required), frozenset(nullable))
 
 
 def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to; what it says itself prevails, and the referred's title is that of a class."""
+    """Return a schema with its reference resolved; its own keywords take precedence."""
+    # The title of a definition is the name of its class, which says nothing to a user.
     reference = part.get("$ref")
     if not isinstance(reference, str):
         return part
@@ -178,6 +185,7 @@ def _without_null(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[di
 
 
 def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _Field:
+    # An enumeration may come as `enum`, `const` or a union of these, with or without a type: options decide.
     options = _options(part, definitions, subject)
     kind = "string" if options else part.get("type")
     limits: dict[str, Any] = {}
@@ -185,21 +193,22 @@ def _field(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> _
         items = part.get("items")
         options = _options(_resolved(items, definitions), definitions, subject) if items else {}
         if not options:
-            raise TypeError(f"{subject} is a list of something else than choices; {_FLAT}")
+            raise TypeError(f"{subject} is a list, but not of choices; {_FLAT}")
         limits = _some(part, min_items="minItems", max_items="maxItems")
     elif kind in ("integer", "number"):
         limits = _number_limits(part, kind)
     elif kind == "string":
+        # pydantic's SecretStr. Servers MUST NOT ask for secrets in a form (`client/elicitation`, Security).
         if part.get("format") == "password" or part.get("writeOnly"):
             raise TypeError(f"{subject} is a secret, which a form must not ask for; use ctx.elicit_url")
         limits = {} if options else _some(part, min_length="minLength", max_length="maxLength", format="format")
         if limits.get("format", "email") not in _FORMATS:
-            del limits["format"]  # the model still checks it
+            del limits["format"]  # not allowed in a form; the model still validates it
     elif kind != "boolean":
         shown = kind if isinstance(kind, str) else "a union" if "anyOf" in part else "of any type"
         raise TypeError(f"{subject} is {shown}; {_FLAT}")
     common = _some(part, title="title", description="description")
-    if part.get("default") is not None:
+    if part.get("default") is not None:  # a form has no null to suggest
         common["default"] = part["default"]
     return _Field(kind, common, limits, options, enum_names="enumNames" in part)
 
@@ -210,7 +219,8 @@ def _some(part: dict[str, Any], **names: str) -> dict[str, Any]:
 
 def _number_limits(part: dict[str, Any], kind: str) -> dict[str, Any]:
     limits = _some(part, minimum="minimum", maximum="maximum")
-    # Forms know no exclusive bounds. Of floats the bound itself passes here, and the model refuses it.
+    # Forms have no exclusive bounds. For integers the next one inside will do; for floats the form allows the bound
+    # itself, and the model then refuses it.
     for name, exclusive, step in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         bound = part.get(exclusive)
         if bound is not None:
@@ -220,7 +230,7 @@ def _number_limits(part: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) -> dict[str, str | None]:
-    """The strings to choose from, each with its title or None; empty for what is no choice."""
+    """Return the strings to choose from, each with its title or None; empty if the schema is not a choice."""
     parts = part.get("anyOf") or part.get("oneOf")
     if parts is None:
         values = part["enum"] if "enum" in part else [part["const"]] if "const" in part else []
@@ -230,7 +240,7 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
         named = part.get(_TITLES, {}) if names is None else dict(zip(values, names, strict=True))
         found: dict[Any, str | None] = {value: named.get(value) for value in values if isinstance(value, str)}
         if len(found) < len(values):
-            raise TypeError(f"{subject} is a choice of something else than strings; {_FLAT}")
+            raise TypeError(f"{subject} is a choice, but not only of strings; {_FLAT}")
         return found
     found = {}
     for each in parts:
@@ -238,17 +248,19 @@ def _options(part: dict[str, Any], definitions: dict[str, Any], subject: str) ->
         inner = _options(each, definitions, subject)
         if not inner:
             raise TypeError(f"{subject} is a union; {_FLAT}")
+        # The title of a single choice is that choice's; of several, it would be the title of their type.
         title = each.get("title") if len(inner) == 1 else None
         found.update({value: title or own for value, own in inner.items()})
     return found
 
 
 class _FormSchema(JsonSchema):
-    """With the titles of what an enumeration offers: the names of its members, where they say more than the values."""
+    """A generator that adds titles to enumerations: the members' names, where they say more than the values."""
 
     def enum_schema(self, schema: Any) -> dict[str, Any]:
         found = super().enum_schema(schema)
         names = {member.value: member.name for member in schema["members"] if isinstance(member.value, str)}
+        # RED = "red" needs no titles; RED = "#ff0000" does.
         if any(_plain(name) != _plain(value) for value, name in names.items()):
             found[_TITLES] = {value: _readable(name) for value, name in names.items()}
         return found

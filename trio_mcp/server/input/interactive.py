@@ -1,6 +1,6 @@
-"""Running a function that may ask: until it returns, or has asked what only another request can answer.
+"""Running a function that may ask the client, until it returns or needs an answer that only another request can bring.
 
-Parked functions stay where they asked, and the request that brings the answer resumes them (modern era).
+Parked functions keep waiting where they asked; the request that brings the answer resumes them (modern era).
 """
 
 from __future__ import annotations
@@ -35,17 +35,21 @@ __all__ = ["ParkedRounds", "run_interactive", "without_questions"]
 
 
 class ParkedRounds(Rounds):
-    """The rounds of a function that runs once: in the nursery of the server's run, under one request at a time.
+    """The rounds of a parked function: it runs once, in the nursery of the server's run, for one request at a time.
 
-    The request that it serves waits for it, and cancels it when cancelled. Between two requests it is cancelled at a
-    deadline only, or when the run ends.
+    The request being served waits for the function, and cancels it when cancelled. Between two requests it is only
+    cancelled at a deadline, or when the run ends.
     """
+
+    # Two tasks share this object: the function's, which lives in the run's nursery, and that of the current request.
+    # `_changed` wakes the request (the function asks or has ended), `_answered` wakes the function. The function's task
+    # keeps its outcome until a request has taken it (`_taken`), and `_ended` says that it has left for good.
 
     def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
         super().__init__(context, earlier, responses)
         self._scope = trio.CancelScope()
         self._id: str | None = None
-        self._live = True  # there is a request that waits for it
+        self._live = True  # whether a request is waiting for the function
         self._waiting: dict[str, tuple[InputRequest[Any], Question]] = {}
         self._answered = trio.lowlevel.ParkingLot()
         self._changed = trio.Event()
@@ -59,7 +63,7 @@ class ParkedRounds(Rounds):
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
         self._check_round()
-        if self._id is None:
+        if self._id is None:  # otherwise another task of the function has asked in this round
             self._check_room()
             self._enter()
         self._waiting.update({key: (request, questions[key]) for key, request in missing.items()})
@@ -73,12 +77,12 @@ class ParkedRounds(Rounds):
             await self._wait(answered)
         finally:
             for key in missing:
-                self._waiting.pop(key, None)  # no longer wanted, if it has not been answered
+                self._waiting.pop(key, None)  # if unanswered: a timeout of the function's own gave it up
             if not self._waiting and self._live:
                 self._leave()
 
     async def _run(self, call: Call) -> None:
-        """The function's task: nothing that the function raises may leave it, for the nursery is everybody's."""
+        """Run the function's task. No exception of the function may escape: all clients share the nursery."""
         try:
             with self._scope:
                 try:
@@ -96,10 +100,12 @@ class ParkedRounds(Rounds):
                     self._close()
                 self._done = True
                 self._changed.set()
+                # Inside the scope, so that an outcome that no request ever takes is dropped at the deadline.
                 await self._taken.wait()
         except Exception as exc:
             logger.error("a parked handler of %r failed when cancelled", self.context.method, exc_info=exc)
         except BaseExceptionGroup as group:
+            # Cancellation must reach the nursery, failures must not: log these, and pass on only the former.
             cancelled, failures = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failures, ExceptionGroup):
                 raise
@@ -113,18 +119,18 @@ class ParkedRounds(Rounds):
     # --- in the request's task -----------------------------------------------------------------------------------
 
     async def serve(self, call: Call) -> Any:
-        self._check_room()
+        self._check_room()  # now, rather than when it asks: by then it may have done work that would be lost
         self._open()
         self.run.nursery.start_soon(self._run, call, name=f"parked {self.context.method}")
         return await self._wait_for_function()
 
     async def _wait_for_function(self) -> Any:
-        """Wait for what the function returns or raises, or asks. When cancelled, so is the function, to its end."""
+        """Wait until the function returns, raises or asks. When cancelled, cancel the function and wait for its end."""
         parked = False
         try:
             while not self._done and not self._waiting:
                 if self._ended.is_set():
-                    raise McpError(INTERNAL_ERROR, "the server ends, and the handler with it")
+                    raise McpError(INTERNAL_ERROR, "the handler was cancelled because the server is shutting down")
                 await self._changed.wait()
                 self._changed = trio.Event()
             if self._done:
@@ -133,43 +139,46 @@ class ParkedRounds(Rounds):
                 return self._value
             requests = {key: request for key, (request, _) in self._waiting.items()}
             asked = self.asked(requests, self._id)
+            # Nothing else ends a function whose client never comes back. The token expires at the same time.
             self._scope.deadline = trio.current_time() + self._seconds(requests)
             parked, self._live = True, False
             return asked
         except trio.Cancelled as exc:
-            self._scope.cancel(exc.reason)
+            self._scope.cancel(exc.reason)  # the reason says who cancelled, as it would for any handler
             raise
         finally:
             if not parked:
                 self._taken.set()
                 if not self._done:
                     self._scope.cancel("its request has ended")
-                # As any function, it ends before its request does.
+                # Like any handler, it ends before its request does: a handler that outlives the cancellation of its
+                # request would not count for any limit.
                 with trio.CancelScope(shield=True):
                     await self._ended.wait()
 
     @property
     def waits(self) -> bool:
-        """Whether a request may still resume it."""
+        """Whether a request may still resume the function."""
         return not self._scope.cancel_called
 
     async def resume(self, context: AskingContext, responses: Mapping[str, Any]) -> Any:
-        """Go on under another request, and wait as `serve` does.
+        """Continue the function under another request, and wait as `serve` does.
 
         Raises:
-            McpError: A response is malformed: -32602, and nothing has happened.
+            McpError: If a response is malformed (-32602); the function has not been resumed then.
         """
+        # Malformed responses are refused before anything changes, so the client may try again with the same state.
         for key, data in responses.items():
             if key in self._waiting:
                 self._take(key, self._waiting[key][1], data)
-        self._leave()  # once only
+        self._leave()  # a requestState resumes only once: a second request with it finds nothing
         self.context.go_on_as(context)
         self._live = True
         self._scope.deadline = math.inf
         for key in responses:
             self._waiting.pop(key, None)
         if self._waiting:
-            self._enter()  # some responses are missing, and are asked for again
+            self._enter()  # some responses are missing: ask for them again, under a new id
         self._answered.unpark_all()
         return await self._wait_for_function()
 
@@ -181,7 +190,7 @@ class ParkedRounds(Rounds):
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 
     def _enter(self) -> None:
-        self._id = secrets.token_urlsafe(16)
+        self._id = secrets.token_urlsafe(16)  # 128 bits
         self.run.parked[self._id] = self
 
     def _leave(self) -> None:
@@ -191,24 +200,25 @@ class ParkedRounds(Rounds):
 
 
 def _unanswered() -> McpError:
-    return McpError(INTERNAL_ERROR, "the handler waited for input that nobody can give any more")
+    return McpError(INTERNAL_ERROR, "the handler waited for input that no request can bring any more")
 
 
 async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, park: bool) -> Any:
-    """Call the user's function, and see to what it asks.
+    """Call a user's function, and get answers to its questions.
 
     Args:
-        context: The function's.
-        bind: Gives the function with its arguments, anew for each time that it runs.
-        park: Whether it waits where it asks, in the modern era, instead of running again.
+        context: The context of the function.
+        bind: Binds the function to its arguments, anew for each time that it runs.
+        park: Whether the function keeps waiting where it asks in the modern era, instead of running again.
 
     Returns:
-        What it returned, or `Asked`.
+        The function's return value, or `Asked`.
     """
-    call = bind()  # refuses bad arguments before anything else
+    call = bind()  # refuses invalid arguments before anything else
     if not context.rules.input_in_results:
         return await HandshakeRounds(context, bind).serve(call)
     params = context.request.params or {}
+    # Responses may come with the very first request, to questions that the client knows it will be asked.
     earlier: RequestState | None = None
     responses: dict[str, Any] = {}
     if "requestState" in params or "inputResponses" in params:
@@ -220,6 +230,7 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
     else:
         rounds = (ParkedRounds if park else ReplayedRounds)(context, earlier, responses)
         serving = rounds.serve(call)
+    # In the modern era there is no -32042: pages are asked for as any other question.
     try:
         value = await serving
     except Exception as exc:
@@ -233,23 +244,23 @@ async def run_interactive(context: AskingContext, bind: Callable[[], Call], *, p
 
 
 def _parked(context: AskingContext, identity: str) -> ParkedRounds:
-    """The rounds of the parked function that a request belongs to.
+    """Return the rounds of the parked function that a request resumes.
 
     Raises:
-        McpError: It is not there (-32602).
+        McpError: If no such function is waiting (-32602).
     """
     rounds = context.connection.input.parked.get(identity)
     if not isinstance(rounds, ParkedRounds) or not rounds.waits:
         raise McpError(
             INVALID_PARAMS,
-            "nothing waits for this requestState any more: it was used before, its time was up, or it is another "
-            "process's; make the request again without it",
+            "no handler is waiting for this requestState: it was used before, has expired, or belongs to another "
+            "process; make the request again without it",
         )
     return rounds
 
 
 def without_questions(returns: Any) -> Any:
-    """A return annotation without `InputRequired`, which is not what the client gets in the end."""
+    """Return a return annotation without `InputRequired`, which is not the result that clients finally get."""
     if returns is InputRequired:
         return inspect.Signature.empty
     if get_origin(returns) not in (Union, types.UnionType) or InputRequired not in get_args(returns):

@@ -1,4 +1,4 @@
-"""What can be asked of the client: of its user (elicitation), and for its roots. How it is asked: see `rounds`."""
+"""Questions to the client: to its user (elicitation), and for its roots. `rounds` does the asking."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED
 from trio_mcp.types.versions import LATEST_LEGACY
 
-if TYPE_CHECKING:  # few servers ask; the wire types of what they ask are loaded when one does
+if TYPE_CHECKING:  # few servers ask, so the wire types of questions are loaded when one does
     from trio_mcp.types.roots import Root
 
 __all__ = [
@@ -41,14 +41,14 @@ _FORM, _URL = "elicitation.form", "elicitation.url"
 
 
 class Asking(Protocol):
-    """What puts questions to the client: see `Rounds`."""
+    """The part of `Rounds` that a question uses."""
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
-        """Get the answers to some questions, in one round."""
+        """Return the answers to some questions, asked in one round."""
 
 
 class Asker(Protocol):
-    """What a question knows of the request whose function asks it: its `Context`."""
+    """The part of a `Context` that a question uses."""
 
     @property
     def protocol_version(self) -> str: ...
@@ -61,36 +61,37 @@ class Asker(Protocol):
 
     @property
     def asking(self) -> Asking:
-        """What puts questions to the client.
+        """The rounds of input that questions are asked in.
 
         Raises:
-            LocalProtocolError: Nothing can be asked now.
+            LocalProtocolError: If the client can't be asked now.
         """
 
 
 @attrs.frozen
 class Elicited(Generic[DataT]):
-    """What the user did with a question: ``match answer: case Elicited("accept", data): ...``.
+    """The user's reaction to a question: ``match answer: case Elicited("accept", data): ...``.
 
     Attributes:
         action: ``"accept"``, ``"decline"`` (the user said no) or ``"cancel"`` (the user made no choice).
-        data: What was filled in, as an instance of the form's model; None unless the user accepted.
+        data: The answers, as an instance of the form's model; None unless the user accepted.
     """
 
     action: Literal["accept", "decline", "cancel"]
     data: DataT
 
 
+# A Coroutine only for `trio.from_thread.run` and `start_soon`: see the end of the class.
 class InputRequest(Coroutine[Any, Any, T]):
-    """A question to the client, made by `Context.elicit` and its kin. Await it for the answer, or `Context.gather` it.
+    """A question to the client, made by `Context.elicit`, `Context.sample` and so on; asked when awaited.
 
-    Nothing is asked before that.
+    Await it for the answer, or pass it to `Context.gather`.
 
     Attributes:
         method: The method of the question.
         key: The key that the handler has chosen, or None.
         timeout: Seconds to wait for the answer, or None.
-        elicitation_id: Of a page that the user is to visit (2025-11-25); None for other questions.
+        elicitation_id: The id of a page that the user is to visit (2025-11-25); None for other questions.
     """
 
     def __init__(
@@ -122,30 +123,31 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._running: Coroutine[Any, Any, T] | None = None
 
     def check(self, context: Asker) -> None:
-        """Refuse to ask what the client has not declared, or what its revision does not know.
+        """Refuse to ask what the client has not declared, or what its revision does not define.
 
         Raises:
-            McpError: -32021, which names the capability.
+            McpError: If a capability is missing (-32021, with the capability in its data).
         """
+        # A client may declare what its revision does not define; such a declaration does not count.
         for capability in self._needs:
             if capability not in context.rules.client_capabilities or not _declared(context, capability):
                 raise missing_capability(capability)
-        self.wire(context.protocol_version)
+        self.wire(context.protocol_version)  # raises, if the revision has no form for it
 
     def wire(self, revision: str) -> dict[str, Any]:
-        """The question as plain data: its method and its parameters.
+        """Return the question as plain data: its method and parameters.
 
         Raises:
-            McpError: The revision has no words for it.
+            McpError: If the revision has no form for it.
         """
         params = self._params(revision)
         return {"method": self.method} if params is None else {"method": self.method, "params": params}
 
     def read(self, answer: Any) -> T:
-        """What the handler gets for an answer, which is plain data.
+        """Turn an answer from plain data into what the handler gets.
 
         Raises:
-            pydantic.ValidationError: It does not answer this question.
+            pydantic.ValidationError: If it does not answer this question.
         """
         return self._read(answer)
 
@@ -157,7 +159,9 @@ class InputRequest(Coroutine[Any, Any, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         return self._ask().__await__()
 
-    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` take only what looks like a coroutine.
+    # `trio.from_thread.run(ctx.elicit, …)` and `start_soon` accept only coroutines, so this implements their interface.
+    # The real coroutine is made on first use: one that is never awaited would cause a warning, and a question that is
+    # passed to `gather` is never awaited itself.
 
     def _coroutine(self) -> Coroutine[Any, Any, T]:
         if self._running is None:
@@ -177,16 +181,16 @@ class InputRequest(Coroutine[Any, Any, T]):
 
 @attrs.frozen(init=False)
 class InputRequired:
-    """What a function returns that wants input, and to be called again with it: the explicit form of asking.
+    """The return value of a function that needs input, and is to be called again with it: the explicit form of asking.
 
-    On the next call `Context.input_responses` has the answers by key, and `Context.input_state` the state.
+    In the next call, `Context.input_responses` has the answers by key, and `Context.input_state` the state.
 
     Args:
-        requests: The questions by key, as ``ctx.elicit(…)`` and its kin make them, not awaited.
-        state: JSON data to have back. The client can read it, but not change it.
+        requests: The questions by key, as made by ``ctx.elicit(…)`` and so on, not awaited.
+        state: JSON data to get back in the next call. The client can read it, but not change it.
 
     Raises:
-        TypeError, ValueError: The arguments are not what they should be.
+        TypeError, ValueError: If an argument is invalid.
     """
 
     requests: dict[str, InputRequest[Any]]
@@ -196,7 +200,7 @@ class InputRequired:
         if not isinstance(requests, Mapping) or not all(isinstance(key, str) for key in requests):
             raise TypeError(f"requests must be a mapping of keys to questions, got {requests!r}")
         if not requests:
-            raise ValueError("requests must have a question")
+            raise ValueError("requests must have at least one question")
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
@@ -204,31 +208,35 @@ class InputRequired:
 
 
 class UrlElicitationRequired(McpError):
-    """Raise it in a function that can't go on before the user has visited some pages.
+    """Raised by a function that can't continue before the user has visited some pages.
 
-    A client of 2025-11-25 gets the error -32042 with the pages, and calls again when they are done; a client of the
-    modern era is asked as with `InputRequired`; an older client is refused with -32021.
+    A client of 2025-11-25 gets the error -32042 with the pages, and calls again when the user has visited them. A
+    client of the modern era is asked as with `InputRequired`. A client of an earlier revision gets -32021.
 
     Args:
-        requests: The pages, as ``ctx.elicit_url(…)`` makes them, not awaited.
+        requests: The pages, as made by ``ctx.elicit_url(…)``, not awaited.
 
     Raises:
-        TypeError: An argument is something else, or there is none.
+        TypeError: If an argument is not such a request, or none is given.
     """
 
     def __init__(self, *requests: InputRequest[Any]) -> None:
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
-            raise TypeError("UrlElicitationRequired takes what ctx.elicit_url(…) gives, one or more, not awaited")
+            raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
+        # In the form of the only revision that has this error; other clients are answered in another way.
         pages = [each.wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
-            URL_ELICITATION_REQUIRED, "the user has to visit a page before this can go on", {"elicitations": pages}
+            URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
         )
         self.requests = requests
 
 
 def missing_capability(capability: str, why: str | None = None) -> McpError:
-    """-32021: the client would have to declare a capability (2026-07-28 `basic/index`, Per-request protocol fields)."""
-    required: dict[str, Any] = {}
+    """Make the error -32021: the client has not declared a capability that the request needs.
+
+    See 2026-07-28 `basic/index`, Per-request protocol fields.
+    """
+    required: dict[str, Any] = {}  # nested by the parts of the path: {"sampling": {"tools": {}}}
     inner = required
     for name in capability.split("."):
         inner[name] = inner = {}
@@ -241,10 +249,10 @@ def missing_capability(capability: str, why: str | None = None) -> McpError:
 
 
 def no_asking(method: str) -> LocalProtocolError:
-    """Why there is nobody to ask."""
+    """Make the error for a question where the client can't be asked."""
     return LocalProtocolError(
-        f"nothing can be asked here: only the function of a tool, a prompt or a resource, or what it depends on, may "
-        f"ask the client, and only until it has returned (the request is {method!r})"
+        f"can't ask the client here: only a running tool, prompt or resource function, or a provider it depends on, "
+        f"may do so (the request is {method!r})"
     )
 
 
@@ -252,7 +260,7 @@ def _declared(context: Asker, capability: str) -> bool:
     declared = context.client_capabilities
     if capability != _FORM:
         return declares(declared, capability)
-    # Neither of the two modes means forms (`client/elicitation`, Capabilities).
+    # For backwards compatibility, a declaration without either mode means forms (`client/elicitation`, Capabilities).
     return declares(declared, "elicitation") and (
         declares(declared, "elicitation.form") or not declares(declared, "elicitation.url")
     )
@@ -266,7 +274,7 @@ def _check_message(message: object) -> None:
 def ask_form(
     context: Asker, message: str, model: type[ModelT], key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[ModelT | None]]:
-    """See `Context.elicit`."""
+    """Make a question with a form; see `Context.elicit`."""
     from trio_mcp.server.input.forms import NoSuchField, form_of
     from trio_mcp.types.elicitation import ElicitResult
 
@@ -290,7 +298,7 @@ def ask_form(
 def ask_url(
     context: Asker, message: str, url: str, elicitation_id: str | None, key: str | None, timeout: float | None
 ) -> InputRequest[Elicited[None]]:
-    """See `Context.elicit_url`."""
+    """Make a question that asks the user to visit a page; see `Context.elicit_url`."""
     from trio_mcp.types.elicitation import ElicitResult
 
     _check_message(message)
@@ -298,6 +306,7 @@ def ask_url(
         raise TypeError(f"url must be a string, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
+        # urlsplit drops line breaks and tabs, so look at the text itself: the user may be shown it.
         valid = bool(parts.scheme and parts.netloc) and url.isprintable() and " " not in url
     except ValueError:
         valid = False
@@ -305,7 +314,7 @@ def ask_url(
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
     if elicitation_id is not None and (not isinstance(elicitation_id, str) or not elicitation_id):
         raise TypeError(f"elicitation_id must be a non-empty string, got {elicitation_id!r}")
-    identity = elicitation_id or str(uuid.uuid4())
+    identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
 
     def params(revision: str) -> dict[str, Any]:
         own = {"elicitationId": identity} if rules_of(revision).elicitation_ids else {}
@@ -318,7 +327,7 @@ def ask_url(
 
 
 def ask_roots(context: Asker, key: str | None, timeout: float | None) -> InputRequest[list[Root]]:
-    """See `Context.list_roots`."""
+    """Make a question for the client's roots; see `Context.list_roots`."""
     from trio_mcp.types.roots import ListRootsResult
 
     def read(answer: Any) -> list[Root]:

@@ -1,7 +1,7 @@
-"""The ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`), sans-IO.
+"""The ``requestState`` of a request that waits for input (2026-07-28 `basic/patterns/mrtr`), without I/O.
 
-It passes through the client, so it is signed (HMAC-SHA256), and bound to the request, the principal and a time. It is
-not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
+It passes through the client, so it is signed (HMAC-SHA256) and bound to the request, the principal and an expiry time.
+It is not encrypted: the client can read the answers so far, the handler's state, and digests of the questions.
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ from trio_mcp.errors import TrioMcpError
 
 __all__ = ["MAX_STATE", "MIN_KEY", "Answer", "Question", "RequestState", "StateRefused", "StateSealer", "digest_of"]
 
+# The length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
 MIN_KEY = 32
-"""Bytes of a key: as many as the hash has (RFC 2104, section 3)."""
+"""The minimum length of a key, in bytes."""
 
+# Chosen: room for the answers of a few rounds, but not for bulk data, since it goes back and forth with each round.
 MAX_STATE = 1_000_000
-"""Characters of a token: the answers of a few rounds, but no bulk."""
+"""The maximum length of a token, in characters."""
 
+# The version of the token's format. It is signed, too, as part of the domain.
 _VERSION = "1"
-# What the retry adds to the request; everything else is what the client asks for.
+# The parameters that differ between the first request and its retries; all others must stay the same.
 _ADDED = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 class StateRefused(TrioMcpError):
-    """A token is not for this request; the text may be told to the client."""
+    """A token is invalid for this request; the text may be sent to the client."""
 
 
 class Question(NamedTuple):
-    """What was asked under a key.
+    """The question that was asked under a key.
 
     Attributes:
         method: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
-        digest: Of the whole question: an answer belongs to the very question that was asked.
+        digest: A digest of the whole question: an answer belongs to exactly the question that was asked.
     """
 
     method: str
@@ -59,15 +62,15 @@ class Answer(NamedTuple):
 
 @attrs.frozen
 class RequestState:
-    """What a server has to know when the client comes back.
+    """Everything a server needs to know when the client comes back.
 
     Attributes:
-        round: How often the request has been answered with questions.
-        questions: Those of the last round, by key.
-        answers: Those of the rounds before, by key.
-        memory: What the handler wants to do once only, by key: see `Context.once`.
-        state: The handler's own (`InputRequired`); JSON.
-        parked: Where the suspended handler waits; None if the handler is to run again.
+        round: The number of times the request has been answered with questions.
+        questions: The questions of the last round, by key.
+        answers: The answers of the earlier rounds, by key.
+        memory: The values of `Context.once`, by key.
+        state: The handler's own state (`InputRequired`), as JSON data.
+        parked: The id of the parked handler; None if the handler is to run again.
     """
 
     round: int = 0
@@ -78,7 +81,8 @@ class RequestState:
     parked: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the state as plain data."""
+        # Short keys: the token travels twice in each round.
         return {
             "r": self.round,
             "q": {key: [each.method, each.digest] for key, each in self.questions.items()},
@@ -90,7 +94,7 @@ class RequestState:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RequestState:
-        """From what `to_json` gave."""
+        """Make a state from the data of `to_json`."""
         return cls(
             round=data["r"],
             questions={key: Question(*each) for key, each in data["q"].items()},
@@ -102,21 +106,23 @@ class RequestState:
 
 
 def digest_of(value: Any) -> str:
-    """A digest of JSON data, whatever the order of its keys."""
+    """Return a digest of JSON data, independent of the order of keys."""
+    # The json module, because pydantic_core can't sort keys. Clients may send the keys in another order in a retry.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    # 128 bits: digests are signed with the token, so only a second preimage could help a client.
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class StateSealer:
-    """Makes tokens of states, and states of tokens.
+    """Turns states into signed tokens, and tokens into states.
 
     Args:
-        audience: Who may open what it seals: the server's name.
-        keys: The first seals, any opens; None for a random one, with which no other process opens anything.
-        clock: Gives the seconds since the epoch.
+        audience: The server's name; tokens of servers with other names are refused, even if they share a key.
+        keys: The keys: the first one signs, any of them verifies. None for a random key, which no other process has.
+        clock: Returns the seconds since the epoch.
 
     Raises:
-        TypeError, ValueError: A key can't be used.
+        TypeError, ValueError: If a key is invalid.
     """
 
     def __init__(
@@ -129,33 +135,34 @@ class StateSealer:
         elif isinstance(keys, str) or not isinstance(keys, Sequence):
             raise TypeError(f"request_state_key must be bytes or a sequence of bytes, got {type(keys).__name__}")
         if not keys:
-            raise ValueError("request_state_key must have a key; None makes a random one")
+            raise ValueError("request_state_key must have at least one key; None makes a random one")
         for key in keys:
             if not isinstance(key, (bytes, bytearray)):
                 raise TypeError(f"request_state_key must be bytes or a sequence of bytes, got a {type(key).__name__}")
             if len(key) < MIN_KEY:
                 raise ValueError(
-                    f"a key in request_state_key has {len(key)} bytes; it needs {MIN_KEY} or more, "
+                    f"a key in request_state_key has {len(key)} bytes; it must have {MIN_KEY} or more, "
                     f"for example secrets.token_bytes({MIN_KEY})"
                 )
         self._keys = tuple(bytes(key) for key in keys)
+        # Signed with each token: it can't be replayed to another server, or taken for another use of the same key.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
         self._clock = clock
 
     def seal(
         self, state: RequestState, method: str, params: dict[str, Any], principal: str | None, seconds: float
     ) -> str:
-        """Make a token.
+        """Make a token from a state.
 
         Args:
-            state: What to remember.
+            state: The state to store.
             method: The request's method.
-            params: Its parameters, as the client sent them.
-            principal: On whose behalf it is made, if that is known.
-            seconds: How long the token is good for.
+            params: The request's parameters, as the client sent them.
+            principal: The identity that the request is made for, if known.
+            seconds: How long the token is valid.
 
         Raises:
-            ValueError: It would be longer than `MAX_STATE`.
+            ValueError: If the token would be longer than `MAX_STATE`.
         """
         payload = {
             **state.to_json(),
@@ -165,17 +172,21 @@ class StateSealer:
             "e": self._clock() + seconds,
         }
         body = _encode(json.dumps(payload, separators=(",", ":")).encode())
+        # With the first key only, so that keys can be rotated: add the new one at the end everywhere, then move it to
+        # the front, then drop the old one.
         token = f"{_VERSION}.{body}.{self._mac(self._keys[0], body)}"
         if len(token) > MAX_STATE:
             raise ValueError(f"the answers and the state so far take {len(token)} characters; {MAX_STATE} is the limit")
         return token
 
     def open(self, token: object, method: str, params: dict[str, Any], principal: str | None) -> RequestState:
-        """Make a state of a token; the arguments are as for `seal`.
+        """Restore the state from a token; the arguments are those of `seal`.
 
         Raises:
-            StateRefused: It is not one of ours, has been changed, is of another request or principal, or is too old.
+            StateRefused: If the token was not made with our keys, was modified, belongs to another request or
+                principal, or has expired.
         """
+        # One message for all but the expiry: a client that guesses must not learn which part was right.
         payload = self._verified(token)
         if payload is None or (payload["m"], payload["d"], payload["p"]) != (
             method,
@@ -188,18 +199,20 @@ class StateSealer:
         return RequestState.from_json(payload)
 
     def _verified(self, token: object) -> Any:
-        """The payload of a token whose signature is right; None for any other."""
+        """Return the payload of a token with a valid signature; None for any other."""
+        # compare_digest raises for a str that is not ASCII.
         if type(token) is not str or len(token) > MAX_STATE or not token.isascii():
             return None
         version, _, rest = token.partition(".")
         body, _, mac = rest.partition(".")
-        # All keys are tried, whichever fits: the time taken says nothing of them.
+        # Always try all keys, so that the time taken does not tell which one matches.
         fits = [hmac.compare_digest(self._mac(key, body), mac) for key in self._keys]
         if version != _VERSION or not any(fits):
             return None
         try:
             return from_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-        except (ValueError, binascii.Error):  # signed by us, so it can't be; but nothing here may raise anything else
+        except (ValueError, binascii.Error):
+            # Can't happen with a body that we have signed. But whatever a client sends is refused, never a crash.
             return None
 
     def _mac(self, key: bytes, body: str) -> str:

@@ -1,8 +1,9 @@
-"""Rounds of input for one request: how a question reaches the client in each era, and the answer the handler.
+"""Rounds of input for one request: how questions reach the client in each era, and how answers reach the handler.
 
-Legacy: the question is a request to the client, and the handler waits for the answer. Modern: an unanswered question
-ends the round. The function's own scope is cancelled, the client gets the question as the result of its request, and
-when it comes back with the answer the function runs again (2026-07-28 `basic/patterns/mrtr`), unless it was parked.
+Legacy era: a question is a request to the client, and the handler waits for the response. Modern era: an unanswered
+question ends the round. The function's scope is cancelled, and the client gets the question as the result of its
+request. When it comes back with the answer, the function runs again (2026-07-28 `basic/patterns/mrtr`), unless it was
+parked.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from trio_mcp.server.input.request_state import (
 )
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
-if TYPE_CHECKING:  # most servers ask nothing
+if TYPE_CHECKING:  # most servers never ask
     from trio_mcp.types.input_required import InputResponse
 
 __all__ = [
@@ -50,19 +51,21 @@ __all__ = [
 
 
 class RoundEnded(BaseException):
-    """Unwinds code that waits for an answer where no cancellation reaches it: a thread, or a shielded scope."""
+    """Unwinds code that waits for an answer where cancellation can't reach it: in a thread, or in a shielded scope."""
+
+    # A BaseException, like trio.Cancelled: `except Exception` in a user's function must not catch it.
 
 
 @attrs.frozen
 class Asked:
-    """The outcome of a function that has asked instead of returning: the result to answer the request with."""
+    """The outcome of a function that has asked instead of returning: a result with the questions."""
 
     result: dict[str, Any]
 
 
 @attrs.define(eq=False)
 class InputSettings:
-    """What a server has decided about asking; see `Server` for each."""
+    """A server's settings for input rounds; see `Server` for each."""
 
     sealer: StateSealer
     ttl: float
@@ -71,21 +74,22 @@ class InputSettings:
     max_parked: int
 
     def principal_of(self, context: AskingContext) -> str | None:
-        """On whose behalf a request is made."""
+        """Return the identity that a request is made for, or None."""
+        # Asked when a state is sealed and again when it comes back: both must name the same one.
         principal = None if self.principal is None else self.principal(context)
         if principal is not None and not isinstance(principal, str):
-            raise TypeError(f"principal must give a string or None, got {type(principal).__name__}")
+            raise TypeError(f"principal must return a string or None, got {type(principal).__name__}")
         return principal
 
 
 @attrs.frozen(eq=False)
 class InputRun:
-    """What those who ask in one run of a server share.
+    """The state for asking that all requests of one run of a server share.
 
     Attributes:
-        settings: Those of the server that runs, also for the functions of what is mounted in it.
-        nursery: The home of parked functions.
-        parked: The rounds of functions that wait for input without a request, by the id in its ``requestState``.
+        settings: The settings of the server that runs; they also apply to the functions of mounted servers.
+        nursery: The nursery of parked functions.
+        parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
     """
 
     settings: InputSettings
@@ -94,14 +98,14 @@ class InputRun:
 
 
 class PartOfRun(Protocol):
-    """The client, in either era."""
+    """The client of a request, in either era."""
 
     @property
     def input(self) -> InputRun: ...
 
 
 class AskedClient(Protocol):
-    """Whom questions are put to in the legacy era: the client's `Connection`."""
+    """The recipient of questions in the legacy era: the client's `Connection`."""
 
     def note_elicitation(self, elicitation_id: str) -> None: ...
 
@@ -109,10 +113,10 @@ class AskedClient(Protocol):
 
 
 class AskingContext(Asker, Protocol):
-    """What rounds know of the request whose function asks: its `Context`.
+    """The part of a `Context` that the rounds of its request use.
 
     Attributes:
-        rounds: What the function may ask in now; set by those rounds.
+        rounds: The rounds that the function may ask in now; set by them.
     """
 
     rounds: Rounds | None
@@ -135,17 +139,17 @@ class AskingContext(Asker, Protocol):
 
 
 class Rounds:
-    """What one request has asked so far, and what was answered. Subclasses know how to get an answer.
+    """The questions of one request and their answers so far. Subclasses know how to get an answer.
 
     Args:
-        context: The function's.
-        earlier: What was asked and answered before.
-        responses: What has come with the request: answers to the questions of the round before; or, if there was
-            none, to questions that the function is yet to ask, under keys that it has chosen.
+        context: The context of the function.
+        earlier: The state of the earlier rounds; None in the first one.
+        responses: The responses that came with the request: to the questions of the previous round; or, in the first
+            one, to questions that the function has yet to ask, under keys that it has chosen.
 
     Attributes:
-        answers: By key.
-        state: The function's own, of the last `InputRequired`.
+        answers: The answers, by key.
+        state: The function's own state, from its last `InputRequired`.
     """
 
     def __init__(
@@ -157,10 +161,11 @@ class Rounds:
         self.state = None if earlier is None else earlier.state
         self._memory: dict[str, Any] = {} if earlier is None else dict(earlier.memory)
         self._round = 0 if earlier is None else earlier.round
-        self._offered: dict[str, Any] = {}
-        self._used: set[str] = set()
+        self._offered: dict[str, Any] = {}  # responses to questions that have not been asked yet
+        self._used: set[str] = set()  # keys of the questions that this run of the function has asked
         self._waits: set[trio.CancelScope] = set()
         self._over = False
+        # In later rounds only questions that were asked have a response here: `earlier_rounds` has dropped the others.
         if earlier is None:
             self._offered = dict(responses or {})
         else:
@@ -168,36 +173,38 @@ class Rounds:
                 self._take(key, earlier.questions[key], data)
 
     async def serve(self, call: Call) -> Any:
-        """Call the function, and see to what it asks.
+        """Call the function, and get answers to its questions.
 
         Returns:
-            What it returned, or `Asked`.
+            The function's return value, or `Asked`.
         """
         raise NotImplementedError
 
     # --- for the context -----------------------------------------------------------------------------------------
 
     async def ask(self, requests: tuple[InputRequest[Any], ...]) -> list[Any]:
-        """Get the answers to some questions, in one round."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # or the end of the round would ask all the same
+        """Return the answers to some questions, asked in one round."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # or a cancelled function would still end the round and ask
         revision = self.context.protocol_version
+        # All of them before any is asked: no user should answer one question for a request that then fails.
         for request in requests:
             request.check(self.context)
         if self._over:
             await self._end()
         if self.context.incoming.cancelled:
-            await trio.lowlevel.checkpoint_if_cancelled()  # raises, but in a shielded scope or a thread
-            text = f"the client has cancelled {self.context.method!r}, or is gone"
-            raise LocalProtocolError(f"nothing can be asked any more: {text}")
+            await trio.lowlevel.checkpoint_if_cancelled()  # raises, except in a shielded scope or a thread
+            text = f"the client has cancelled {self.context.method!r}, or has disconnected"
+            raise LocalProtocolError(f"can't ask the client any more: {text}")
         keyed = self._keyed(requests)
         questions = {key: _question(request, revision) for key, request in keyed.items()}
         missing = {}
         for key, question in questions.items():
+            # By a key of the handler's own only: a client can't know the numbers of questions in advance.
             if keyed[key].key in self._offered:
                 self._take(key, question, self._offered.pop(key))
             if key not in self.answers:
                 missing[key] = keyed[key]
-            elif self.answers[key].question != question:
+            elif self.answers[key].question != question:  # a replay that takes another path: the answer does not belong
                 raise _another_question(key)
         if missing:
             await self._obtain(missing, questions)
@@ -206,30 +213,33 @@ class Rounds:
         return [self._read(key, request) for key, request in keyed.items()]
 
     async def once(self, key: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """See `Context.once`."""
+        """Call a function once per request; see `Context.once`."""
         if not isinstance(key, str):
             raise TypeError(f"key must be a string, got {type(key).__name__}")
         await trio.lowlevel.checkpoint()
         if self._over:
             await self._end()
         if key not in self._memory:
+            # Not stored if the function fails or is cancelled, so the next run tries again.
             value = await call_back(function, *arguments)
             self._memory[key] = _plain(value, f"the value of once({key!r})")
         return self._memory[key]
 
     @property
     def responses(self) -> Mapping[str, InputResponse]:
-        """The answers so far, as models of the wire."""
+        """The answers so far, as wire models."""
         return {key: _response(each.question.method, each.data) for key, each in self.answers.items()}
 
     # --- for the subclasses --------------------------------------------------------------------------------------
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        """Fill in the answers that are missing, or unwind the caller."""
+        """Get the missing answers, or unwind the caller."""
         raise NotImplementedError
 
     async def _wait(self, wait: Callable[[], Awaitable[object]]) -> None:
-        """Wait for an answer, no longer than the function runs: a thread's wait is not in the function's scope."""
+        """Wait for an answer, but not longer than the function runs."""
+        # A wait started with trio.from_thread.run is not inside the function's cancel scope, and a thread may go on
+        # after its call was cancelled. So each wait has a scope of its own, which _close cancels.
         with trio.CancelScope() as scope:
             self._waits.add(scope)
             try:
@@ -240,24 +250,24 @@ class Rounds:
             raise RoundEnded
 
     async def _end(self) -> None:
-        """Unwind whoever asks in a round that is over."""
-        await trio.lowlevel.checkpoint_if_cancelled()
+        """Unwind a caller that asks in a round that has ended."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # the ordinary way: the round's scope is cancelled
         raise RoundEnded
 
     def _open(self) -> None:
-        """The function runs: it may ask."""
+        """Allow questions: the function is about to run."""
         self._over = False
         self.context.rounds = self
 
     def _close(self) -> None:
-        """The function has ended: nobody may ask any more, and nobody waits for an answer."""
+        """Refuse further questions, and cancel all waits: the function has ended."""
         self._over = True
         self.context.rounds = None
         for scope in tuple(self._waits):
             scope.cancel("the function that asked has ended")
 
     def _keyed(self, requests: tuple[InputRequest[Any], ...]) -> dict[str, InputRequest[Any]]:
-        """Questions by key: the handler's, or their number in the order of asking, which a replay repeats."""
+        """Return questions by key: the handler's own, or a number in the order of asking, the same in a replay."""
         keyed = {}
         for request in requests:
             key = request.key or f"input-{len(self._used) + 1}"
@@ -268,15 +278,15 @@ class Rounds:
         return keyed
 
     def _take(self, key: str, question: Question, data: Any) -> None:
-        """Enter an answer.
+        """Store an answer.
 
         Raises:
-            McpError: It is none: -32602.
+            McpError: If it is not a valid response to the question's method (-32602).
         """
         try:
             _response(question.method, data)
         except ValidationError as exc:
-            text = f"the response to {key!r} is no valid answer to {question.method!r}: {brief(exc)}"
+            text = f"the response to {key!r} is not a valid answer to {question.method!r}: {brief(exc)}"
             raise McpError(INVALID_PARAMS, text) from None
         self.answers[key] = Answer(question, data)
 
@@ -287,21 +297,22 @@ class Rounds:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
 
     def _check_round(self) -> None:
-        """Refuse one round too many.
+        """Refuse a round beyond ``max_input_rounds``.
 
         Raises:
-            McpError: It is (-32602).
+            McpError: If the limit is reached (-32602).
         """
         most = self.run.settings.max_rounds
         if self._round >= most:
-            raise McpError(INVALID_PARAMS, f"the request needs more than {most} rounds of input; that is the limit")
+            raise McpError(INVALID_PARAMS, f"the request needs more than {most} rounds of input, which is the limit")
 
     # --- ends of a round -----------------------------------------------------------------------------------------
 
     def explicit(self, outcome: InputRequired | UrlElicitationRequired) -> dict[str, InputRequest[Any]]:
-        """The questions that the function gave itself; what was answered under their keys before is forgotten."""
+        """Return the questions that the function returned or raised, and forget earlier answers under their keys."""
         if isinstance(outcome, InputRequired):
             requests = outcome.requests
+            # Through JSON even in the legacy era, where it never leaves: handlers should see the same types in both.
             self.state = _plain(outcome.state, "the state of InputRequired")
         else:
             requests = {each.key or f"url-{number}": each for number, each in enumerate(outcome.requests, 1)}
@@ -312,12 +323,21 @@ class Rounds:
         return requests
 
     def asked(self, requests: Mapping[str, InputRequest[Any]], parked: str | None = None) -> Asked:
-        """Answer the request with questions."""
+        """Make the result that asks the client questions.
+
+        Args:
+            requests: The questions, by key.
+            parked: The id of the parked function; None if the function is to run again.
+
+        Raises:
+            McpError: If the state is too large (-32602).
+        """
+        # The token is bound to the method and the parameters of this request, so its answers can't be moved to another.
         revision, request = self.context.protocol_version, self.context.request
         self._round += 1
         questions = {key: _question(each, revision) for key, each in requests.items()}
         state = RequestState(self._round, questions, parked=parked)
-        if parked is None:
+        if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
         settings = self.run.settings
         principal = settings.principal_of(self.context)
@@ -331,17 +351,18 @@ class Rounds:
         return Asked({"resultType": "input_required", "inputRequests": wire, "requestState": token})
 
     def _seconds(self, requests: Mapping[str, InputRequest[Any]]) -> float:
-        """How long the client has for its answers."""
+        """Return how many seconds the client has for its answers: the least of all limits."""
+        # One expiry time for all questions of a round, since the client answers them in one request.
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
         return min([self.run.settings.ttl, *limits])
 
 
 class HandshakeRounds(Rounds):
-    """Questions are requests over the session, tied to the request that is being served.
+    """The rounds of the legacy era: questions are requests over the session, related to the request being served.
 
     Args:
-        context: The function's.
-        bind: Gives the call anew, for a function that is to run once more.
+        context: The context of the function.
+        bind: Binds the call anew, to run the function once more.
     """
 
     def __init__(self, context: AskingContext, bind: Callable[[], Call]) -> None:
@@ -356,6 +377,7 @@ class HandshakeRounds(Rounds):
             except Exception as exc:
                 pages = single(exc)
                 if isinstance(pages, UrlElicitationRequired):
+                    # The error itself goes to the client, which visits the pages and calls again; it must know of URLs.
                     for request in pages.requests:
                         request.check(self.context)
                         self.context.session.note_elicitation(request.elicitation_id or "")
@@ -364,9 +386,12 @@ class HandshakeRounds(Rounds):
                 self._close()
             if not isinstance(value, InputRequired):
                 return value
+            # The explicit form works the same in both eras: ask here, then run the function again as a modern client
+            # would make it.
             requests = self.explicit(value)
             revision = self.context.protocol_version
             await self._send(requests, {key: _question(request, revision) for key, request in requests.items()})
+            # As in a new request of the modern era: keys are counted from the start, and the arguments bound anew.
             self._used.clear()
             self._round += 1
             call = self._bind()
@@ -375,8 +400,8 @@ class HandshakeRounds(Rounds):
         await self._wait(lambda: self._send(missing, questions))
 
     async def _send(self, requests: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        """Send questions, all at once, and enter the answers."""
-        if len(requests) == 1:
+        """Send questions concurrently, and store the answers."""
+        if len(requests) == 1:  # no nursery, so that the exception arrives as it is
             ((key, request),) = requests.items()
             await self._send_one(key, request, questions[key])
             return
@@ -389,6 +414,7 @@ class HandshakeRounds(Rounds):
                 failures.append(exc)
                 nursery.cancel_scope.cancel("another question failed")
 
+        # Failures are collected instead of raised in the nursery: the caller gets the exception, not a group.
         async with trio.open_nursery() as nursery:
             for key, request in requests.items():
                 nursery.start_soon(send, key, request)
@@ -397,29 +423,29 @@ class HandshakeRounds(Rounds):
 
     async def _send_one(self, key: str, request: InputRequest[Any], question: Question) -> None:
         context = self.context
-        if request.elicitation_id is not None:
+        if request.elicitation_id is not None:  # before it is sent: the user may be done before the client answers
             context.session.note_elicitation(request.elicitation_id)
         wire = request.wire(context.protocol_version)
         self._take(key, question, await context.session.ask(wire, request.timeout, context.request_id))
 
 
 class ReplayedRounds(Rounds):
-    """A question that has no answer yet ends the round, and the function."""
+    """The rounds of the modern era: an unanswered question ends the round and the function, which runs again later."""
 
     def __init__(self, context: AskingContext, earlier: RequestState | None, responses: Mapping[str, Any]) -> None:
         super().__init__(context, earlier, responses)
         self._scope = trio.CancelScope()
-        self._questions: dict[str, InputRequest[Any]] = {}  # that ended the round
+        self._questions: dict[str, InputRequest[Any]] = {}  # those that ended the round
 
     async def serve(self, call: Call) -> Any:
-        value = None
+        value = None  # stays None if the scope is cancelled, and so the round ends
         self._open()
         try:
             with self._scope:
                 value = await call()
         except RoundEnded:
             pass
-        except BaseExceptionGroup as group:
+        except BaseExceptionGroup as group:  # it asked in a child task
             rest = group.split(RoundEnded)[1]
             if rest is not None:
                 raise rest from None
@@ -428,24 +454,25 @@ class ReplayedRounds(Rounds):
         return self.asked(self._questions) if self._questions else value
 
     async def _obtain(self, missing: dict[str, InputRequest[Any]], questions: dict[str, Question]) -> None:
-        self._check_round()
+        self._check_round()  # before the round ends: the function can still handle this error
         self._questions = missing
-        self._over = True
+        self._over = True  # another task of the function that asks now is unwound, and asks in the next run
         self._scope.cancel("the round ends: the client is asked for input")
         await self._end()
 
 
 def _question(request: InputRequest[Any], revision: str) -> Question:
     wire = request.wire(revision)
-    if request.elicitation_id is not None:  # only one revision has it, and it is another one each time
+    if request.elicitation_id is not None:  # random by default, so it differs each time the function runs
         wire["params"].pop("elicitationId", None)
     return Question(request.method, digest_of(wire))
 
 
 def _another_question(key: str) -> McpError:
+    # A bug in the handler, which only the server's operator can understand; the client just learns how to recover.
     logger.error(
-        "a handler asks something else under %r than in the round before: it must ask the same questions in the same "
-        "order each time it runs, or give them keys (docs: One handler, both eras)",
+        "a handler asks a different question under %r than in the previous round: it must ask the same questions in "
+        "the same order each time it runs, or give them keys (docs: One handler, both eras)",
         key,
     )
     return McpError(
@@ -455,6 +482,7 @@ def _another_question(key: str) -> McpError:
 
 
 def _plain(value: Any, what: str) -> Any:
+    # There and back, so that a value looks the same in the run that made it as in a replay.
     try:
         return from_json(to_json(value, by_alias=True, inf_nan_mode="constants"))
     except (PydanticSerializationError, ValueError) as exc:
@@ -468,17 +496,19 @@ def _response(method: str, data: Any) -> InputResponse:
 
 
 def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[str, Any]]:
-    """What the request brings back: the state of the rounds before, and the responses to the questions of the last.
+    """Return the state of the earlier rounds, and the responses to the questions of the last one, from a request.
 
     Without a state, the responses are to questions that have not been asked yet.
 
     Raises:
-        McpError: It is not in order: -32602.
+        McpError: If the state or the responses are invalid (-32602).
     """
+    # The request's own parameters, not context.params: a middleware may have replaced those, and the token is bound to
+    # what the client sent.
     params = context.request.params or {}
     token, responses = params.get("requestState"), params.get("inputResponses")
     if responses is not None and type(responses) is not dict:
-        raise McpError(INVALID_PARAMS, "inputResponses must be an object: the responses by the keys of the requests")
+        raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
     if token is None:
         return None, responses or {}
     settings = context.connection.input.settings
@@ -486,5 +516,5 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
         state = settings.sealer.open(token, context.method, params, settings.principal_of(context))
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
-    # Responses to what nobody has asked are ignored (Error Handling).
+    # Responses to questions that were not asked are ignored (2026-07-28 `basic/patterns/mrtr`, Error Handling).
     return state, {key: data for key, data in (responses or {}).items() if key in state.questions}

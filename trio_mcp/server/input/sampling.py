@@ -1,4 +1,4 @@
-"""A question to the client's model (`client/sampling`): its messages, in the words of each revision."""
+"""Questions to the client's model (`client/sampling`), in the form that each revision defines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ask_model(
     timeout: float | None,
     **details: Any,
 ) -> InputRequest[CreateMessageResult]:
-    """See `Context.sample`."""
+    """Make a question to the client's model; see `Context.sample`."""
     if isinstance(messages, (str, SamplingMessage)):
         messages = [messages]
     given = [_message(each) for each in messages]
@@ -51,12 +51,14 @@ def ask_model(
         model_preferences=model_preferences,
         **details,
     )
+    # Checked here: the client could only refuse the whole request, and the traceback would not point to the mistake.
     params.check_tool_uses()
     needs = ["sampling"]
     if params.tools is not None or params.tool_choice is not None or any(map(_uses_tools, given)):
         needs.append("sampling.tools")
     if params.include_context not in (None, "none") and "sampling.context" in context.rules.client_capabilities:
-        needs.append("sampling.context")  # a SHOULD NOT; before, the capability said nothing of it
+        # Using it without the capability is a SHOULD NOT since 2025-11-25; before, there was no such capability.
+        needs.append("sampling.context")
 
     def wire(revision: str) -> dict[str, Any]:
         plain = wire_for(params, revision)
@@ -71,7 +73,7 @@ def ask_model(
 def _message(message: str | SamplingMessage) -> SamplingMessage:
     if isinstance(message, str):
         return SamplingMessage(role="user", content=TextContent(text=message))
-    if isinstance(message, CreateMessageResult):  # the model's answer, as part of what follows
+    if isinstance(message, CreateMessageResult):  # an earlier reply; without the result's own fields
         return SamplingMessage(role=message.role, content=message.content)
     if isinstance(message, SamplingMessage):
         return message
@@ -83,7 +85,7 @@ def _uses_tools(message: SamplingMessage) -> bool:
 
 
 def _worded(message: dict[str, Any], revision: str) -> list[dict[str, Any]]:
-    """A message as a revision has it: of one block only, before messages could have several."""
+    """Return a message in the form of a revision: as one message per block, if it allows only one block in each."""
     content = message["content"]
     if rules_of(revision).sampling_lists:
         return [message]

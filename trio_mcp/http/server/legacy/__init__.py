@@ -1,1 +1,1 @@
-"""What only the legacy era needs of an HTTP server: sessions, streams, HTTP+SSE, event stores."""
+"""What only the legacy era needs from an HTTP server: sessions, resumable streams, HTTP+SSE, event stores."""

@@ -1,5 +1,4 @@
-"""The legacy era at an endpoint: its sessions, opened by ``initialize``, found by id, ended by client, silence or
-server; and HTTP+SSE at paths of its own."""
+"""The legacy era at an endpoint: its sessions, from ``initialize`` to their end, and HTTP+SSE at paths of its own."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ __all__ = ["Endpoint"]
 
 
 class Endpoint(LegacyEndpoint):
-    """What serves the legacy era.
+    """The legacy era at an endpoint.
 
     Args:
-        run: The run of the server; it is the home of the sessions' tasks.
-        options: What the endpoint is like.
+        run: The run of the server, whose nursery holds the sessions' tasks.
+        options: The settings of the endpoint.
     """
 
     served = True
@@ -42,17 +41,19 @@ class Endpoint(LegacyEndpoint):
     def __init__(self, run: Run, options: HttpOptions) -> None:
         self._run = run
         self._options = options
-        self._live: set[HttpSession] = set()  # also those that stand alone, and those that are ending
+        # Three views of the sessions: every one that runs (stateless, HTTP+SSE and ending ones, too), those that a
+        # client can name, and those of them that no HTTP request is using.
+        self._live: set[HttpSession] = set()
         self._sse = None if options.sse_path is None else SseSessions(run, options, self._live)
         self._sessions: dict[str, HttpSession] = {}
-        self._idle: OrderedDict[str, float] = OrderedDict()  # since when, the longest first
+        self._idle: OrderedDict[str, float] = OrderedDict()  # idle since when; the longest comes first
         self._watching = False
 
     def find_session(self, session_id: str, request_id: RequestId | None) -> str | Refusal:
         session = self._sessions.get(session_id)
         revision = None if session is None or session.connection.closed else session.revision
         if revision is None:
-            text = "the session is not known or has ended: send initialize, without a session id"
+            text = "the session is unknown or has ended: send initialize, without a session id"
             return refuse(404, text, request_id)
         return revision
 
@@ -67,7 +68,7 @@ class Endpoint(LegacyEndpoint):
 
     @contextlib.contextmanager
     def _using(self, session_id: str | None) -> Iterator[HttpSession]:
-        """A block in which an HTTP request of a session is served: so long the session does not expire."""
+        """Find a session for a block that serves an HTTP request of it; the session can't expire meanwhile."""
         session = self._sessions[session_id or ""]
         self._idle.pop(session.id, None)
         try:
@@ -77,8 +78,10 @@ class Endpoint(LegacyEndpoint):
 
     async def _post_alone(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Held) -> None:
         session = HttpSession(self._run, self._options, self._live, stateless=True)
+        # There was no handshake: the version header is all that is known of the client.
         if accepted.revision is not None:
             session.connection.presume(accepted.revision)
+        # In the task of this exchange: nothing of the session outlives the POST.
         async with trio.open_nursery() as nursery:
             await nursery.start(session.host)
             try:
@@ -87,8 +90,10 @@ class Endpoint(LegacyEndpoint):
                 session.end("the request is answered")
 
     async def _initialize(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer) -> None:
+        # Sessions that never finish the handshake give way first: opening them costs a scanner nothing.
         if len(self._sessions) >= self._options.max_sessions and not self._made_room():
             refusal = refuse(503, ErrorData(OVERLOADED, "too many sessions; try again later"))
+            # Ten seconds (chosen): sessions end much less often than requests, for which the client is told one second.
             await answer.whole(503, refusal.body, (*refusal.headers, ("Retry-After", "10")))
             return
         assert isinstance(accepted.message, Request)
@@ -99,10 +104,11 @@ class Endpoint(LegacyEndpoint):
             result = session.connection.initialize(accepted.message, {"headers": request.headers})
             data, problem = encode_or_replace(result)
             if data is None or problem is not None:
-                raise ValueError(f"what the server says of itself is no JSON: {problem}")
+                raise ValueError(f"the result of initialize can't be written as JSON: {problem}")
         except BaseException:
-            self._remove(session, "initialize was not answered")
+            self._remove(session, "initialize got no response")
             raise
+        # The session starts to idle before its id is sent: if that fails, it expires like any other.
         if isinstance(result, Response):
             self._rest(session)
         else:
@@ -110,7 +116,11 @@ class Endpoint(LegacyEndpoint):
         await answer.whole(200, data, ((SESSION_ID, session.id),) if isinstance(result, Response) else ())
 
     def _made_room(self) -> bool:
-        """End the oldest session whose client has said ``initialize`` and nothing since, as some that only look do."""
+        """End the oldest session whose client sent ``initialize`` and nothing since, as scanners do.
+
+        Returns:
+            Whether there was one.
+        """
         for session in map(self._sessions.__getitem__, self._idle):
             if not session.connection.initialized:
                 self._remove(session, "its client has not finished the handshake, and there are too many sessions")
@@ -127,10 +137,13 @@ class Endpoint(LegacyEndpoint):
     async def delete(self, opening: Opening, answer: HttpAnswer) -> None:
         session = self._sessions[opening.session or ""]
         self._remove(session, "the client has ended the session", forget=True)
+        # The response comes after the store has forgotten the session: then its events are really gone.
         await session.over.wait()
         await answer.whole(204)
 
     async def replay(self, refusal: Refusal, request: HttpRequest, answer: HttpAnswer) -> bool:
+        # The client proves by the id that the events are its own: ids are unguessable, and the store knows the session
+        # only by a digest of it.
         session_id, store = request.headers.get(SESSION_ID), self._options.event_store
         found = read_event_id(request.headers.get(LAST_EVENT_ID) or "")
         if refusal.status != 404 or request.method != "GET" or not session_id or found is None or store is None:
@@ -147,6 +160,7 @@ class Endpoint(LegacyEndpoint):
                 break
             if not events:
                 break
+            # Only with the first page in hand: before that the refusal may still be sent instead.
             if not started:
                 await answer.start_events()
             started = True
@@ -159,6 +173,7 @@ class Endpoint(LegacyEndpoint):
 
     def take_broken_answer(self, message: Malformed, session_id: str | None) -> None:
         session = None if session_id is None else self._sessions.get(session_id)
+        # A malformed response has an id and expects nothing in return; only such a one may fail our request.
         if session is not None and not message.expects_answer and message.id is not None:
             session.feed(message)
 
@@ -180,6 +195,7 @@ class Endpoint(LegacyEndpoint):
     # --- the end of the server -----------------------------------------------------------------------------------
 
     def end(self) -> None:
+        # Streams of requests end with their responses; only the one of no request would go on forever.
         for session in self._sessions.values():
             session.router.rest.end()
         if self._sse is not None:
@@ -200,7 +216,7 @@ class Endpoint(LegacyEndpoint):
             sse_sessions=0 if self._sse is None else len(self._sse),
             exchanges=sum(each.exchanges for each in self._live),
             listening=sum(each.router.rest.writer is not None for each in self._live),
-            streams=sum(len(each.router.streams) - 1 for each in self._live),
+            streams=sum(len(each.router.streams) - 1 for each in self._live),  # without the one of no request
             unanswered=sum(each.router.unanswered for each in self._live),
             unstored=sum(each.router.unstored for each in self._live),
             watching=self._watching,
@@ -215,7 +231,7 @@ class Endpoint(LegacyEndpoint):
         session.end(why)
 
     def _rest(self, session: HttpSession) -> None:
-        """Let it expire from now on, unless another HTTP request of it is being served."""
+        """Start the session's idle time, unless another HTTP request of it is being served."""
         if session.id not in self._sessions or session.exchanges:
             return
         if session.connection.closed:
@@ -227,34 +243,38 @@ class Endpoint(LegacyEndpoint):
             self._run.nursery.start_soon(self._watch)
 
     async def _watch(self) -> None:
-        """End sessions that nobody uses, as long as there are sessions."""
+        """End sessions that are not used any more, for as long as there are sessions."""
+        # One task and one deadline for all: idle sessions are in the order in which they became idle, and all have the
+        # same timeout, so the first is always the next to expire.
         timeout = self._options.session_timeout
         try:
             while self._sessions:
                 now = trio.current_time()
                 first = next(iter(self._idle.items()), None)
                 if first is None or first[1] + timeout > now:
-                    # One that becomes idle meanwhile has at least as long.
+                    # A session that becomes idle while this sleeps expires no earlier than the deadline slept for.
                     await trio.sleep_until((now if first is None else first[1]) + timeout)
                     continue
                 session = self._sessions[first[0]]
-                if session.connection.busy:
+                if session.connection.busy:  # its client has left, and may come back for the response
                     self._idle[session.id] = now
                     self._idle.move_to_end(session.id)
                 else:
-                    self._remove(session, f"nobody has used the session for {timeout:g} seconds", forget=True)
+                    self._remove(session, f"the session was not used for {timeout:g} seconds", forget=True)
         finally:
             self._watching = False
 
 
 class SseSessions:
-    """The sessions of HTTP+SSE, the transport of 2024-11-05: one stream for all that the server sends, and a path to
-    post messages to. Each lasts as long as its stream.
+    """The sessions of HTTP+SSE, the transport of 2024-11-05.
+
+    The server sends everything on one stream, and the client posts messages to another path. A session lasts as long
+    as its stream.
 
     Args:
         run: The run of the server.
-        options: What the endpoint is like.
-        live: Where each session is as long as it runs.
+        options: The settings of the endpoint.
+        live: The set that holds each session while it runs.
     """
 
     def __init__(self, run: Run, options: HttpOptions, live: set[HttpSession]) -> None:
@@ -268,11 +288,13 @@ class SseSessions:
         return len(self._sessions)
 
     async def get(self, request: HttpRequest, answer: HttpAnswer) -> Refusal | None:
-        """Serve the stream of a new session, and with it the session."""
+        """Open a session and serve its stream; the session ends with it."""
         if len(self._sessions) >= self._options.max_sessions:
             text = "too many sessions; try again later"
             return refuse(503, ErrorData(OVERLOADED, text), headers=(("Retry-After", "10"),))
         session = HttpSession(self._run, self._options, self._live, one_stream=True)
+        # 2024-11-05 `basic/transports`, HTTP with SSE: the first event tells the client where to post its messages.
+        # The query carries the session, as this transport has no header for it.
         where = f"{quote(request.root)}{self._options.message_path}?session_id={session.id}"
         session.greeting = encode_event(where.encode(), event="endpoint")
         self._sessions[session.id] = session
@@ -285,17 +307,18 @@ class SseSessions:
         return None
 
     async def post(self, request: HttpRequest, answer: HttpAnswer, body: ReadBody, ledger: Ledger) -> Refusal | None:
-        """Take a message."""
+        """Take a message that a client posts."""
         if request.headers.media_type != JSON:
             return refuse(415, f"the body must be {JSON}")
         if self._named(request) is None:
-            return refuse(404, f"the session is not known or has ended: open a stream at {self._options.sse_path}")
+            return refuse(404, f"the session is unknown or has ended: open a stream at {self._options.sse_path}")
+        # The session is looked up again after this wait: its stream, and so the session, may have ended meanwhile.
         text = await body()
         if text is None:
             return None
         session = self._named(request)
-        if session is None:  # it has ended meanwhile
-            return refuse(404, "the session has ended")
+        if session is None:  # it ended while the body was read
+            return refuse(404, f"the session has ended: open a stream at {self._options.sse_path}")
         message = decode(text)
         if self._leaving and isinstance(message, (Request, Batch)):
             return ending()
@@ -306,18 +329,20 @@ class SseSessions:
         try:
             session.feed(message, {"headers": request.headers}, held)
         finally:
-            held.release()
-        if type(message) is Malformed:  # answered on the stream where an answer is due
+            held.release()  # a handler that was started keeps it
+        if type(message) is Malformed:  # a response, if one is due, goes out on the stream
             return refuse(400, ErrorData(message.code, message.reason))
         await answer.whole(202)
         return None
 
     def _named(self, request: HttpRequest) -> HttpSession | None:
+        # Bounded (chosen): our ids have 43 characters, and a peer may send a query of any length.
         query = request.scope.get("query_string", b"").decode("latin-1")[:1000]
         return self._sessions.get(parse_qs(query).get("session_id", [""])[0])
 
     def end_when_idle(self) -> None:
-        """Take no new work, and end each session as soon as no request is under way."""
+        """Refuse new work, and end each session as soon as it has no request under way."""
+        # A session ends with its stream, and responses to requests under way still have to go out on it.
         self._leaving = True
         for session in self._sessions.values():
             session.start_soon(partial(_end_when_settled, session))

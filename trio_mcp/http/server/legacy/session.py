@@ -1,4 +1,4 @@
-"""A session of the legacy era over Streamable HTTP (2025-03-26 to 2025-11-25 `basic/transports`)."""
+"""A session of the legacy era over Streamable HTTP (2025-03-26 to 2025-11-25, `basic/transports`)."""
 
 from __future__ import annotations
 
@@ -41,42 +41,46 @@ COMMENT = encode_comment()
 
 
 def key_of(session_id: str) -> str:
-    """What a session is called in an event store: whoever reads the store can't use it."""
+    """Return the name of a session in an event store.
+
+    It is a digest, so that a reader of the store can't use the sessions.
+    """
     return hashlib.sha256(session_id.encode()).hexdigest()
 
 
+# Without the session: the header names that, and so an event id of one session can't lead into another.
 def event_id(stream: int, number: int) -> str:
-    """The id of an event: which stream, and where in it."""
+    """Return the id of an event: the number of its stream, and its number in the stream."""
     return f"{stream}-{number}"
 
 
 def read_event_id(text: str) -> tuple[int, int] | None:
-    """The stream and the number of an event; None for what is no id of ours."""
+    """Return the stream and the number that an event id names; None if it is not one of our ids."""
     stream, dash, number = text.partition("-")
-    # A store may keep numbers of 64 bits, which have 19 digits at most.
+    # Fewer than 19 digits: a store may keep signed 64-bit numbers, which end at a number of 19 digits.
     if not (dash and text.isascii() and all(part.isdigit() and len(part) < 19 for part in (stream, number))):
         return None
     return int(stream), int(number)
 
 
 class HttpSession:
-    """A session: a connection that is fed by POSTs, and whose messages go to a router.
+    """A session: a connection that is fed by POSTs, and a router for the messages it sends.
 
     Args:
         run: The run of the server.
-        options: What the endpoint is like.
-        live: Where it is as long as it runs.
-        stateless: It is for one POST alone.
-        one_stream: Everything goes on the stream of what belongs to no request: HTTP+SSE.
+        options: The settings of the endpoint.
+        live: The set that holds the session while it runs.
+        stateless: Whether the session serves a single POST.
+        one_stream: Whether everything goes on the stream for messages of no request, as in HTTP+SSE.
 
     Attributes:
-        id: What the client names it by.
-        connection: The client.
-        router: Where its messages go.
-        greeting: What a client gets first on a stream; None for the id to come back with.
-        exchanges: How many HTTP requests it is serving.
-        forgotten: Its client is done with it: what is stored of it goes with it.
-        over: Nothing is done for it any more.
+        id: The id by which the client names the session.
+        connection: The connection of the client.
+        router: The destination of the connection's messages.
+        greeting: What a client gets first on a stream; None for the event id to come back with.
+        exchanges: How many HTTP requests of the session are being served.
+        forgotten: Whether the client has no more use for the session, so that its stored events go, too.
+        over: Set when the session has ended completely.
     """
 
     def __init__(
@@ -88,9 +92,11 @@ class HttpSession:
         stateless: bool = False,
         one_stream: bool = False,
     ) -> None:
+        # 2025-11-25 `basic/transports`, Session Management, 1: globally unique and cryptographically secure. 256 bits.
         self.id = "" if stateless else secrets.token_urlsafe(32)
         store = None if stateless or one_stream else options.event_store
         self.router = Router(self, store, key_of(self.id), retry=options.retry, one_stream=one_stream)
+        # Fed by POSTs instead of reading a link: an idle session has a single task, the home of its handlers.
         self.connection = run.connect(self.router, lasting=not stateless)
         self.greeting: bytes | None = None
         self.exchanges = 0
@@ -104,12 +110,12 @@ class HttpSession:
 
     @property
     def revision(self) -> str | None:
-        """The revision that it speaks; None before the handshake."""
+        """The revision that the session speaks; None before the handshake."""
         client = self.connection.client
         return None if client is None else client.revision
 
     async def host(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run what belongs to the session until `end`. A fault of its own costs nobody else anything."""
+        """Run the session's tasks until `end`. A failure costs this session only."""
         self._live.add(self)
         try:
             async with trio.open_nursery() as nursery:
@@ -118,7 +124,9 @@ class HttpSession:
                 task_status.started()
                 try:
                     await trio.sleep_forever()
-                finally:  # before the nursery is closed, which takes a turn of the event loop
+                finally:
+                    # Already here, since closing the nursery takes a turn of the event loop, in which a POST could
+                    # still find the session open.
                     self.end("the server has ended")
         except Exception:
             logger.exception("an HTTP session failed")
@@ -128,7 +136,8 @@ class HttpSession:
             await self._last_words()
 
     async def _last_words(self) -> None:
-        # What was answered before the end can still be fetched, if the store outlives this run.
+        # What was sent before the end can still be fetched if the store outlives this run. Shielded because the server
+        # may be cancelled, but for no longer than the close grace.
         try:
             with trio.move_on_after(self._close_grace, shield=True):
                 if self.forgotten and self.router.store is not None:
@@ -141,8 +150,9 @@ class HttpSession:
             self.over.set()
 
     def end(self, why: str) -> None:
-        """End the session: handlers are cancelled, streams end. Again is a no-op."""
+        """End the session: handlers are cancelled, streams end. Repeating it does nothing."""
         self.connection.end(why)
+        # None the second time: cancelling the nursery makes `host` call this again.
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.cancel_scope.cancel(why)
@@ -152,31 +162,34 @@ class HttpSession:
     async def post(self, accepted: Accept, request: HttpRequest, answer: HttpAnswer, held: Hold) -> None:
         """Serve a POST."""
         message, metadata = accepted.message, {"headers": request.headers}
-        if self.connection.closed:  # by the end of the server, as it was opened for this
-            await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
+        if self.connection.closed:  # only a stateless session, which the end of the server closed as it was opened
+            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
             return
         if not accepted.owes_answer:
             self.feed(message, metadata, held)
             await answer.whole(202)
             return
+        # Two requests with one id would make responses and cancellations ambiguous: each could be meant for either.
         ids = _requests_in(message)
         taken = [request_id for request_id in ids if self.router.of_request(request_id) is not None]
         if taken or len(set(ids)) < len(ids):
-            refusal = refuse(400, "the id of a request is in use already", taken[0] if taken else None)
+            refusal = refuse(400, "the id of the request is already in use", taken[0] if taken else None)
             await answer.whole(refusal.status, refusal.body, refusal.headers)
             return
-        if not ids and type(message) is Batch:  # only faults are to be answered, and no stream would be found by them
+        # A batch without a valid request: the errors it gets can't be routed, as no stream is known by their ids.
+        if not ids and type(message) is Batch:
             self.feed(message, metadata, held)
             faults = [item for item in message.items if type(item) is Malformed and item.expects_answer]
             errors = tuple(ErrorResponse(item.id, ErrorData(item.code, item.reason)) for item in faults)
             await answer.whole(400, encode(Batch(errors)))
             return
+        # Open the stream first: feeding may answer on the spot, and the response must find its stream.
         stream = self.router.open(ids, may_stream=accepted.may_stream)
         self.feed(message, metadata, held)
         await self._carry(stream, request, answer, 0, at_once=False)
 
     async def open_stream(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        """Serve a GET for the stream of what belongs to no request, from where the client has got to."""
+        """Serve a GET for the stream of messages that belong to no request, from where the client has got to."""
         stream = self.router.rest
         await self._carry(stream, request, answer, stream.start, at_once=True)
 
@@ -185,34 +198,39 @@ class HttpSession:
         found = read_event_id(last_event_id)
         store = self.router.store
         if found is None or store is None:
-            text = "the Last-Event-ID is none of this session's" if store else "streams can't be resumed here"
+            text = "the Last-Event-ID is not from this session" if store else "this server can't resume streams"
             await _refuse(answer, 400, text)
             return
         number, cursor = found
         stream = self.router.streams.get(number)
         if stream is not None and cursor > stream.last:
-            await _refuse(answer, 400, "the Last-Event-ID is of an event that was never sent")
+            await _refuse(answer, 400, "the Last-Event-ID names an event that was never sent")
             return
         turn = 0
-        if stream is not None:  # who has asked before gives way
+        # A client may ask twice, as its first connection died unnoticed. The store is asked with an await, so both
+        # may wait there: the turn tells which is the newest.
+        if stream is not None:
             turn = stream.turn = stream.turn + 1
         try:
             events = await self._stored(number, cursor) if stream is None or stream.ready > cursor else ()
         except EventsLost as exc:
-            await _refuse(answer, 410, f"{exc}; call again")
+            await _refuse(answer, 410, f"{exc}; repeat the request")
             return
-        if stream is None:  # all that was sent on it is in the store
+        if stream is None:
+            # The stream has ended, and everything sent on it is in the store: a stand-in that only replays.
             stream = Stream(number, set(), stored=True, ended=True)
+            # An empty result means that the client has everything.
             stream.last = stream.ready = events[-1].number if events else cursor
-        elif stream.turn != turn:  # it has been opened anew while the store was asked: nobody waits here any more
+        elif stream.turn != turn:  # the client opened it again while the store was asked: this response is abandoned
             await answer.start_events()
             await answer.finish()
             return
         await self._carry(stream, request, answer, cursor, at_once=True)
 
     def feed(self, message: Incoming, metadata: Mapping[str, Any] | None = None, held: Hold | None = None) -> None:
-        """Take what the client has sent."""
+        """Feed a message from the client to the connection."""
         items: Sequence[Any] = message.items if type(message) is Batch else (message,)
+        # First, so that the loss of a stream no longer fails a request of the server that has its response.
         for item in items:
             if type(item) is Response or type(item) is ErrorResponse or (type(item) is Malformed and item is message):
                 self.router.answered(item.id)
@@ -220,12 +238,13 @@ class HttpSession:
         for item in items:
             if type(item) is Notification and item.method == "notifications/cancelled":
                 request_id: Any = (item.params or {}).get("requestId")
-                # What is cancelled gets no answer, so its stream ends.
+                # A cancelled request gets no response, so its stream ends here. One that is still served was not
+                # cancelled after all, and its response will end the stream.
                 if type(request_id) in (int, str) and not self.connection.serves(request_id):
                     self.router.release(request_id)
 
     def start_soon(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run something in a task of the session's, unless it has ended."""
+        """Start a task of the session, unless it has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(function)
 
@@ -233,25 +252,26 @@ class HttpSession:
 
     @property
     def primes(self) -> bool:
-        """Whether a stream begins with an event to come back to."""
+        """Whether streams begin with an event that gives the client an id to come back with."""
         revision = self.revision
         return self.router.store is not None and revision is not None and rules_of(revision).primed_streams
 
     def _first_event(self, stream: Stream, cursor: int) -> bytes:
-        """What a client gets at once: the id to come back with (Sending Messages, 6), or nothing of meaning."""
+        """Return what a client gets at once: the id to come back with (Sending Messages, 6), or a comment."""
         if self.greeting is not None:
             return self.greeting
-        # Something, since the head of an answer leaves with the first piece of its body.
+        # A comment rather than nothing: the runner sends the head together with the first piece of the body, and the
+        # client waits for the head.
         return encode_priming_event(event_id(stream.number, cursor), self._options.retry) if self.primes else COMMENT
 
     async def _carry(
         self, stream: Stream, request: HttpRequest, answer: HttpAnswer, cursor: int, *, at_once: bool
     ) -> None:
-        """Write a stream, from a number on, to one HTTP answer: until it ends or either side closes it."""
+        """Write a stream to one HTTP response, after a given number, until the stream ends or either side closes it."""
         writer = Writer()
 
         def left() -> None:
-            if not answer.finished:  # the end of a whole answer is reported in the same way
+            if not answer.finished:  # the end of a complete response is reported in the same way
                 writer.leave()
 
         stream.attach(writer)
@@ -259,6 +279,8 @@ class HttpSession:
         try:
             with writer.scope:
                 async with _watching(request, left):
+                    # A POST waits for its first message, as a single response goes out as JSON. With a priming event
+                    # the client can resume from the start, so there the stream begins at once.
                     if at_once or (self.primes and stream.may_stream and not stream.ended):
                         await answer.start_events()
                         await answer.send(self._first_event(stream, cursor))
@@ -269,13 +291,14 @@ class HttpSession:
             self.router.tidy(stream)
             if writer.gone or not answer.started:
                 self._left(stream)
+        # Outside the writer's scope: a stream that was taken over by a newer response still gets its end on the wire.
         if not writer.gone:
             await self._finish(stream, writer, answer)
 
     async def _finish(self, stream: Stream, writer: Writer, answer: HttpAnswer) -> None:
         fault = writer.fault or stream.fault
         if fault is not None and stream.asked and not self.connection.closed:
-            error = ErrorData(INTERNAL_ERROR, f"the request was not answered: {fault}")
+            error = ErrorData(INTERNAL_ERROR, f"the request got no response: {fault}")
             errors = tuple(ErrorResponse(request_id, error) for request_id in stream.asked)
             data = encode(errors[0] if len(errors) == 1 else Batch(errors))
             if not answer.started:
@@ -285,19 +308,24 @@ class HttpSession:
         if answer.started:
             await answer.finish()
         elif self.connection.closed:
-            await _refuse(answer, 503, f"the request was not answered: {self.connection.close_cause}")
+            await _refuse(answer, 503, f"the request got no response: {self.connection.close_cause}")
         else:
-            await answer.whole(202)  # its client has cancelled it
+            await answer.whole(202)  # its client has cancelled the request
 
     def _left(self, stream: Stream) -> None:
-        """The client has left. That is no cancellation (2025-11-25 `basic/transports`, Sending Messages, 6)."""
+        """React to a client that has left.
+
+        That is not a cancellation (2025-11-25 `basic/transports`, Sending Messages, 6).
+        """
         if self._stateless:
-            self.end("the client closed the stream, and nobody could ever ask for the answer")
+            self.end("the client closed the stream, and without a session it can't come back for the response")
+        # With a store the client can come back for the rest, so nothing is lost.
         elif not stream.stored:
             self.router.lose(stream, "the client closed the stream that the request was sent on")
 
     async def _write(self, stream: Stream, writer: Writer, answer: HttpAnswer, cursor: int) -> None:
         while True:  # noqa: ASYNC913 - every turn that is not the last has one
+            # The server closes the response early (2025-11-25, SEP-1699): the client polls, coming back for the rest.
             if writer.until is not None and cursor >= writer.until:
                 if writer.retry is not None:
                     await answer.send(encode_retry(writer.retry))
@@ -306,6 +334,7 @@ class HttpSession:
                 events = await self._next(stream, writer, cursor)
                 if events is None:
                     return
+                # The response alone, with nothing before it: send it as JSON, not as a stream of one event.
                 only = len(events) == 1 and stream.ended and events[0].number == stream.last
                 if not answer.started and only:
                     stream.taken = stream.last
@@ -321,7 +350,7 @@ class HttpSession:
                     cursor = event.number
                     stream.taken = max(cursor, stream.taken)
                 stream.wake()
-                await trio.lowlevel.checkpoint()  # a long replay takes turns with everyone else
+                await trio.lowlevel.checkpoint()  # a long replay must let other tasks run
             elif stream.ended:
                 return
             else:
@@ -341,10 +370,10 @@ class HttpSession:
             return None
 
     async def _stored(self, stream: int, cursor: int) -> Sequence[StoredEvent]:
-        """What the store has of a stream after a number.
+        """Return what the store has of a stream after a number.
 
         Raises:
-            EventsLost: There is nothing to be had, as the store says or because it has failed.
+            EventsLost: If the store says so, or has failed.
         """
         assert self.router.store is not None
         try:
@@ -358,7 +387,7 @@ class HttpSession:
 
 @contextlib.asynccontextmanager
 async def _watching(request: HttpRequest, left: Callable[[], object]) -> AsyncIterator[None]:
-    """A block during which a function is called if the client leaves."""
+    """Call ``left`` if the client leaves during the block."""
     extension = request.extension
     if extension is not None:
         extension.call(left)

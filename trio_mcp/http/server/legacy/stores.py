@@ -1,4 +1,4 @@
-"""The event stores that come with the library: in memory, and in a file, which outlives the process."""
+"""The event stores of this library: in memory, and in a file, which outlives the process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ __all__ = ["MemoryEventStore", "SqliteEventStore"]
 T = TypeVar("T")
 
 PAGE = 100
-"""How many events are given at once."""
+"""How many events `after` returns at once (chosen), so that a long replay is never in memory as a whole."""
 
+# `number` restarts with each stream, so `id` is what puts all events in order. AUTOINCREMENT never reuses an id, even
+# after the newest rows were deleted.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -35,16 +37,17 @@ CREATE INDEX IF NOT EXISTS by_time ON events (time);
 
 
 class MemoryEventStore(EventStore):
-    """Keeps events in memory. Beyond a limit the oldest go, whosever they are.
+    """An event store in memory. Over a limit the oldest events go, whichever session they belong to.
 
     Args:
-        max_events: How many are kept.
-        max_bytes: How many bytes of messages.
-        max_age: Seconds that one is kept.
-        clock: Gives the time in seconds, for tests.
+        max_events: How many events are kept.
+        max_bytes: How many bytes of messages are kept.
+        max_age: Seconds that an event is kept.
+        clock: Returns the time in seconds; for tests.
 
     Raises:
-        TypeError, ValueError: A limit is no number above 0.
+        TypeError: If a limit is not a number.
+        ValueError: If a limit is not above 0.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class MemoryEventStore(EventStore):
         self._clock = clock
         self._bytes = 0
         self._streams: dict[str, dict[int, deque[StoredEvent]]] = {}
-        # Every event in the order of arrival, with its time.
+        # Every event in the order of arrival, with its time: the first is the next to go.
         self._order: OrderedDict[tuple[str, int, int], float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -76,7 +79,7 @@ class MemoryEventStore(EventStore):
         for event in events:
             kept = self._streams.setdefault(session, {}).setdefault(event.stream, deque())
             if kept and event.number <= kept[-1].number:
-                continue
+                continue  # stored by an earlier attempt that was cancelled
             kept.append(event)
             self._order[session, event.stream, event.number] = now
             self._bytes += len(event.data)
@@ -86,9 +89,10 @@ class MemoryEventStore(EventStore):
         await trio.lowlevel.checkpoint()
         self._drop(self._clock())
         kept = self._streams.get(session, {}).get(stream)
+        # The next event must be there, or be the one that comes next: beyond that, something is missing.
         if not kept or not kept[0].number <= number + 1 <= kept[-1].number + 1:
             raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
-        start = number + 1 - kept[0].number
+        start = number + 1 - kept[0].number  # numbers have no gaps
         return [kept[index] for index in range(start, min(len(kept), start + PAGE))]
 
     async def forget(self, session: str) -> None:
@@ -105,7 +109,7 @@ class MemoryEventStore(EventStore):
                 return
             self._order.popitem(last=False)
             streams = self._streams[session]
-            kept = streams[stream]  # its first is the oldest: they came in order
+            kept = streams[stream]  # the oldest event is its first: events arrive in order
             self._bytes -= len(kept.popleft().data)
             if not kept:
                 del streams[stream]
@@ -114,21 +118,23 @@ class MemoryEventStore(EventStore):
 
 
 class SqliteEventStore(EventStore, trio.abc.AsyncResource):
-    """Keeps events in an SQLite database, in a worker thread.
+    """An event store in an SQLite database, which a worker thread reads and writes.
 
-    ``async with SqliteEventStore(path) as store:`` opens the file, and closes it at the end. Without that it is opened
-    when it is first needed.
+    ``async with SqliteEventStore(path) as store:`` opens the file and closes it at the end. Otherwise it is opened when
+    first needed.
 
     Args:
-        path: The file; it is made if it is not there, for its owner alone.
-        max_events: How many are kept; beyond that the oldest go.
-        max_age: Seconds that one is kept.
+        path: The file. If missing it is created, readable only by its owner.
+        max_events: How many events are kept; over that the oldest go.
+        max_age: Seconds that an event is kept.
 
     Raises:
-        TypeError, ValueError: A limit is no number above 0.
-        OSError, sqlite3.Error: When it is opened: the file can't be had, or is no database.
+        TypeError: If a limit is not a number.
+        ValueError: If a limit is not above 0.
+        OSError: When the file is opened: it can't be created or read.
+        sqlite3.Error: When the file is opened: it is not a database.
 
-    A cancelled operation ends when the database has done it.
+    A cancelled operation ends only when the database has finished it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
@@ -145,15 +151,18 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         return self
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
+        # The wall clock, unlike in memory: times must mean the same after a restart of the process or the machine.
         now = time.time()
         rows = [(session, event.stream, event.number, now, event.data) for event in events]
 
         def insert(connection: sqlite3.Connection) -> None:
-            with connection:
+            with connection:  # one transaction: all events or none
                 connection.executemany(
                     "INSERT OR IGNORE INTO events (session, stream, number, time, data) VALUES (?, ?, ?, ?, ?)", rows
                 )
                 connection.execute("DELETE FROM events WHERE time < ?", (now - self._max_age,))
+                # By id instead of by count: counting rows would read the whole index at each append. Deletions leave
+                # gaps in the ids, so fewer than max_events may be kept.
                 connection.execute(
                     "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (self._max_events,)
                 )
@@ -167,9 +176,11 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             return connection.execute(
                 "SELECT number, data FROM events WHERE session = ? AND stream = ? AND number >= ? AND time >= ?"
                 " ORDER BY number LIMIT ?",
+                # One more than a page, for the event of ``number`` itself.
                 (session, stream, number, oldest, PAGE + 1),
             ).fetchall()
 
+        # The query includes the event of ``number`` itself: it tells "nothing follows yet" from "all of it is gone".
         rows = await self._run(select)
         if not rows or rows[0][0] > number + 1:
             raise EventsLost(f"what followed event {number} of stream {stream} is no longer kept")
@@ -183,8 +194,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         await self._run(delete)
 
     async def aclose(self) -> None:
-        """Close the file; using the store again opens it again."""
-        with trio.CancelScope(shield=True):  # who is cancelled wants it closed, too
+        """Close the file; using the store again reopens it."""
+        with trio.CancelScope(shield=True):  # a cancelled caller wants the file closed, too; it takes no network
             async with self._lock:
                 connection, self._connection = self._connection, None
                 if connection is not None:
@@ -192,19 +203,26 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        # Opened in the thread, too: opening a file can block.
         def work() -> T:
             if self._connection is None:
                 self._connection = self._open()
             return function(self._connection)
 
-        async with self._lock:  # one connection, one thread at a time
+        # One thread at a time: the connection is opened with check_same_thread=False, and sqlite3 then leaves the
+        # locking to us.
+        async with self._lock:
             return await trio.to_thread.run_sync(work)
 
     def _open(self) -> sqlite3.Connection:
+        # SQLite alone would create the file with the umask's permissions, and other users could read the messages. The
+        # files beside it (-wal, -shm) get the same mode.
         if self._path != ":memory:":
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         connection: Any = sqlite3.connect(self._path, check_same_thread=False, timeout=30)
         try:
+            # WAL with NORMAL never corrupts the file, and syncs it only at a checkpoint: a crash of the process loses
+            # nothing, a power failure the last events (https://www.sqlite.org/pragma.html#pragma_synchronous).
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.executescript(SCHEMA)
@@ -216,10 +234,11 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
 
 
 def _check_limit(name: str, value: object, *, whole: bool) -> None:
-    """Refuse a limit that is no number above 0.
+    """Check that a limit is a number above 0.
 
     Raises:
-        TypeError, ValueError: It is none.
+        TypeError: If it is not a number, or not an integer where one is required.
+        ValueError: If it is not above 0.
     """
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         raise TypeError(f"{name} must be {'an integer' if whole else 'a number'}, got {value!r}")

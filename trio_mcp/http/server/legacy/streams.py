@@ -1,8 +1,10 @@
-"""The streams of a session over HTTP, and on which of them each message goes: that of its request, or one for the rest.
+"""The streams of a session over HTTP, and the routing of messages to them.
 
-A stream outlives the HTTP answers that carry it: a client whose connection broke comes back for the rest, if there is
-an event store. What is on a stream is numbered, and a writer is a cursor over the numbers, in the store or, without
-one, in the stream's own queue. So nothing is lost between what is replayed and what is new, and nothing comes twice.
+A message goes on the stream of the request it belongs to, or on the one for messages of no request.
+
+A stream outlives the HTTP responses that carry it: with an event store, a client whose connection broke comes back for
+the rest. The messages on a stream are numbered, and a writer is a cursor over the numbers, in the store or, without
+one, in the stream's own queue. So nothing is lost or sent twice between the replay and live messages.
 
 2025-11-25 `basic/transports`, Sending Messages, 6, and Listening for Messages, 4: every message is sent on one stream
 only. Routing never waits for a stream. It waits for the event store, which all streams share.
@@ -39,34 +41,40 @@ from trio_mcp.session.sink import Owner
 __all__ = ["MAX_DETACHED", "MAX_WAITING", "MAX_WAITING_BYTES", "ROOM", "Router", "Stream", "Writer"]
 
 ROOM = 64
-"""How many messages wait on a stream before the handler that it belongs to waits."""
+"""How many messages may wait on a stream before the handler that it belongs to waits (chosen)."""
 
+# A client that does not read costs memory up to these bounds, and then its stream.
 MAX_WAITING = 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024
-"""What waits on a stream before it is given up: more comes only from what does not wait for room."""
+"""How many messages, or bytes, may wait on a stream before it is given up (chosen).
+
+A handler waits long before, at `ROOM`; this bounds what is sent without waiting for room."""
 
 MAX_DETACHED = 64
-"""The same while nobody has the stream open, without a store."""
+"""The limit in messages while no client has the stream open and there is no store (chosen)."""
 
 MAX_UNSTORED = 64
-"""Messages that wait for the event store before those who send wait."""
+"""How many messages may wait for the event store before senders wait (chosen)."""
 
 STORE_FAILED = "the event store failed"
 
 MAX_CONTROL = 2048
-"""Answers given on the spot and cancellations that wait for it besides; further ones are dropped."""
+"""How many cancellations and responses given on the spot may wait for the store beyond that; further ones are dropped.
+
+As many as in a session's control lane."""
 
 
 @attrs.define(eq=False)
 class Writer:
-    """An HTTP answer that carries a stream.
+    """An HTTP response that carries a stream.
 
     Attributes:
-        scope: Of the task that writes it.
-        gone: The client has left: nothing more arrives.
-        until: It ends after the message of this number, for the client to come back; None if it does not.
-        retry: After so many seconds; None if the client is not told when.
-        fault: Why it can't carry the stream to its end.
+        scope: The cancel scope of the task that writes it.
+        gone: Whether the client has left, so that nothing more arrives.
+        until: The number of the message after which the response ends early, for the client to come back; None if it
+            goes on to the end of the stream.
+        retry: Seconds after which the client should come back; None if it isn't told.
+        fault: Why the response can't carry the stream to its end.
     """
 
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
@@ -76,29 +84,29 @@ class Writer:
     fault: str | None = None
 
     def leave(self) -> None:
-        """The client has left."""
+        """Record that the client has left, and stop writing."""
         self.gone = True
         self.scope.cancel("the client closed the stream")
 
 
 @attrs.define(eq=False)
 class Stream:
-    """One stream.
+    """A stream of numbered messages.
 
     Attributes:
-        number: Its number within the session; 0 for what belongs to no request.
-        owed: The requests whose answers are yet to come; the last ends the stream.
-        may_stream: Whether anything but the answer may be sent.
-        stored: Whether there is a store: then a client may come back.
+        number: Its number within the session; 0 for the stream of messages that belong to no request.
+        owed: The requests whose responses are still to come; the last one ends the stream.
+        may_stream: Whether anything but the response may be sent.
+        stored: Whether messages go to an event store, so that a client can resume.
         last: The number of the last message.
-        ready: The number of the last message that may be sent.
+        ready: The number of the last message that may be sent: the store has everything up to it.
         taken: The number of the last message that was written.
-        lost: Nobody will ever read it.
-        ended: Nothing more will come.
-        writer: Who carries it.
-        turn: How often it has been asked for.
-        asked: The requests that it was opened for.
-        fault: Why the answer to them is on no stream.
+        lost: Whether no client will ever read it.
+        ended: Whether no more messages will come.
+        writer: The HTTP response that carries it now.
+        turn: How often it has been opened; the newest opening wins.
+        asked: The requests for which it was opened.
+        fault: Why the response to them is on no stream.
     """
 
     number: int
@@ -116,18 +124,20 @@ class Stream:
     fault: str | None = None
     _queue: deque[StoredEvent] | None = None
     _bytes: int = 0
-    _changed: trio.lowlevel.ParkingLot | None = None
+    _changed: trio.lowlevel.ParkingLot | None = None  # made when needed: most streams end without a wait
 
     @property
     def overrun(self) -> bool:
-        """Whether more waits than is kept, for the writer or until there is one."""
+        """Whether more messages wait than are kept, with or without a writer."""
         if self._queue is None:
             return False
         limit = MAX_WAITING if self.writer is not None else MAX_DETACHED
+        # A single message may exceed the bytes: it can't be cut.
         return len(self._queue) > limit or (self._bytes > MAX_WAITING_BYTES and len(self._queue) > 1)
 
     def put(self, data: bytes) -> None:
-        """Queue a message; only without a store."""
+        """Queue a message; only for streams without a store."""
+        # Made when needed and dropped when empty: idle sessions should cost little memory.
         if self._queue is None:
             self._queue = deque()
         self.last += 1
@@ -136,29 +146,29 @@ class Stream:
         self.advance(self.last)
 
     def advance(self, number: int) -> None:
-        """The messages up to a number may be sent."""
+        """Allow the messages up to a number to be sent."""
         self.ready = number
         self.wake()
 
     @property
     def start(self) -> int:
-        """Where a writer begins that knows of nothing: after what was written, or where what is queued begins."""
+        """The number after which a writer without a cursor starts: what was written, or what comes before the queue."""
         return self.taken if self.stored else self.ready - len(self._queue or ())
 
     def drop(self) -> None:
-        """Forget what is queued."""
+        """Discard the queue."""
         self._queue, self._bytes = None, 0
-        self.taken = self.last
+        self.taken = self.last  # as if written, so that no handler waits for room
 
     def unput(self) -> None:
-        """Forget what was queued last."""
+        """Discard the message queued last."""
         assert self._queue is not None
         self._bytes -= len(self._queue.pop().data)
         self.last -= 1
         self.ready = self.last
 
     def take(self) -> Sequence[StoredEvent]:
-        """What is queued."""
+        """Return the queue, and empty it."""
         queue, self._queue, self._bytes = self._queue or (), None, 0
         return queue
 
@@ -167,33 +177,35 @@ class Stream:
             self._changed.unpark_all()
 
     async def change(self) -> None:
-        """Wait until something has happened."""
+        """Wait until something has changed."""
         if self._changed is None:
             self._changed = trio.lowlevel.ParkingLot()
         await self._changed.park()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Mark the stream as ended: no more messages will come."""
         self.ended = True
         self.wake()
 
     def attach(self, writer: Writer) -> None:
-        """Let a writer carry it; the one before leaves."""
+        """Let a writer carry the stream; the writer before it is cancelled."""
+        # `HttpSession.resume` compares turns after its wait for the store, to learn whether it was overtaken.
         self.turn += 1
         if self.writer is not None:
-            self.writer.scope.cancel("the client has opened the stream anew")
+            # A client reconnects before the server notices that its old connection is dead.
+            self.writer.scope.cancel("the client has opened the stream again")
         self.writer = writer
 
     def detach(self, writer: Writer) -> None:
-        if self.writer is writer:
+        if self.writer is writer:  # else a newer response has taken over
             self.writer = None
-            self.taken = self.start  # what was taken from the queue and not written is lost
+            self.taken = self.start  # messages taken from the queue but not written are lost
             self.wake()
 
 
 @attrs.frozen(eq=False)
 class Unstored:
-    """A message that waits for the store; of a request of ours, that."""
+    """A message that waits for the store; ``question`` is our request if it is one."""
 
     stream: Stream
     event: StoredEvent
@@ -201,7 +213,7 @@ class Unstored:
 
 
 class RouterOwner(Protocol):
-    """What a router needs of its session."""
+    """What a router needs from its session."""
 
     @property
     def primes(self) -> bool: ...
@@ -212,18 +224,18 @@ class RouterOwner(Protocol):
 
 
 class Router:
-    """The way out of a session: its `SessionSink`.
+    """The router of a session's messages to its streams: the session's `SessionSink`.
 
     Args:
-        owner: Whose way out it is.
-        store: Where messages are kept; None for nowhere.
-        key: What the session is called in there.
-        retry: Seconds after which a client comes back whose stream was closed, unless it is said then.
-        one_stream: Everything goes on the stream of what belongs to no request.
+        owner: The session.
+        store: The event store; None for none.
+        key: The session's name in the store.
+        retry: Seconds after which a client should come back to a closed stream, unless the call says otherwise.
+        one_stream: Whether everything goes on the stream for messages of no request.
 
     Attributes:
-        streams: The streams that are open, by number.
-        rest: The one for what belongs to no request.
+        streams: The open streams, by number.
+        rest: The stream for messages of no request.
     """
 
     def __init__(
@@ -237,22 +249,22 @@ class Router:
         self.rest = Stream(0, set(), stored=store is not None)
         self.streams: dict[int, Stream] = {0: self.rest}
         self._numbers = 0
-        self._by_request: dict[RequestId, Stream] = {}
-        self._asked: dict[RequestId, Stream] = {}
+        self._by_request: dict[RequestId, Stream] = {}  # the client's requests that have no response yet
+        self._asked: dict[RequestId, Stream] = {}  # our requests, by the stream on which they went out
         self._unstored: deque[Unstored] | None = None
         self._unstored_bytes = 0
-        self._storing = False
+        self._storing = False  # whether a task is handing messages to the store: only one may, to keep their order
         self._ended = False
         self._room: trio.lowlevel.ParkingLot | None = None
 
     @property
     def unanswered(self) -> int:
-        """How many requests have a stream that owes them an answer."""
+        """The number of requests whose stream still owes them a response."""
         return len(self._by_request)
 
     @property
     def unstored(self) -> int:
-        """How many messages wait for the event store."""
+        """The number of messages that wait for the event store."""
         return 0 if self._unstored is None else len(self._unstored)
 
     # --- streams -------------------------------------------------------------------------------------------------
@@ -268,41 +280,47 @@ class Router:
         return stream
 
     def of_request(self, request_id: RequestId | None) -> Stream | None:
-        """The stream of a request that has not been answered."""
+        """Return the stream of a request that has no response yet."""
         if self._one_stream:
             return self.rest
         return None if request_id is None else self._by_request.get(request_id)
 
     def release(self, request_id: RequestId) -> None:
-        """A request gets no answer any more; its stream ends if it owes no other."""
+        """Record that a request gets no response; its stream ends if it owes no other."""
+        # Not there any more if its response was put before.
         stream = self._by_request.pop(request_id, None)
         if stream is not None:
             stream.owed.discard(request_id)
             self.tidy(stream)
 
     def tidy(self, stream: Stream) -> None:
-        """End a stream that owes nothing any more, and forget it when nobody needs it."""
+        """End a stream that owes nothing, and forget it once it is not needed."""
         if stream is self.rest:
             return
+        # A last message that the store doesn't have yet keeps the stream open.
         if not stream.owed and (stream.lost or stream.ready == stream.last):
             stream.end()
+        # With a store, a client that comes back is served from there.
         if stream.ended and (stream.stored or stream.writer is None):
             self.streams.pop(stream.number, None)
 
     def lose(self, stream: Stream, why: str) -> None:
-        """Nobody will ever read a stream: what was asked on it fails."""
-        if stream is not self.rest:
+        """Give up a stream that no client will read: our requests that went out on it fail."""
+        if stream is not self.rest:  # that one can be opened again at any time
             stream.lost = True
         stream.drop()
+        # The client may never have seen our requests on this stream, and the handlers that wait for a response would
+        # wait in vain.
         for request_id in [asked for asked, where in self._asked.items() if where is stream]:
             self._fail(request_id, why)
 
     def answered(self, request_id: RequestId | None) -> None:
-        """The client has answered what it was asked."""
+        """Record that the client has responded to one of our requests."""
         if request_id is not None:
             self._asked.pop(request_id, None)
 
     def _fail(self, request_id: RequestId, why: str) -> None:
+        # Through the session's front door, like a response: so the call fails in one place, with one kind of error.
         self._asked.pop(request_id, None)
         self._owner.feed(Failure(TransportError(why), request_id))
 
@@ -315,23 +333,26 @@ class Router:
         return len(self._unstored) < MAX_UNSTORED and self._unstored_bytes < MAX_WAITING_BYTES
 
     async def room(self, related: RequestId | None = None) -> None:
-        """Wait until the event store has caught up, and whoever reads the stream of a request."""
+        """Wait until the event store has caught up, and the client has read enough of the request's stream."""
         while not self.has_room:
             if self._room is None:
                 self._room = trio.lowlevel.ParkingLot()
             await self._room.park()
         stream = self.of_request(related)
+        # Only while a client reads: if it has left, a handler must not wait for it to come back.
         while stream is not None and stream.last - stream.taken >= ROOM and stream.writer is not None:
             await stream.change()
 
     def put(self, message: SessionMessage, owner: Owner = None) -> None:
         if self._ended:
             return
+        # A sent request has to be cancelled on the wire if its caller gives up.
         if type(owner) is OutgoingRequest:
             owner.sent = True
         self._route(message)
 
     def put_control(self, message: SessionMessage) -> bool:
+        # What is put here never waits, so it needs bounds of its own: a slow store must not cost the memory.
         if self._ended or len(self._unstored or ()) >= MAX_UNSTORED + MAX_CONTROL:
             return False
         if self._unstored_bytes >= 2 * MAX_WAITING_BYTES:
@@ -341,7 +362,7 @@ class Router:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Everything is routed when it is put."""
+        """Always zero: everything is routed when it is put."""
         return 0, 0
 
     @property
@@ -352,12 +373,13 @@ class Router:
         pass
 
     def close_stream(self, related: RequestId | None, retry: float | None) -> bool:
-        """Close the HTTP answer that carries a stream, so that the client comes back for the rest."""
+        """Close the HTTP response that carries a stream, so that the client comes back for the rest."""
         stream = self.rest if related is None else self.of_request(related)
         if stream is None or not stream.stored or not stream.may_stream or stream.writer is None:
             return False
         if not self._owner.primes and not stream.taken:
-            return False  # the client could not say where to go on
+            return False  # the client has no event id yet, so it couldn't say where to resume
+        # The writer ends after the last message there is now; what comes later waits for the client's return.
         if stream.writer.until is None:
             stream.writer.retry = self._retry if retry is None else retry
             stream.writer.until = stream.last
@@ -365,6 +387,7 @@ class Router:
         return True
 
     def give_up(self) -> None:
+        # Writers send what is queued, then end their responses; senders that wait for the store go on.
         self._ended = True
         for stream in self.streams.values():
             stream.end()
@@ -378,6 +401,8 @@ class Router:
         message = value.message
         assert not isinstance(message, Failure)
         data, problem = encode_or_replace(message)  # type: ignore[arg-type]
+        # A response that can't be written was replaced by an error, as the client is owed one. A request that can't be
+        # written fails its caller at once.
         if problem is not None:
             if data is None and isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: {problem}")
@@ -385,11 +410,13 @@ class Router:
                 logger.error("%s was not sent: %s", type(message).__name__, problem)
         if data is None:
             return
+        # The request may have ended while its handler was sending: then there is no stream for the message.
         stream = self._stream_of(message, value.related_request_id)  # type: ignore[arg-type]
         if stream is not None:
             self._put(stream, message, data)  # type: ignore[arg-type]
 
     def _stream_of(self, message: Message, related: RequestId | None) -> Stream | None:
+        """Return the stream that a message goes on, and do the bookkeeping of requests; None to drop the message."""
         if self._one_stream:
             return self.rest
         match message:
@@ -398,15 +425,17 @@ class Router:
             case Batch():
                 return self._settle([item.id for item in message.items])  # type: ignore[union-attr]
             case Request():
+                # On the stream of the request that it serves, or else on the one that the client holds open by a GET.
                 stream = self.of_request(related) or self.rest
                 if not stream.may_stream:
                     stream = self.rest
                 self._asked[message.id] = stream
                 return stream
         assert isinstance(message, Notification)
-        if message.method == "notifications/cancelled":  # goes where the question went
+        if message.method == "notifications/cancelled":  # goes where our request went
             stream = self._asked.pop((message.params or {}).get("requestId", 0), self.rest)
             return self.rest if stream.ended else stream
+        # A notification for a request whose stream carries only the response is dropped; see `HttpOptions.json_only`.
         found = self.rest if related is None else self.of_request(related)
         return found if found is not None and found.may_stream else None
 
@@ -416,7 +445,8 @@ class Router:
             if request_id is not None and (found := self._by_request.pop(request_id, None)) is not None:
                 found.owed.discard(request_id)
                 stream = found
-        if stream is not None:  # a batch is answered as a whole; what its client has cancelled has no answer
+        # A batch is answered as a whole, so nothing else is owed: a request of it without a response was cancelled.
+        if stream is not None:
             for request_id in stream.owed:
                 self._by_request.pop(request_id, None)
             stream.owed.clear()
@@ -425,8 +455,10 @@ class Router:
     def _put(self, stream: Stream, message: Message, data: bytes) -> None:
         if stream.lost:
             if isinstance(message, Request):
-                self._fail(message.id, f"{message.method!r} was not sent: the client has left the request")
+                self._fail(message.id, f"{message.method!r} was not sent: the client has closed the stream")
         elif self.store is not None:
+            # Stored first and sent then: an id that a client has seen must be one that it can come back with, even
+            # after a crash.
             stream.last += 1
             if self._unstored is None:
                 self._unstored = deque()
@@ -443,18 +475,20 @@ class Router:
         self.tidy(stream)
 
     def _overrun(self, stream: Stream, message: Message) -> None:
+        # Without a client, keep the oldest messages and drop the newest. A client that reads too slowly loses the
+        # stream instead: with a gap it would wait for a response that never comes.
         if stream.writer is None:
             stream.unput()
-            logger.debug("nobody has the stream of a session open; %s is dropped", type(message).__name__)
+            logger.debug("no client has the stream of a session open; dropping a %s", type(message).__name__)
             if isinstance(message, Request):
                 self._fail(message.id, f"{message.method!r} was not sent: the client has no stream open")
             return
-        logger.warning("a client does not read a stream of its session; the stream is closed")
+        logger.warning("a client does not read a stream of its session; closing the stream")
         stream.writer.leave()
         stream.detach(stream.writer)
         self.lose(stream, "the client does not read the stream that the request was sent on")
         for request_id in tuple(stream.owed):
-            # As if the client had cancelled it.
+            # As if the client had cancelled it: the handler's result could reach no one.
             params = {"requestId": request_id, "reason": "the client does not read the answer"}
             self._owner.feed(Notification("notifications/cancelled", params))
 
@@ -467,14 +501,17 @@ class Router:
             self._storing = False
 
     async def store_rest(self) -> None:
-        """Hand everything to the store that it has not got. What it does not take costs the exchange that it is of."""
+        """Hand everything to the store that it doesn't have yet.
+
+        A stream whose messages it refuses loses them, and only the exchange that it belongs to fails.
+        """
         while self._unstored:
-            some = tuple(self._unstored)
+            some = tuple(self._unstored)  # more may be queued while the store works
             failed = await self._append(some)
             for each in some:
                 if each.stream not in failed:
                     each.stream.advance(each.event.number)
-            # Of a stream that failed nothing can follow: there would be a gap.
+            # Nothing may follow on a stream that failed, as there would be a gap in its numbers.
             kept = deque(each for each in tuple(self._unstored)[len(some) :] if each.stream not in failed)
             for each in set(self._unstored).difference(kept):
                 self._unstored_bytes -= len(each.event.data)
@@ -482,6 +519,8 @@ class Router:
                     self._fail(each.question.id, f"{each.question.method!r} was not sent: {STORE_FAILED}")
             self._unstored = kept
             for stream in failed:
+                # Take back the numbers of what was not stored. A request whose response was among it gets an error
+                # from `HttpSession._finish` instead.
                 stream.last = stream.ready
                 if stream is not self.rest and not stream.owed:
                     stream.fault = STORE_FAILED
@@ -492,10 +531,10 @@ class Router:
         self._unstored = None
 
     async def _append(self, some: Sequence[Unstored]) -> set[Stream]:
-        """Hand some events to the store: if it does not take them all, those of each stream by themselves.
+        """Hand events to the store. If it refuses them together, try again for each stream by itself.
 
         Returns:
-            The streams whose events it has not taken.
+            The streams whose events the store refused.
         """
         assert self.store is not None
         streams = {each.stream for each in some}
@@ -503,7 +542,7 @@ class Router:
             await self.store.append(self.key, [each.event for each in some])
         except Exception:
             if len(streams) == 1:
-                logger.exception("the event store failed; what it was to keep of a stream is lost")
+                logger.exception("the event store failed; messages on a stream are lost")
                 return streams
         else:
             return set()
