@@ -51,7 +51,7 @@ DISCOVERED = {
 
 
 def event(message: Any, id: str | None = None) -> bytes:
-    """A message as a server-sent event."""
+    """Return a message as a server-sent event."""
     head = b"" if id is None else f"id: {id}\n".encode()
     return head + b"data: " + (message if isinstance(message, bytes) else json.dumps(message).encode()) + b"\n\n"
 
@@ -210,7 +210,7 @@ class HttpPeer:
 
 @contextlib.asynccontextmanager
 async def peer(handlers: Mapping[str, Callable[[Asked], Awaitable[None]]] | None = None) -> AsyncIterator[HttpPeer]:
-    """A server, for the length of the block."""
+    """Run a server within the block."""
     ORIGINS.clear()
     made = HttpPeer(dict(handlers or {}))
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -233,7 +233,7 @@ async def _serve(made: HttpPeer, listener: trio.SocketListener, task_status: tri
 def http_request(
     method: str, body: Any = b"", path: str = "/mcp", *, length: int | None = None, **fields: str
 ) -> bytes:
-    """The bytes of a request: a body that is no bytes becomes JSON, and the length need not be the true one."""
+    """Return the bytes of a request: any body but bytes becomes JSON, and the length may be wrong."""
     data = body if isinstance(body, bytes) else to_json(body)
     given = {"host": "localhost", "accept": ACCEPT, "content-type": "application/json"}
     given |= {name.replace("_", "-"): value for name, value in fields.items()}

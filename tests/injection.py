@@ -57,7 +57,7 @@ async def cancel_everywhere(
         else:
             through += 1
         await check()
-        # Trio shuffles the tasks that are ready, so one run that gets through is no proof that a longer one does not.
+        # Trio shuffles the tasks that are ready, so one run that gets through does not prove that a longer one would.
         if through == 5:
             return places
     raise AssertionError(f"not through after {most} steps")

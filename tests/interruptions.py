@@ -33,7 +33,7 @@ def interrupt() -> None:
 
 @attrs.frozen
 class Press:
-    """When Ctrl-C is pressed, and when what is around is cancelled, in steps of any task; 0 for never."""
+    """When Ctrl-C is pressed and when the surrounding scope is cancelled, counted in steps of any task; 0 for never."""
 
     ctrl_c: int
     cancel: int = 0

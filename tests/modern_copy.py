@@ -1,4 +1,4 @@
-"""A copy of the project whose package lacks the legacy era over HTTP, without the tests of what is gone."""
+"""A copy of the project whose package lacks the legacy era over HTTP, without the tests of the removed parts."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def copy_without_legacy(to: Path) -> Path:
 
 
 def environment(copy: Path) -> dict[str, str]:
-    """The variables of a process that imports the copy, and of whatever it starts."""
+    """Return the variables of a process that imports the copy, and of whatever it starts."""
     return {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""The other end of a conversation, worked by hand: it says what no library would, and sees all that it is told.
+"""A hand-driven peer: it can send what no library would, and sees everything it receives.
 
 `Peer` speaks messages over any link; `ProcessPeer` speaks bytes to a process; `tests.http_peer` is HTTP's counterpart.
 """
@@ -61,7 +61,7 @@ Replies = Callable[[Request], Any]
 
 
 def _unexpected(request: Request) -> None:
-    raise AssertionError(f"nobody expected to be asked {request!r}")
+    raise AssertionError(f"unexpected request: {request!r}")
 
 
 async def settle() -> None:
@@ -84,10 +84,10 @@ class Peer:
         replies: Answers what the other end asks.
         opening: The request that opened the connection, if this is the server.
         questions: What the other end has asked, in order.
-        heard: The notifications that nobody has waited for, in order.
+        heard: The notifications not yet waited for, in order.
         asked: The ids of its own requests.
         answered: The ids of the answers that have come, those that could not be read among them as None.
-        answers: The answers that nobody has waited for.
+        answers: The answers not yet waited for.
         rounds: The results of the modern era that asked for input.
     """
 
@@ -109,7 +109,7 @@ class Peer:
     # --- messages as they are ---
 
     async def send(self, message: Any) -> None:
-        """Send a message as it is."""
+        """Send a message unchanged."""
         await self.link.write.send(SessionMessage(message))
 
     async def receive(self) -> Incoming:
@@ -158,7 +158,7 @@ class Peer:
         }
 
     def hello(self) -> dict[str, Any]:
-        """The parameters of initialize."""
+        """Return the parameters of initialize."""
         return {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": ME}
 
     async def initialize(self) -> None:
@@ -185,7 +185,7 @@ class Peer:
         await self.send(Notification(method, params))
 
     async def cancel(self, request_id: RequestId, **more: Any) -> None:
-        """Say that nobody wants the answer any more."""
+        """Cancel a request."""
         await self.notify("notifications/cancelled", {"requestId": request_id, **more})
 
     async def answer(self, request_id: RequestId | None) -> Response | ErrorResponse:
@@ -203,7 +203,7 @@ class Peer:
             await self._more()
 
     def heard_of(self, method: str) -> list[dict[str, Any]]:
-        """The parameters of what was heard of a kind."""
+        """Return the parameters of the notifications of a kind that were received."""
         return [found.params or {} for found in self.heard if found.method == method]
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -311,7 +311,7 @@ async def client_peer(
     *,
     deadline: float = DEADLINE,
 ) -> AsyncIterator[Peer]:
-    """A client of a server, in memory; the deadline is against a hang only."""
+    """Yield a client of a server, in memory; the deadline is against a hang only."""
     with trio.fail_after(deadline):
         async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
@@ -361,12 +361,12 @@ def ndjson(*messages: Any) -> bytes:
 
 
 def script(code: str) -> list[str]:
-    """The command that runs a program."""
+    """Return the command that runs a program."""
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
 class ProcessPeer:
-    """The client's ends of a server's standard streams, as descriptors; -1 where there is none."""
+    """The client's ends of a server's standard streams, as descriptors; -1 for a missing one."""
 
     def __init__(self, process: subprocess.Popen[bytes], send_fd: int, receive_fd: int, error_fd: int) -> None:
         self.process = process
@@ -380,7 +380,7 @@ class ProcessPeer:
             data = data[os.write(self.send_fd, data) :]
 
     def receive(self) -> Any:
-        """The next line."""
+        """Return the next line."""
         seen = 0
         while self.received.find(b"\n", seen) < 0:
             seen = len(self.received)
@@ -452,7 +452,7 @@ class ProcessPeer:
 
 @contextlib.contextmanager
 def process_peer(command: list[str], handshake: bool = True) -> Iterator[ProcessPeer]:
-    """A server process with a pipe for each standard stream; killed on the way out if it is still there."""
+    """Yield a server process with a pipe for each standard stream; killed on the way out if it is still there."""
     with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, env=ENVIRONMENT, bufsize=0) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -19,7 +19,7 @@ def is_public(name: str) -> bool:
 
 
 def bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds in its own block, imports aside."""
+    """Yield the names that a statement binds in its block, without imports."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
@@ -33,7 +33,7 @@ def bound(statement: ast.stmt) -> Iterator[str]:
 
 
 def attributes(function: ast.FunctionDef) -> Iterator[str]:
-    """What an ``__init__`` sets on its object."""
+    """Yield what an ``__init__`` sets on its object."""
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Attribute)
@@ -56,7 +56,7 @@ def public(names: Iterable[str]) -> str:
 
 
 def lines() -> Iterator[str]:
-    """A line for each module, and one for each public class with public members."""
+    """Yield a line for each module, and one for each public class with public members."""
     for file in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         tree = ast.parse(file.read_text())

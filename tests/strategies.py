@@ -94,7 +94,7 @@ def request_ids() -> st.SearchStrategy[int | str]:
 
 
 def uris() -> st.SearchStrategy[str]:
-    """URIs, also of schemes that nobody registered, and such as a normalising parser would change."""
+    """Generate URIs, including unregistered schemes and ones that a normalising parser would change."""
     part = st.text("abcXYZ019-_", min_size=1, max_size=6)
     common = st.builds("{}://{}/{}".format, st.sampled_from(["https", "file", "config"]), part, part)
     return common | st.sampled_from(["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "urn:isbn:0451450523"])
@@ -130,7 +130,7 @@ def _wire(model: type[WireModel], revision: str) -> st.SearchStrategy[dict[str, 
 
 
 def request_meta_objects(revision: str) -> st.SearchStrategy[dict[str, Any]]:
-    """The ``_meta`` of a request, with what the modern era requires in it."""
+    """Return the ``_meta`` of a request, with what the modern era requires in it."""
     if era_of(revision) is Era.LEGACY:
         return meta_objects(optional={meta_keys.PROGRESS_TOKEN: request_ids()})
     return meta_objects(
@@ -406,7 +406,7 @@ def json_texts() -> st.SearchStrategy[bytes]:
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> dict[str, Any]:
-    """A JSON object as a peer sends it: members in any order, the word ``id`` all over its content."""
+    """Return a JSON object as a peer sends it: members in any order, the word ``id`` all over its content."""
     inner = st.recursive(
         st.none()
         | st.booleans()

@@ -1,4 +1,4 @@
-"""What keeps the house simple: no ladders of classes, no public name that nobody has looked at, no crumbs of files."""
+"""Rules that keep the package simple: no ladders of classes, no unreviewed public names, no tiny files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_public_name_has_been_looked_at() -> None:
 
 
 def test_no_file_is_a_crumb() -> None:
-    """What fits in a few lines belongs to a file with a subject."""
+    """A few lines of code belong in a file with a subject."""
     crumbs = {
         str(file.relative_to(PACKAGE)): count
         for file in PACKAGE.rglob("*.py")
@@ -84,7 +84,7 @@ def test_no_file_is_a_crumb() -> None:
 
 
 def test_imports_can_be_seen() -> None:
-    """What import-linter holds would mean nothing if anybody could import by a string."""
+    """import-linter's contracts would mean nothing if modules could be imported by a string."""
     found = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if imports_by_string(file.read_text())}
     assert found == set(BY_STRING)
 
@@ -152,7 +152,7 @@ def test_an_await_on_the_way_out_is_found(source: str, lines: list[int]) -> None
 
 
 def unshielded(source: str) -> Iterator[int]:
-    """The lines of what is awaited in a ``finally``, or where anything is caught, and can be cancelled."""
+    """Yield the lines of what is awaited in a ``finally``, or where anything is caught, and can be cancelled."""
     everything = ("BaseException", "trio.Cancelled")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Try, ast.TryStar)):

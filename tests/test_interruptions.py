@@ -18,7 +18,7 @@ class Oops(Exception):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_ctrl_c_at_every_step_leaves_as_itself(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """With a cancellation of what is around in the same step, just before or after, or none."""
+    """With a cancellation of the surrounding scope in the same step, just before or after, or without one."""
     caplog.set_level("CRITICAL")  # calls that are cut off are logged
     scenario, steps = SCENARIOS[name]
     through = 0

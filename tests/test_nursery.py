@@ -1,4 +1,4 @@
-"""`background_nursery`: an implementation detail that nobody outside may notice."""
+"""`background_nursery`: an implementation detail that its users must not notice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_two_failures_leave_as_a_group() -> None:
 
 
 async def test_ctrl_c_in_a_background_task_leaves_as_itself() -> None:
-    """And not in the groups of the nurseries on its way, as whoever waits for it catches a `KeyboardInterrupt`."""
+    """Not wrapped in the exception groups of the nurseries it crosses: callers catch a `KeyboardInterrupt`."""
     raised = KeyboardInterrupt()
 
     async def press() -> None:
@@ -127,7 +127,7 @@ ENDS = ["nothing", "an exception", "a group", "a timeout"]
 
 
 async def leave(end: str, error: Exception) -> None:
-    """What the block does at its end."""
+    """Leave the block in this way."""
     if end == "a timeout":
         await trio.sleep_forever()
     elif end == "a group":

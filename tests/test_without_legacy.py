@@ -76,7 +76,7 @@ SELECTIONS = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The copy."""
+    """Return the copy with its plugin."""
     copy = copy_without_legacy(tmp_path_factory.mktemp("copy"))
     (copy / "only_modern.py").write_text(PLUGIN)
     return copy
@@ -118,7 +118,7 @@ def suite_of(report: Path) -> dict[str, str]:
 
 
 def say(copy: Path, script: str) -> list[str]:
-    """The lines that a script prints in the copy."""
+    """Return the lines that a script prints in the copy."""
     done = run(copy, "-W", "error", "-c", script)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A fault of Trio's, without anything of ours: Ctrl-C during `trio.Nursery.start`, and a cancellation after it.
+"""A bug in Trio, reproduced without our code: Ctrl-C during `trio.Nursery.start`, and a cancellation after it.
 
 ``python -m tests.trio_start`` ends with a `TrioInternalError`. Seen with Trio 0.35.0, the newest at the time. A search
 of Trio's issues found no report of it; nearest are python-trio/trio#2938, which brought the error in, and #1599.
@@ -19,7 +19,7 @@ __all__ = ["interrupted_and_cancelled"]
 
 
 async def interrupted_and_cancelled() -> None:
-    """Start a task from the main task, and meanwhile press Ctrl-C, and cancel what is around."""
+    """Start a task from the main task; meanwhile press Ctrl-C and cancel the surrounding scope."""
 
     @trio.lowlevel.enable_ki_protection  # Trio raises it in the main task, as it does when all tasks wait
     async def starting(task_status: trio.TaskStatus[None]) -> None:

@@ -40,7 +40,7 @@ ANSWERS: dict[str, Any] = {
 
 
 def answers(**extra: Any) -> dict[str, Any]:
-    """What the scripted server answers, complete in the sense of the modern era."""
+    """Return what the scripted server answers, complete in the sense of the modern era."""
     return {method: {"resultType": "complete", **result, **extra} for method, result in ANSWERS.items()}
 
 
@@ -73,7 +73,7 @@ CACHED = (Client.list_prompts, Client.list_resources, Client.list_resource_templ
 
 
 def every_request(function: Any, revision: str, make: Any) -> None:
-    """The ways of a request: to the server, and back before that; and none, when it is cancelled before."""
+    """Add the rows of a request: answered by the server, answered by a middleware, and cancelled before it starts."""
 
     @call(function, "answered by the server")
     async def answered(check: Check) -> None:
@@ -281,8 +281,8 @@ for revision in (LEGACY, MODERN):
         async with Client(server, mode=revision) as client, check.block(client.listen(tools_list_changed=True)):
             pass
 
-    @effect(Client.listen, f"{revision}: nobody listens")
-    async def nobody_listens(revision: str = revision) -> None:
+    @effect(Client.listen, f"{revision}: without a listener")
+    async def without_listener(revision: str = revision) -> None:
         server = Server("x")
         server.add_tool(server_tool)
         async with Client(server, mode=revision) as client:
@@ -329,7 +329,7 @@ async def server_tool() -> None:
 
 @contextlib.asynccontextmanager
 async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscription]]:
-    """A client that listens, what tells it of a change, and the events."""
+    """Yield a client that listens, what tells it of a change, and the events."""
     async with client_in(revision, answers={}) as (client, asked, wire):
         opened = trio.Event()
         subscriptions: list[Subscription] = []
@@ -357,7 +357,7 @@ async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscripti
 
 
 @call(Client.set_roots, "not connected")
-async def set_roots_of_nobody(check: Check) -> None:
+async def set_roots_unconnected(check: Check) -> None:
     await check(Client(Server("x"), roots=[]).set_roots([]))
 
 
@@ -393,7 +393,7 @@ async def roots_in_the_modern_era() -> None:
         await all_or_nothing(set_roots_to(client), held, lambda done: f"file:///{done}")
 
 
-@effect(Client.set_log_level, "modern era: the level is another, or the old one")
+@effect(Client.set_log_level, "modern era: the level is either the new one or the old one")
 async def log_level() -> None:
     levels: Any = ("error", "warning")
     async with client_in(MODERN, log_level=levels[0]) as (client, asked, _):

@@ -15,7 +15,7 @@ URI = "test://x"
 
 
 def offering() -> Server:
-    """A server with one thing of each kind."""
+    """Return a server with one thing of each kind."""
     server = Server("one")
 
     @server.tool
@@ -82,7 +82,7 @@ for function, make in {**CALLED, **LISTED}.items():
     asked_of_a_server(function, make)
 
 
-def of_nobody(function: Any, make: Callable[[ClientGroup], Any]) -> None:
+def without_servers(function: Any, make: Callable[[ClientGroup], Any]) -> None:
     @call(function, "no servers")
     async def no_servers(check: Check) -> None:
         async with ClientGroup({}) as group:
@@ -95,7 +95,7 @@ def of_nobody(function: Any, make: Callable[[ClientGroup], Any]) -> None:
 
 
 for function, make in LISTED.items():
-    of_nobody(function, make)
+    without_servers(function, make)
 
 
 @call(ClientGroup.read_resource, "whose it is is looked up, and is known")

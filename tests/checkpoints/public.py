@@ -22,7 +22,7 @@ __all__ = ["public_functions"]
 
 FOR_USERS = ("trio_mcp", "trio_mcp.client", "trio_mcp.otel", "trio_mcp.proxy", "trio_mcp.server", "trio_mcp.session")
 HANDED_OUT = (ConnectedSession,)
-"""What `Client.session` gives. Nobody but an ASGI server calls what `Server.asgi_app` gives."""
+"""What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
 
 SPECIAL = ("__aenter__", "__aexit__", "__anext__", "__call__")
 GIVES = re.compile(r"(?:\w+\.)?(Awaitable|Coroutine|InputRequest|AbstractAsyncContextManager|AsyncIterator)\b")

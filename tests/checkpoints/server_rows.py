@@ -21,7 +21,7 @@ from trio_mcp.server.base_server import BaseServer
 
 @contextlib.asynccontextmanager
 async def served(revision: str = MODERN, **meta: Any) -> AsyncIterator[tuple[Context, Any, trio.Event]]:
-    """The context of a tool that is running, the client, and what ends the tool."""
+    """Yield the context of a running tool, the client, and the event that ends the tool."""
     contexts: list[Context] = []
     release = trio.Event()
     server = Server("x")
@@ -201,13 +201,13 @@ over_http(BaseServer.serve_http)
 over_http(BaseServer.serve_sse)
 
 
-@call(BaseServer.asgi_app, "nobody calls")
+@call(BaseServer.asgi_app, "without a request")
 async def asgi_app(check: Check) -> None:
     async with check.block(Server("x").asgi_app()):
         pass
 
 
-NO_LINK: Any = None  # nobody gets as far as to look at it
+NO_LINK: Any = None  # never looked at: the call is cancelled before
 
 
 def starts_nothing(function: Any, cancel: Callable[[Server], Awaitable[object]]) -> None:

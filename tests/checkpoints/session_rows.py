@@ -19,7 +19,7 @@ from trio_mcp._nursery import EnteredOnce
 
 @contextlib.asynccontextmanager
 async def bare() -> AsyncIterator[tuple[BaseSession, Link]]:
-    """A session of neither side, and the other end of its link."""
+    """Yield a session that is neither client nor server, and the other end of its link."""
     async with memory_link_pair() as (ours, theirs), BaseSession(*ours) as session:
         yield session, theirs
 
@@ -101,7 +101,7 @@ async def sent() -> None:
 
 
 async def sent_or_cancelled(send: Callable[[int], Awaitable[object]], theirs: Link) -> None:
-    """Cancelled at any step, what sends one message has sent it, or raises `Cancelled`."""
+    """Check that a send cancelled at any step has either sent its message or raises `Cancelled`."""
     arrived: list[Any] = []
 
     async def count() -> int:
@@ -199,7 +199,7 @@ async def no_ping() -> None:
 
 @contextlib.asynccontextmanager
 async def served(**meta: Any) -> AsyncIterator[tuple[RequestContext, Peer, trio.Event]]:
-    """The context of a request that is being served, the other end, and what ends the request."""
+    """Yield the context of a running request, the other end, and the event that ends the request."""
     contexts: list[RequestContext] = []
     release = trio.Event()
 

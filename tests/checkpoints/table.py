@@ -94,7 +94,7 @@ class _Block(AbstractAsyncContextManager[T], Generic[T]):
     ) -> bool | None:
         with trio.testing.assert_checkpoints():
             suppressed = await self._manager.__aexit__(kind, exc, traceback)
-        assert self._entered_by_a_checkpoint, "entering is no checkpoint"
+        assert self._entered_by_a_checkpoint, "entering is not a checkpoint"
         return suppressed
 
 
@@ -145,7 +145,7 @@ async def cancelled_before(awaitable: Awaitable[object]) -> None:
 
 
 async def not_entered(manager: AbstractAsyncContextManager[object]) -> None:
-    """Enter a block in a scope that is cancelled already; nobody may get into it."""
+    """Enter a block in a scope that is already cancelled; its body must not run."""
     inside = False
     with trio.CancelScope() as scope:
         scope.cancel("cancelled before")

@@ -23,7 +23,7 @@ WITHOUT_EFFECT: dict[object, str] = {
     MemoryEventStore.after: "reads",
     ServerTelemetry.__call__: "hands on",
     SqliteEventStore.after: "reads",
-    memory_link_pair: "opens what nobody else sees",
+    memory_link_pair: "opens what no other task sees",
 }
 
 

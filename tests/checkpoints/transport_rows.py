@@ -137,7 +137,7 @@ def of_a_store(make: Callable[[], Any]) -> None:
         assert len(await check(store.after("session", 1, 1))) == 1
         assert not await check(store.after("session", 1, 2))
 
-    @call(kind.forget, "a session, and one that is none")
+    @call(kind.forget, "a known session and an unknown one")
     async def forget(check: Check) -> None:
         store = make()
         await store.append("session", EVENTS)
@@ -167,7 +167,7 @@ def of_a_store(make: Callable[[], Any]) -> None:
 
 
 async def numbers(store: EventStore, session: str = "session") -> list[int]:
-    """The numbers of the events that are kept."""
+    """Return the numbers of the stored events."""
     try:
         return [event.number for event in await store.after(session, 1, 0)]
     except EventsLost:

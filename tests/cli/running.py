@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOP = '''
 import trio
 from trio_mcp import Context, Server
-from trio_mcp.types import URL_ELICITATION_REQUIRED  # a name that is no server
+from trio_mcp.types import URL_ELICITATION_REQUIRED  # a name that is not a server
 
 server = Server("shop", version="1.0.0", instructions="Prices are in cents.", expose_errors=True)
 print("imported")

@@ -133,19 +133,19 @@ WRONG = {
     "twice": (["call", "shop.py", "price", "item=a", "item=b"], "given twice"),
     "no JSON": (["call", "shop.py", "price", "{nonsense}"], "not valid JSON"),
     "a header for a process": (["list", "shop.py", "--header", "A: b"], "--header is for servers that have a URL"),
-    "a time that is none": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
+    "an invalid time": (["list", "shop.py", "--timeout", "never"], "invalid number of seconds"),
     "an unknown transport": (["run", "shop.py", "--transport", "pigeon"], "no transport 'pigeon'; the transports are"),
     "a port for stdio": (["run", "shop.py", "--port", "1"], "--port is not for --transport stdio"),
     "no sessions for sse": ([*HTTP[:-1], "sse", "--stateless"], "--stateless is not for --transport sse"),
     "no store there": ([*HTTP, "--event-store", "none/x"], "can't use none/x as an event store: [Errno 2]"),
-    "a store that is none": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
+    "a file that is not a store": ([*HTTP, "--event-store", "shop.py"], "as an event store: file is not a database"),
     "a store without sessions": ([*HTTP, "--event-store", "x", "--stateless"], "event_store needs sessions"),
     "no host": ([*HTTP, "--allowed-host", "http://x/"], "not a host or host:port"),
 }
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
+def test_mistakes_are_reported_in_a_message_with_status_2(shop: Path, words: list[str], message: str) -> None:
     done = run(shop, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_output_is_a_line_and_a_status(shop: Path, words: 
     assert "Traceback" not in done.stderr.decode()
 
 
-def test_a_reader_that_leaves_is_no_error(shop: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_not_an_error(shop: Path) -> None:
     """As in `trio-mcp list ... | head`."""
     with subprocess.Popen(
         command("list", "shop.py"),

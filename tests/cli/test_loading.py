@@ -51,7 +51,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("source", "target", "status", "message"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_said_without_a_traceback(
+def test_mistakes_are_reported_without_a_traceback(
     tmp_path: Path, source: str, target: str, status: int, message: str
 ) -> None:
     (tmp_path / "app.py").write_text(source)

@@ -38,7 +38,7 @@ async def wait(ctx: Context) -> None:
 
 
 class Source:
-    """A server's file, whose every change has a later time."""
+    """A server's source file; every change of it gets a later time."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "server.py"
@@ -92,7 +92,7 @@ async def test_a_change_is_served_over_the_same_connection(source: Source, mode:
             await until(client, "3")
 
 
-async def test_a_call_under_way_is_told_that_the_server_is_another(source: Source) -> None:
+async def test_a_call_in_flight_learns_that_the_server_was_replaced(source: Source) -> None:
     async def told() -> None:
         with pytest.raises(McpError, match="was restarted"):
             await client.call_tool("wait", on_progress=lambda _: source.version(2))
@@ -107,7 +107,7 @@ async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Sour
     with trio.fail_after(60):
         async with source.client(mode="2025-11-25") as client:
             assert await version_of(client) == "1"
-            source.write("this is no Python")
+            source.write("this is not Python")
             while True:
                 try:
                     await version_of(client)

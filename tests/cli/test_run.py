@@ -27,7 +27,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path, *words: str) -> AsyncIterator[str]:
-    """The URL of the shop, served by a process that ends without a fault."""
+    """Yield the URL of the shop, served by a process that ends without a fault."""
     process = await trio.lowlevel.open_process(
         command("run", "shop.py", "--port", "0", *words), cwd=folder, env=environment(), stderr=subprocess.PIPE
     )
@@ -104,7 +104,7 @@ async def test_the_path_of_sse_is_that_of_its_stream(shop: Path) -> None:
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-def test_an_address_that_is_taken_is_said_in_one_line(shop: Path, transport: str) -> None:
+def test_an_address_in_use_is_reported_in_one_line(shop: Path, transport: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run(shop, "run", "shop.py", "--transport", transport, "--port", port)
@@ -115,7 +115,7 @@ def test_an_address_that_is_taken_is_said_in_one_line(shop: Path, transport: str
 
 
 @pytest.mark.parametrize(("word", "fault"), [("--port=99999", "port must be between"), ("--host=", "host must be")])
-def test_an_address_that_is_none_is_a_fault_of_the_command_line(shop: Path, word: str, fault: str) -> None:
+def test_an_invalid_address_is_a_usage_error(shop: Path, word: str, fault: str) -> None:
     done = run(shop, "run", "shop.py", "--transport", "http", word)
     assert done.returncode == 2
     assert f"trio-mcp run: {fault}" in done.stderr

@@ -1,4 +1,4 @@
-"""What shows on a terminal: a real one, of the pty kind."""
+"""Output on a terminal: a real one, a pty."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_page_is_shown_whole_and_needs_consent(tmp_path: Path, typed: str, act
     assert output.strip() == action
 
 
-def test_progress_shows_and_is_taken_away(tmp_path: Path) -> None:
+def test_progress_is_shown_and_cleared(tmp_path: Path) -> None:
     with terminal(tmp_path, "call", "asking.py", "step") as there:
         output, status = there.end()
     assert (output, status) == ("done\n", 0)
@@ -157,7 +157,7 @@ def test_progress_shows_and_is_taken_away(tmp_path: Path) -> None:
     assert there.seen.endswith("\r\x1b[K")
 
 
-def test_nobody_is_asked_without_a_terminal(tmp_path: Path) -> None:
+def test_without_a_terminal_the_user_is_not_asked(tmp_path: Path) -> None:
     (tmp_path / "asking.py").write_text(ASKING)
     done = subprocess.run(
         command("call", "asking.py", "order"),

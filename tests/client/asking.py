@@ -19,7 +19,7 @@ TOOLS: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
 async def asking(
     revision: str = "2025-11-25", *, capabilities: Any = None, **arguments: Any
 ) -> AsyncIterator[tuple[Client, Peer]]:
-    """A client of a legacy server that asks it things."""
+    """Yield a client of a legacy server that asks it things."""
     answers = {"acme/echo": lambda params: params}
     settings = {"capabilities": TOOLS, "client_capabilities": capabilities, **arguments}
     async with scripted(answers, revision=revision, **settings) as (client, _, peer):
@@ -33,7 +33,7 @@ async def rounds(
     capabilities: Any = None,
     **arguments: Any,
 ) -> AsyncIterator[tuple[Client, list[Request]]]:
-    """A client of a modern server that answers a method with one result after the other, and the requests it got."""
+    """Yield a client of a modern server that answers a method with these results in turn, and the requests it got."""
     left = iter(results)
 
     def answer(params: dict[str, Any]) -> Any:
@@ -46,7 +46,7 @@ async def rounds(
 
 
 def asks(state: str | None = None, **requests: Any) -> dict[str, Any]:
-    """A result that asks for input."""
+    """Return a result that asks for input."""
     result: dict[str, Any] = {"resultType": "input_required"}
     if requests:
         result["inputRequests"] = requests
@@ -59,18 +59,18 @@ DONE: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "
 
 
 def form(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
-    """The parameters of an elicitation by form."""
+    """Return the parameters of an elicitation by form."""
     schema = {"type": "object", "properties": fields, "required": list(required)}
     return {"message": "Please fill in", "requestedSchema": schema}
 
 
 def url(address: str = "https://example.org/pay", **more: Any) -> dict[str, Any]:
-    """The parameters of an elicitation by URL."""
+    """Return the parameters of an elicitation by URL."""
     return {"mode": "url", "message": "Please visit", "url": address, **more}
 
 
 def sample(*messages: Any, **more: Any) -> dict[str, Any]:
-    """The parameters of a request to sample."""
+    """Return the parameters of a request to sample."""
     chosen = messages or (say("user", text("hello")),)
     return {"messages": list(chosen), "maxTokens": 10, **more}
 
@@ -92,5 +92,5 @@ def used(ident: str) -> dict[str, Any]:
 
 
 def request(method: str, params: Any = None) -> dict[str, Any]:
-    """An entry of `inputRequests`."""
+    """Return an entry of `inputRequests`."""
     return {"method": method} if params is None else {"method": method, "params": params}

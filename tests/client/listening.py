@@ -30,19 +30,19 @@ TELLS_ALL: dict[str, Any] = {
 
 
 def notice(method: str, subscription: object = None, **params: Any) -> Notification:
-    """A notification, of a subscription of the modern era or of none."""
+    """Return a notification, within a modern subscription if one is given."""
     if subscription is not None:
         params["_meta"] = {meta.SUBSCRIPTION_ID: subscription}
     return Notification(method, params or None)
 
 
 def acknowledgement(request: Request, **offered: Any) -> Notification:
-    """What a server that honours all that was asked for sends, or one that offers something else."""
+    """Return the acknowledgement of a server that honours the whole filter, or the one given."""
     return notice(ACKNOWLEDGED, request.id, notifications=offered or (request.params or {})["notifications"])
 
 
 def end(request: Request) -> dict[str, Any]:
-    """The result that ends a subscription."""
+    """Return the result that ends a subscription."""
     return {"resultType": "complete", "_meta": {meta.SUBSCRIPTION_ID: request.id}}
 
 
@@ -76,7 +76,7 @@ class Listener:
 async def listening(
     client: Client, asked: list[Request], wire: Peer, **arguments: Any
 ) -> AsyncIterator[tuple[Listener, Request]]:
-    """A listener of the modern era whose server honours it all, and its request; leaving ends it."""
+    """Yield a modern listener whose server honours its whole filter, and its request; close it on leaving."""
     listener = Listener()
     async with background_nursery() as nursery:
         nursery.start_soon(lambda: listener.run(client, **arguments))

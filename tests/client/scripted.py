@@ -29,7 +29,7 @@ async def scripted(
     client_capabilities: Any = None,
     **arguments: Any,
 ) -> AsyncIterator[tuple[Client, list[Request], Peer]]:
-    """A client of a server that gives these answers; a method without one is never answered.
+    """Yield a client of a server that gives these answers; a method without one is never answered.
 
     Yields:
         The client, the requests so far but those that open the connection, and the server's end of the link, whose
@@ -52,5 +52,5 @@ async def scripted(
 
 
 def sent(request: Request) -> dict[str, Any]:
-    """The parameters of a request without what the era adds."""
+    """Return the parameters of a request without what the era adds."""
     return {name: value for name, value in (request.params or {}).items() if name != "_meta"}

@@ -39,7 +39,7 @@ def make_server() -> Server:
 
 
 def script(code: str, *, after: str) -> StdioServerParameters:
-    """A server process with a tool that runs some code, and one that waits forever."""
+    """Return a server process with a tool that runs some code, and one that waits forever."""
     program = textwrap.dedent(
         f"""
         import trio

@@ -52,7 +52,7 @@ async def test_a_result_is_fresh_for_its_ttl_and_not_longer(autojump_clock: trio
         (LEGACY, {}),
     ],
 )
-async def test_what_has_no_ttl_is_not_kept(revision: str, hints: dict[str, Any]) -> None:
+async def test_a_result_without_a_ttl_is_not_kept(revision: str, hints: dict[str, Any]) -> None:
     answers = {"resources/read": contents(**hints)}
     async with scripted(answers, revision=revision, cache=ResponseCache()) as (client, asked, _):
         await client.read_resource(URI)
@@ -94,7 +94,7 @@ async def test_a_change_meanwhile_keeps_the_answer_out() -> None:
         assert len(cache) == 0
 
 
-async def test_nobody_can_change_what_the_next_one_gets() -> None:
+async def test_a_caller_can_not_change_what_the_next_one_gets() -> None:
     async with scripted({"resources/read": FOR_A_SECOND}, revision=MODERN, cache=ResponseCache()) as (client, asked, _):
         for _ in range(3):
             result = await client.read_resource(URI)
@@ -125,7 +125,7 @@ async def test_a_cache_is_for_one_server() -> None:
         Client(Server("two"), cache=cache)
 
 
-async def test_stale_is_given_when_asked_for_and_the_server_can_not_be_asked(
+async def test_a_stale_result_is_returned_on_request_when_the_server_is_unreachable(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Clients MAY serve stale responses if errors occur; but an error of the server's is its answer."""
@@ -148,7 +148,7 @@ async def test_stale_is_given_when_asked_for_and_the_server_can_not_be_asked(
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_a_notice_of_a_change_forgets_what_it_is_about(revision: str) -> None:
+async def test_a_change_notification_drops_the_results_it_is_about(revision: str) -> None:
     """ "the notification invalidates the cached response", whichever era it comes from."""
     hint = {"tools/list": CacheHint(ttl=60), "resources/read": CacheHint(ttl=60)}
     server = Server("test", cache_hints=hint)
@@ -207,7 +207,7 @@ async def test_a_question_carries_no_hints() -> None:
     assert not {"ttlMs", "cacheScope"} & question.keys()
 
 
-async def test_what_can_not_be_used_is_not_kept() -> None:
+async def test_an_unusable_result_is_not_kept() -> None:
     """A malformed result would fail every later call for as long as its ttl."""
     answers: dict[str, Any] = {"resources/read": {"contents": 5, "ttlMs": 1000, "cacheScope": "public"}}
     async with scripted(answers, revision=MODERN, cache=ResponseCache()) as (client, _, _):
@@ -287,7 +287,7 @@ async def test_cancelling_a_read_leaves_no_flight() -> None:
 
 
 def test_a_second_run_of_trio_begins_with_nothing() -> None:
-    """Each run has a clock of its own."""
+    """Each run has its own clock."""
     server, cache, reads = Server("test", cache_hints={"resources/read": CacheHint(ttl=60)}), ResponseCache(), 0
 
     @server.resource(URI)

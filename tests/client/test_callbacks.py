@@ -1,4 +1,4 @@
-"""What a client's callbacks get to see."""
+"""The arguments that a client's callbacks get."""
 
 from __future__ import annotations
 

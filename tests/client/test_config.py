@@ -149,7 +149,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         ("[" * 100_000, r": not a valid configuration: it is nested too deeply"),
     ],
 )
-def test_a_file_that_is_no_configuration(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_configuration(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     (problem,) = problems(path)
     assert re.match(re.escape(str(path)) + message, problem), problem
@@ -221,7 +221,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """The path of everything in a value, in the order in which it is written."""
+    """Yield the path of everything in a value, in the order in which it is written."""
     yield path
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:

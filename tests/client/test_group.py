@@ -29,7 +29,7 @@ ERAS = ("legacy", "2026-07-28")
 
 
 def desk(place: str) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server(place, page_size=1)
 
     @server.tool
@@ -183,9 +183,9 @@ async def test_completion_of_a_template_goes_to_the_server_that_has_it() -> None
             await group.complete("x", "name")  # type: ignore[arg-type]
 
 
-async def test_an_input_that_nobody_answers_names_the_server_too() -> None:
+async def test_an_unanswered_input_request_names_the_server_too() -> None:
     async def refuse(params: object) -> None:
-        raise ValueError("nobody is here")
+        raise ValueError("the user is away")
 
     server = Server("asks")
 
@@ -194,7 +194,7 @@ async def test_an_input_that_nobody_answers_names_the_server_too() -> None:
         return str(await ctx.sample("hi", max_tokens=1))
 
     async with ClientGroup({"a": server}, sampling=refuse) as group:
-        with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*nobody is here"):
+        with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*the user is away"):
             await group.call_tool("a__hello")
 
 

@@ -45,7 +45,7 @@ async def test_servers_are_connected_to_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("failure", [TransportError("not today"), Oops("not today")])
-async def test_all_required_and_one_fails(failure: Exception) -> None:
+async def test_if_all_are_required_one_failure_fails_the_group(failure: Exception) -> None:
     broken = Flaky()
     broken.refusal = failure
     silent = trio.Event()  # a server that takes forever must not hold up the error
@@ -242,7 +242,7 @@ async def test_closing_early_from_another_task_and_again() -> None:
     await ClientGroup({}).aclose()
 
 
-async def test_a_client_that_is_closed_by_hand_is_made_anew() -> None:
+async def test_a_client_closed_by_hand_is_replaced() -> None:
     async with ClientGroup({"a": make_server()}, reconnect=AT_ONCE) as group:
         first = group.clients["a"]
         await first.aclose()

@@ -70,7 +70,7 @@ async def test_a_lost_server_comes_back_and_the_others_do_not_notice() -> None:
     ]
 
 
-async def test_a_server_that_comes_back_as_another_is_asked_anew() -> None:
+async def test_a_server_that_comes_back_changed_is_listed_again() -> None:
     def with_resource() -> Server:
         server = Server("x")
 
@@ -227,7 +227,7 @@ async def test_a_file_with_two_servers_over_stdio(mode: str, tmp_path: Path) -> 
     assert psutil.Process().children() == []
 
 
-async def test_a_server_that_dies_of_every_call_is_started_anew_each_time() -> None:
+async def test_a_server_that_crashes_on_every_call_is_restarted_each_time() -> None:
     with trio.fail_after(60):
         async with ClientGroup({"a": DYING}, reconnect=AT_ONCE, max_wait=30) as group:
             for _ in range(3):

@@ -22,7 +22,7 @@ NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """What the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
+    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
     if era != MODERN:
         async with asking(era, elicitation=callback, **more) as (_, server):
             return await server.ask("elicitation/create", params)
@@ -99,7 +99,7 @@ async def test_accepting_with_a_word_takes_the_defaults() -> None:
 @pytest.mark.parametrize("era", ["2025-11-25", MODERN])
 @pytest.mark.parametrize("answer", ["accept", {}, types.ElicitResult(action="accept")])
 async def test_a_url(era: str, answer: Any) -> None:
-    """What happens on the page does not pass through the client, so there is no content (section Response Actions)."""
+    """The input on the page does not pass through the client, so there is no content (section Response Actions)."""
     seen: list[Any] = []
 
     def callback(params: Any) -> Any:
@@ -137,7 +137,7 @@ async def test_an_answer_that_does_not_fit_is_not_sent(
     assert caplog.text == ""
     refused = await ask("2025-11-25", NAME, lambda _: answer)
     assert refused == ErrorData(-32603, "internal error in 'elicitation/create'")
-    assert raised.reason.partition(": ")[2] in caplog.text  # for whoever wrote the callback
+    assert raised.reason.partition(": ")[2] in caplog.text  # for the author of the callback
 
 
 async def test_a_url_takes_no_content() -> None:

@@ -81,7 +81,7 @@ async def test_closing_the_client_cancels_the_callbacks() -> None:
         assert ended == ["Please fill in"]
 
 
-async def test_what_has_no_callback_is_an_unknown_method() -> None:
+async def test_a_request_without_a_callback_is_an_unknown_method() -> None:
     """2025-11-25 `client/roots`, Error Handling: -32601."""
     async with asking(sampling=lambda params: "hi") as (_, server):
         for method in ("roots/list", "elicitation/create"):

@@ -61,7 +61,7 @@ async def test_a_function_is_asked_each_time(era: str) -> None:
         "file://[::1/a",
     ],
 )
-async def test_what_is_no_root(root: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_not_a_root(root: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only file:// URIs, and none that leads elsewhere (sections Root and Security Considerations)."""
     with pytest.raises(ValueError, match="root"):
         Client(Server("x"), roots=[root])
@@ -73,7 +73,7 @@ async def test_what_is_no_root(root: str, caplog: pytest.LogCaptureFixture) -> N
         await ask(MODERN, lambda: [root])
 
 
-async def test_a_legacy_server_is_told_of_other_roots() -> None:
+async def test_a_legacy_server_is_told_of_changed_roots() -> None:
     async with asking(roots=["file:///old"]) as (client, server):
         await client.set_roots([Path("/new")])
         assert await server.ask("roots/list") == {"roots": [{"uri": "file:///new"}]}

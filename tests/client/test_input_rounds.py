@@ -243,7 +243,7 @@ async def test_no_requests_at_all_are_a_round_with_nothing_to_answer() -> None:
     assert sent(asked[1]) == {"name": "x", "inputResponses": {}, "requestState": "s"}
 
 
-async def test_what_the_user_takes_does_not_count_for_the_timeout(autojump_clock: Any) -> None:
+async def test_time_spent_asking_the_user_does_not_count_for_the_timeout(autojump_clock: Any) -> None:
     async def think(params: Any) -> Any:
         await trio.sleep(1000)
         return {"name": "Ada"}

@@ -17,7 +17,7 @@ USES = {"role": "assistant", "content": [use("a"), use("b")], "model": "m", "sto
 
 
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
-    """What the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
+    """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
     if era != MODERN:
         async with asking(era, sampling=callback, **more) as (_, server):
             return await server.ask("sampling/createMessage", params)
@@ -145,7 +145,7 @@ async def test_tool_uses_and_results_must_balance(era: str, messages: Any, what:
         ({}, None, "TypeError: the sampling callback must return a CreateMessageResult or a text, got NoneType"),
     ],
 )
-async def test_an_answer_that_is_none_is_not_sent(more: Any, answer: Any, match: str) -> None:
+async def test_an_invalid_answer_is_not_sent(more: Any, answer: Any, match: str) -> None:
     features = {"sampling_features": ("tools",)}
     raised = await ask(MODERN, sample(**more), lambda _: answer, **features)
     assert isinstance(raised, InputError)

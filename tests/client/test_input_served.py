@@ -94,7 +94,7 @@ async def test_cancelling_the_call_while_the_user_thinks_ends_the_handler(revisi
 
 
 async def test_a_tool_error_after_an_answer_is_the_result() -> None:
-    """What follows the answer is an ordinary call."""
+    """Once answered, it is an ordinary call."""
     server = Server("asks")
 
     @server.tool

@@ -105,7 +105,7 @@ async def test_only_what_was_asked_for_is_in_the_filter() -> None:
     ]
 
 
-async def test_each_subscription_gets_its_own_and_no_other() -> None:
+async def test_each_subscription_gets_only_its_own_notifications() -> None:
     async with modern() as (client, asked, wire), listening(client, asked, wire, **EVERYTHING) as (one, first):
         async with listening(client, asked, wire, **EVERYTHING) as (other, second):
             assert first.id != second.id
@@ -239,7 +239,7 @@ async def test_no_acknowledgement_in_time(autojump_clock: Any) -> None:
         assert [note.params for note in wire.heard] == [{"requestId": asked[0].id, "reason": "the request timed out"}]
 
 
-async def test_a_late_acknowledgement_is_no_fault(autojump_clock: Any) -> None:
+async def test_a_late_acknowledgement_is_not_a_fault(autojump_clock: Any) -> None:
     faults: list[Exception] = []
     async with modern(on_error=faults.append) as (client, asked, wire):
         with trio.move_on_after(1):
@@ -490,7 +490,7 @@ async def test_a_middleware_that_asks_again_keeps_the_subscription() -> None:
         assert (listener.events, listener.done) == ([PromptsListChanged()], False)
 
 
-async def test_a_middleware_that_fails_fails_the_one_who_listens() -> None:
+async def test_a_failing_middleware_fails_the_listener() -> None:
     async def fail(call: Any, call_next: Any) -> Any:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""What waits for a slow listener is bounded, and the last change is always told."""
+"""The queue of a slow listener is bounded, and the last change always arrives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ steps = st.lists(st.integers(0, len(EVENTS) - 1) | st.just("take") | st.just("se
 async def test_a_listener_of_any_speed_sees_the_last_change_of_each_and_nothing_else(
     revision: str, flags: tuple[bool, bool, bool], asked: set[str], steps: list[Any]
 ) -> None:
-    """Whoever reads anew whatever an event names ends up with what there is; nothing else is told."""
+    """A listener that rereads whatever an event names ends up up to date; it hears of nothing else."""
     if not (any(flags) or asked):
         return
     names = ("tools_list_changed", "prompts_list_changed", "resources_list_changed")
@@ -120,7 +120,7 @@ async def test_events_wait_in_the_order_of_their_first_occurrence() -> None:
     assert taken == [ResourceUpdated("x:/b"), ToolsListChanged(), ResourceUpdated("x:/a"), ResourceUpdated("x:/b")]
 
 
-async def test_a_listener_that_takes_nothing_holds_up_nobody() -> None:
+async def test_a_listener_that_reads_nothing_holds_up_no_other() -> None:
     """More notices than any queue holds: calls are answered, and another listener hears of them."""
     async with (
         scripted({"tools/list": {"tools": []}}, capabilities=TELLS_ALL) as (client, _, wire),
@@ -180,7 +180,7 @@ async def test_a_name_of_any_length_is_told_as_the_one_that_was_asked_for() -> N
 async def told_to_one_who_asked_for(
     asked: list[str], told: list[str], revision: str = MODERN
 ) -> tuple[list[str], list[Exception]]:
-    """What somebody hears who takes nothing before all of it has come, and what was found wrong with it."""
+    """Return what a listener hears that reads only once all of it has arrived, and the faults reported."""
     faults: list[Exception] = []
     async with (
         scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, on_error=faults.append) as rig,

@@ -202,7 +202,7 @@ async def test_a_lost_link_gets_no_unsubscription() -> None:
         assert client.statistics().watched_resources == 0
 
 
-async def test_a_refused_unsubscription_is_nobody_s_trouble(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_unsubscription_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     refused = {"resources/subscribe": {}, "resources/unsubscribe": ErrorData(-32603, "no")}
     async with legacy(refused) as (client, asked, _):
         for _ in range(2):
@@ -229,8 +229,8 @@ async def test_too_many_resources_of_all_listeners_are_refused(monkeypatch: pyte
             pass
 
 
-async def test_notices_that_are_nobody_s_are_no_faults() -> None:
-    """Of a subscription of the application's own, say; and the word for the modern era means nothing here."""
+async def test_notifications_without_a_listener_are_not_faults() -> None:
+    """The application may have subscribed by itself; and the modern acknowledgement means nothing here."""
     faults: list[Exception] = []
     async with legacy(on_error=faults.append) as (client, _, wire), client.listen(resources=["x:/a"]) as events:
         for message in (notice(UPDATED, uri="x:/z"), notice(TOOLS), notice(ACKNOWLEDGED, 1, notifications={})):

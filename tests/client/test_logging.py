@@ -16,7 +16,7 @@ LEVEL = meta.LOG_LEVEL
 
 
 def levels(asked: list[Any]) -> list[Any]:
-    """The level that each request carried in its `_meta`; None where it carried none."""
+    """Return the level that each request carried in its `_meta`; None where it carried none."""
     return [(request.params or {}).get("_meta", {}).get(LEVEL) for request in asked]
 
 

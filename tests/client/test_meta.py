@@ -65,7 +65,7 @@ async def test_the_rule_is_that_of_the_revision_that_is_spoken(revision: str, re
 
 
 async def test_results_with_odd_keys_are_taken() -> None:
-    """What a peer sends is never refused for a key."""
+    """A peer's message is never refused because of a key."""
     odd = {"-x": 1, "com.mcp/x": 2}
     async with scripted({"tools/call": {"content": [], "_meta": odd}}, capabilities=EVERYTHING) as (client, _, _):
         assert isinstance(client, Client)

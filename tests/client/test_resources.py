@@ -17,7 +17,7 @@ REVISIONS = ["2024-11-05", "2025-11-25", "2026-07-28"]
 
 
 def pages(key: str, *items: list[dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
-    """An answer that gives one list per page, with the page's number as the cursor."""
+    """Return an answer that gives one list per page, with the page's number as the cursor."""
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
         number = int(params.get("cursor", 0))

@@ -30,7 +30,7 @@ async def test_listing_page_by_page_and_all_at_once(mode: str) -> None:
         assert [tool.name for tool in second.tools] == NAMES[2:4]
         assert [tool.name async for tool in client.iter_tools()] == NAMES
         with pytest.raises(McpError) as caught:
-            await client.list_tools("no cursor of ours")
+            await client.list_tools("not one of our cursors")
         assert caught.value.code == -32602
 
 
@@ -89,7 +89,7 @@ async def test_more_meta_goes_along() -> None:
 
 
 def scripted(*tools: dict[str, Any], **results: Any) -> contextlib.AbstractAsyncContextManager[Any]:
-    """A client whose server is a script: these tools, and for each name these results of calls."""
+    """Return a client whose server is a script: these tools, and for each name these results of calls."""
     answers = {"tools/list": {"tools": list(tools)}, "tools/call": lambda params: results[params["name"]]}
     return by_script(answers, capabilities={"tools": {}})
 
@@ -207,7 +207,7 @@ async def test_middleware_surrounds_every_request_of_the_client() -> None:
     async with Client(make_server(), middleware=[layer("outer"), layer("inner")]) as client:
         await client.list_tools()
         trail.clear()
-        assert (await client.call_tool("greet", {"name": "x", "a": 1})).is_error  # the middleware's sum is no argument
+        assert (await client.call_tool("greet", {"name": "x", "a": 1})).is_error  # greet takes no sum, which is added
         assert trail == ["outer tools/call", "inner tools/call", "inner done", "outer done"]
         assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 22
 

@@ -28,7 +28,7 @@ class Person(BaseModel):
 
 
 def upstream(revision: str) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server("up", version="2.0", instructions="be kind", revisions=[revision], page_size=3)
 
     @server.tool
@@ -86,7 +86,7 @@ def client_of(proxy: Server, revision: str, **settings: Any) -> Client:
 
 
 @every_era
-async def test_what_it_says_of_itself_is_what_the_upstream_says(above: str, below: str) -> None:
+async def test_it_describes_itself_as_the_upstream_does(above: str, below: str) -> None:
     async with client_of(ProxyServer(upstream(above)), below) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("up", "2.0")
@@ -220,7 +220,7 @@ async def test_changes_pass(above: str, below: str) -> None:
                 server.add_tool(lambda: 0, name="new")
                 assert await anext(events) == ToolsListChanged()
             await trio.testing.wait_all_tasks_blocked(0.01)
-            assert server.statistics().watched_resources == 0  # nobody listens any more
+            assert server.statistics().watched_resources == 0  # the last listener has closed
 
 
 @every_era
@@ -317,7 +317,7 @@ async def test_the_loss_of_the_upstream_fails_one_call_and_the_next_connects_ane
 
 
 @pytest.mark.parametrize("below", [LATEST_LEGACY, LATEST_MODERN])
-async def test_a_question_that_may_be_anybodys_is_shown_to_nobody(below: str) -> None:
+async def test_an_ambiguous_question_is_shown_to_no_client(below: str) -> None:
     """Rule: an upstream of the legacy era does not say whose call its question is about."""
     server = upstream(LATEST_LEGACY)
     waiting, go_on = trio.Event(), trio.Event()

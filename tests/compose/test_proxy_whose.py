@@ -29,7 +29,7 @@ every_client = pytest.mark.parametrize("below", [LEGACY, MODERN])
 
 @attrs.define(eq=False)
 class Played:
-    """An upstream that is played, each connection to it anew.
+    """A scripted upstream, with a new connection each time.
 
     Attributes:
         peer: The server of the last connection.
@@ -53,7 +53,7 @@ class Played:
             yield ours
 
     def request(self, name: str) -> Request:
-        """The call of a tool as it came here."""
+        """Return the call of a tool as it came here."""
         (found,) = (each for each in self.peer.questions if _kept(each) and (each.params or {})["name"] == name)
         return found
 
@@ -110,7 +110,7 @@ class Stage:
         return called
 
     async def ask(self) -> Any:
-        """Let the upstream ask, and give its answer, or `ErrorData`; None if there is none yet."""
+        """Let the upstream ask, and return the result it gets, or `ErrorData`; None if there is no response yet."""
         asked = await self.upstream.peer.request("elicitation/create", QUESTION)
         await settle()
         answer = self.upstream.peer.answers.pop(asked, None)
@@ -135,7 +135,7 @@ async def staged(below: str, revision: str = LEGACY, target: Any = None, **setti
 
 
 def asked(client: Peer) -> list[Any]:
-    """What a client was asked, in either era."""
+    """Return what a client was asked, in either era."""
     found = [each.method for each in client.questions]
     for answer in client.answers.values():
         found += [each["method"] for each in getattr(answer, "result", {}).get("inputRequests", {}).values()]
@@ -149,7 +149,7 @@ def told(client: Peer) -> list[str]:
 @every_client
 @pytest.mark.parametrize("how", ["cancelled", "gone"])
 async def test_a_call_that_was_given_up_stays_its_clients(below: str, how: str) -> None:
-    """Rule: the upstream may go on with it, ask about it and speak of it; nobody else is asked and told that."""
+    """Rule: the upstream may still ask and send messages about it; no other client gets these."""
     async with staged(below) as stage:
         one, two = await stage.client(), await stage.client()
         called = await stage.call(one, "first")
@@ -190,8 +190,8 @@ async def test_a_client_that_gave_up_a_call_is_asked_about_its_others() -> None:
         assert (asked(two), told(two)) == ([], [])
 
 
-async def test_while_nobody_calls_a_call_given_up_is_told_to_nobody_else() -> None:
-    """Rule: a log message without a call goes to the only client, unless it may be about somebody else's."""
+async def test_messages_about_a_cancelled_call_do_not_reach_an_idle_client() -> None:
+    """Rule: a log message without a call goes to the only client, unless it may be about a call of another one."""
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
         await one.cancel(await stage.call(one, "first"))
@@ -203,7 +203,7 @@ async def test_while_nobody_calls_a_call_given_up_is_told_to_nobody_else() -> No
         assert told(two) == ["notifications/message"]
 
 
-async def test_whose_a_question_is_is_seen_when_it_arrives() -> None:
+async def test_the_owner_of_a_question_is_decided_when_it_arrives() -> None:
     """Rule: what comes after it, and what it waits for, changes nothing; here it waits for a place to run."""
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=1))
     async with staged(LEGACY, options=options) as stage:
@@ -236,7 +236,7 @@ async def test_log_messages_of_a_modern_upstream_stay_its_clients_too(below: str
 async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rule: what is kept of them is bounded; of the older ones it is known whose they were, not which."""
+    """Rule: the record of them is bounded; of older ones it keeps whose they were, not which."""
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 2)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
@@ -252,7 +252,9 @@ async def test_more_calls_given_up_than_are_looked_for_are_still_their_clients(
         assert asked(two) == []
 
 
-async def test_the_oldest_calls_of_several_clients_are_nobodys_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_about_forgotten_calls_of_several_clients_goes_to_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("trio_mcp.proxy.unanswered.MAX_GIVEN_UP", 1)
     async with staged(LEGACY) as stage:
         one, two = await stage.client(), await stage.client()
@@ -265,7 +267,7 @@ async def test_the_oldest_calls_of_several_clients_are_nobodys_that_is_there(mon
 
 @attrs.define(eq=False)
 class PlayedOverHttp:
-    """An upstream whose calls stay open, each with a stream of its own.
+    """An upstream whose calls stay open, each on its own stream.
 
     Attributes:
         http: It.
@@ -340,8 +342,8 @@ async def test_over_http_a_question_is_about_the_call_on_whose_stream_it_comes()
 
 
 @pytest.mark.parametrize(("status", "told_of"), [(429, True), (504, False)])
-async def test_a_call_that_the_upstream_refused_by_a_status_is_over(status: int, told_of: bool) -> None:
-    """Rule: where something on the way has failed, nobody knows how far the call came."""
+async def test_a_call_refused_with_an_http_status_is_settled(status: int, told_of: bool) -> None:
+    """Rule: if a gateway in between failed (504), the call may have reached the upstream; on 429 it has not."""
     async with peer() as http:
         upstream = PlayedOverHttp(http)
 
@@ -393,7 +395,7 @@ async def test_what_comes_in_one_batch_with_the_answer_is_still_about_the_call()
         assert told(two) == ["notifications/message"]
 
 
-def test_a_call_that_never_left_counts_for_nobody() -> None:
+def test_a_call_that_was_never_sent_does_not_count() -> None:
     """Rule: what has not been sent can't be asked about."""
     calls = UnansweredCalls(lambda *_: None)
     one, two = SimpleNamespace(connection=Played), SimpleNamespace(connection=Stage)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a line of progress at once, whatever pytest captures."""
+    """Return a function that prints a line of progress at once, past pytest's capturing."""
 
     def say(line: str) -> None:
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -28,7 +28,7 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def suite(say: Callable[[str], None]) -> Suite:
-    """The suite. A failure to install it fails every test: nothing is skipped in silence."""
+    """Return the suite; if it can't be installed, every test fails: none is skipped silently."""
     try:
         return Suite(node_peers.install(say, MANIFEST, "conformance"))
     except node_peers.NodePeersError as error:

@@ -56,7 +56,7 @@ async def declare_everything(url: str) -> None:
 
 
 async def reconnect(url: str) -> None:
-    """Call a tool whose answer comes on another stream than it began on."""
+    """Call a tool whose response comes on a different stream from the one it began on."""
     async with Client(url, mode=MODE) as client:
         await client.list_tools()
         await client.call_tool("test_reconnection")

@@ -120,7 +120,7 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 @server.tool
 async def test_logging_tool(ctx: Context) -> str:
-    """Log a message, which nobody gets who has not asked for it."""
+    """Log a message, which only clients that asked for it get."""
     await ctx.log("info", "a message")
     return "logged"
 
@@ -181,7 +181,7 @@ async def static_binary() -> bytes:
 
 @server.resource("test://template/{id}/data", mime_type="application/json")
 async def template_data(id: str) -> str:
-    """Whatever has an id."""
+    """A resource template with an id."""
     return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
 
 

@@ -36,7 +36,7 @@ _NO_HANDSHAKE = re.compile("Client did not send a (initialize|notifications/init
 """What http-standard-headers skips, because there is no such request in 2026-07-28, the only revision it is for."""
 
 Side = Literal["client", "server"]
-"""Which side of ours is tested."""
+"""Which of our two sides is tested."""
 
 TOTALS: dict[tuple[Side, str], tuple[int, int]] = {
     ("server", "2025-03-26"): (1, 3),
@@ -76,11 +76,11 @@ class Suite:
     checkout: Path = CHECKOUT
 
     def scenarios(self, side: Side, revision: str) -> list[str]:
-        """The names of the scenarios that apply to a revision, or of all there are."""
+        """Return the names of the scenarios that apply to a revision, or of all there are."""
         return list(self._tags(side, revision))
 
     def only_bare(self, side: Side) -> list[str]:
-        """The names of the scenarios that the bare suite runs as no run with a revision does.
+        """Return the names of the scenarios that the bare suite runs as no run with a revision does.
 
         Without ``--spec-version`` the suite chooses the revision (``resolveScenarioSpecVersion`` in its
         ``src/runner/client.ts``): 2026-07-28 for what is new there, else 2025-11-25. Nothing else in a run depends on
@@ -101,7 +101,7 @@ class Suite:
         """Run some scenarios.
 
         Args:
-            side: Which side of ours is tested.
+            side: Which of our two sides is tested.
             arguments: What to test, and with which scenarios, as the suite's command line takes it.
             revision: The revision to speak, or `BARE`.
             folder: An empty one, for the suite's results.
@@ -148,7 +148,7 @@ def _checks(file: Path) -> list[Check]:
 
 
 def verdict(scenario: str, checks: list[Check]) -> list[str]:
-    """What is wrong: a line for each check that failed, warned or was skipped, or one if there was nothing to check."""
+    """Return a line for each check that failed, warned or was skipped, or one line if nothing was checked."""
     wrong = [
         check for check in checks if check.status not in ("SUCCESS", "INFO") and not _NO_HANDSHAKE.match(check.text)
     ]
@@ -158,13 +158,13 @@ def verdict(scenario: str, checks: list[Check]) -> list[str]:
 
 
 def expected_failures(side: Side, revision: str) -> list[str]:
-    """The scenarios that may fail for a side: those of the one file, and in the bare suite those of the other, too."""
+    """Return the scenarios that may fail for a side; for the bare suite, those of both files."""
     files = [EXPECTED_FAILURES, EXPECTED_FAILURES_BARE] if revision == BARE else [EXPECTED_FAILURES]
     return [name for file in files for name in _listed(file).get(side, [])]
 
 
 def _listed(file: Path) -> dict[str, list[str]]:
-    """A file in the format that the suite itself takes with ``--expected-failures``."""
+    """Return a file in the format that the suite itself takes with ``--expected-failures``."""
     listed: dict[str, list[str]] = {}
     names: list[str] = []
     for line in file.read_text().splitlines():
@@ -199,6 +199,6 @@ def judge(side: Side, revision: str, checks: dict[str, list[Check]]) -> str:
 
 
 def _malformed(scenario: str, checks: list[Check]) -> list[str]:
-    """What no missing feature excuses: a message of ours that the schema of the specification does not allow."""
+    """Return the failures that no missing feature excuses: messages we sent that violate the specification's schema."""
     wrong = [check for check in checks if check.id.startswith("wire-schema") and check.status != "SUCCESS"]
     return [f"{scenario}: {check.status} {check.id}: {check.text}" for check in wrong]

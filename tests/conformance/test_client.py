@@ -50,6 +50,6 @@ def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
 
 
 def test_nothing_of_the_bare_suite_is_left_out(suite: Suite) -> None:
-    """What the suite lists without a revision is run with one, or by itself."""
+    """Scenarios that the suite lists without a revision run with one, or by themselves."""
     run = {scenario for revision in REVISIONS for scenario in suite.scenarios("client", revision)}
     assert run | set(suite.only_bare("client")) == set(suite.scenarios("client", BARE))

@@ -1,4 +1,4 @@
-"""What our runs of the conformance suite let pass, and what they don't."""
+"""Which failures our runs of the conformance suite tolerate, and which not."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ print(trio_mcp.__file__, *filter(importlib.util.find_spec, {LEGACY!r}))
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy without the folders. What is started in it, as the suite's peers are, imports it and nothing of them."""
+    """Return a copy without the legacy folders; processes started in it, such as the suite's peers, import the copy."""
     copy = copy_without_legacy(tmp_path_factory.mktemp("copy"))
     said = subprocess.run([sys.executable, "-c", IMPORTED], cwd=copy, capture_output=True, text=True, check=True)
     assert said.stdout.split() == [str(copy / "trio_mcp" / "__init__.py")]

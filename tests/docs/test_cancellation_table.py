@@ -92,7 +92,7 @@ async def cancel_while_blocked(operation: Callable[[], Awaitable[object]]) -> No
 
 @contextlib.asynccontextmanager
 async def session_without_room(**options: Any) -> AsyncIterator[tuple[BaseSession, Link]]:
-    """A session whose way out is full, and the other end of its link, which nobody reads yet."""
+    """Yield a session whose outbox is full, and the other end of its link, which has not been read yet."""
     limits = SessionOptions(max_outgoing_messages=1, **options)
     async with memory_link_pair() as (ours, theirs), BaseSession(*ours, options=limits) as session:
         await fill(session)
@@ -113,7 +113,7 @@ async def fill(session: BaseSession) -> None:
 
 
 async def methods_sent(link: Link) -> list[str]:
-    """The methods of everything that comes out of a link until nothing more does."""
+    """Return the methods of everything that comes out of a link until nothing more does."""
     found: list[str] = []
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
@@ -374,7 +374,7 @@ class OneHandler(BaseSession):
 
 @contextlib.asynccontextmanager
 async def responder_without_room() -> AsyncIterator[tuple[RequestContext, Link]]:
-    """A request that is being handled in a session whose way out is full."""
+    """Yield a request that is being handled in a session whose way out is full."""
     limits = SessionOptions(max_outgoing_messages=1)
     async with memory_link_pair() as (ours, theirs), OneHandler(*ours, options=limits) as session:
         session.taken, taken = trio.open_memory_channel[RequestContext](0)

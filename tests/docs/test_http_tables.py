@@ -35,7 +35,7 @@ ELSEWHERE = {
 
 
 def rows(page: str, header: str) -> Iterator[list[str]]:
-    """The rows of all tables of a page that have this header."""
+    """Yield the rows of all tables of a page that have this header."""
     inside = False
     for line in (ROOT / "docs" / page).read_text().splitlines():
         if line == header:
@@ -47,7 +47,7 @@ def rows(page: str, header: str) -> Iterator[list[str]]:
 
 
 def read(cell: str) -> Any:
-    """A value as the tables write it."""
+    """Return a value as the tables write it."""
     number, _, unit = cell.partition(" ")
     match unit:
         case "MiB":

@@ -40,7 +40,7 @@ def default(function: Callable[..., Any], argument: str) -> Any:
 
 
 def constant(name: str, room: str = "trio_mcp.") -> Any:
-    """A constant of the package, whichever module it lives in; the room where its name says too little."""
+    """Return a constant of the package, whichever module it lives in; the room where its name says too little."""
     every = [info.name for info in pkgutil.walk_packages(trio_mcp.__path__, "trio_mcp.") if "__main__" not in info.name]
     every = [each for each in every if each.startswith(room)]
     (value,) = {vars(module)[name] for module in map(importlib.import_module, every) if name in vars(module)}
@@ -147,7 +147,7 @@ STATED = {
 
 
 def rows() -> dict[str, str]:
-    """The cell under "default" of each row, by the row's first cell."""
+    """Return the cell under "default" of each row, by the row's first cell."""
     found: dict[str, str] = {}
     column = None
     for line in (ROOT / "docs" / "limits.md").read_text().splitlines():

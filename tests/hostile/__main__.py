@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(given: argparse.Namespace, seed: int, requests: int) -> list[Case]:
-    """The cases, of all families in turn."""
+    """Return the cases, of all families in turn."""
     if given.case is not None:
         return [cases(given.family, seed, given.case + 1)[-1]]
     found = []

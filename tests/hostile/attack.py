@@ -65,7 +65,7 @@ class Response:
 
 
 class Reader:
-    """What comes back over HTTP/1.1, read strictly."""
+    """The responses over HTTP/1.1, read strictly."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ class Reader:
         return found
 
     async def response(self, *, bodiless: bool = False, head_only: bool = False) -> Response | None:
-        """The next answer; None at the end."""
+        """Return the next answer; None at the end."""
         head = await self.until(b"\r\n\r\n")
         if head is None:
             return None
@@ -172,7 +172,7 @@ class Sessions:
             await trio.sleep_forever()
 
     async def filled(self, pieces: Iterable[bytes | float]) -> list[bytes | float]:
-        """The pieces of a case with real ids."""
+        """Return the pieces of a case with real ids."""
         known = dict(self.known)
         if any(b"@own" in piece for piece in pieces if isinstance(piece, bytes)):
             known["own"] = await self.open()
@@ -231,7 +231,7 @@ class Lines:
                 await send.send(line)
 
     async def said(self, data: bytes, *, patient: bool = True) -> list[dict[str, Any]]:
-        """What comes back for some lines."""
+        """Return what comes back for some lines."""
         assert self._lines is not None
         async with self._turn:
             self._pings += 1
@@ -407,7 +407,7 @@ class Attack:
 
 
 class Frames:
-    """What comes back over HTTP/2."""
+    """The responses over HTTP/2."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -467,7 +467,7 @@ def shown(answer: Answer) -> str:
 
 
 def check(answer: Answer, got: Response | None) -> None:
-    """Hold an answer against what is allowed.
+    """Check a response against the allowed ones.
 
     Raises:
         Fault: It is something else.
@@ -482,11 +482,11 @@ def check(answer: Answer, got: Response | None) -> None:
     try:
         content = json.loads(got.body)
     except ValueError:
-        raise Fault(f"the answer is no JSON: {got.body[:500]!r}") from None
+        raise Fault(f"the body of the response is not JSON: {got.body[:500]!r}") from None
     if not isinstance(content, Mapping) or "status" in content:
         return
     if content.get("jsonrpc") != "2.0" or ("error" in content) == ("result" in content):
-        raise Fault(f"the answer is no JSON-RPC: {got.body[:500]!r}")
+        raise Fault(f"the body of the response is not JSON-RPC: {got.body[:500]!r}")
     error = content.get("error")
     if got.status >= 400 and error is None:
         raise Fault(f"a result with the status {got.status}")

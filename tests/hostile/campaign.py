@@ -68,7 +68,7 @@ class Victim:
         return value
 
     def state(self) -> dict[str, Any]:
-        """How the server is."""
+        """Return the server's state."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"state\n")
         self.process.stdin.flush()
@@ -76,7 +76,7 @@ class Victim:
 
     @property
     def errors(self) -> str:
-        """What it has written to its standard error."""
+        """The text it has written to its standard error."""
         return self._errors.read_text(errors="replace")
 
     def complaints(self) -> list[str]:
@@ -109,7 +109,7 @@ class Victim:
 
 
 def complaints(errors: str) -> list[str]:
-    """What of a standard error is more than news: warnings, errors, tracebacks."""
+    """Return the lines of a standard error that matter: warnings, errors, tracebacks."""
     news = ("INFO ", "WARNING trio_mcp from the peer: ")
     return [line for line in errors.splitlines() if not line.startswith(news)]
 
@@ -207,7 +207,7 @@ async def good_client(target: Target, mode: Any, latencies: list[float], over: t
 
 
 async def good_http2_client(target: Target, latencies: list[float], over: trio.Event) -> None:
-    """The same over TLS and HTTP/2, with a client that nobody here wrote."""
+    """Do the same over TLS and HTTP/2, with a third-party client."""
     url = f"https://127.0.0.1:{target.tls}/mcp"
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
     headers["Accept"] = "application/json, text/event-stream"

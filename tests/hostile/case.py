@@ -1,4 +1,4 @@
-"""What a case of the corpus is: bytes, and what the specifications allow a server to do about them."""
+"""A case of the corpus: bytes, and what the specifications allow a server to do with them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Fields: TypeAlias = list[tuple[str, str]]
 
 @attrs.frozen
 class Answer:
-    """What may come back for one request.
+    """The allowed responses to one request.
 
     Attributes:
         allowed: Statuses, or one of the words above.
@@ -126,7 +126,7 @@ class Case:
         return f"python -m tests.hostile --seed {self.seed} --family {self.family} --case {self.number}"
 
     def shown(self, limit: int = 2000) -> str:
-        """The bytes, to read."""
+        """Return the bytes, to read."""
         text = " ".join(f"({piece:g} s)" if isinstance(piece, float) else repr(piece) for piece in self.pieces)
         return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
@@ -153,7 +153,7 @@ Kind: TypeAlias = Callable[[random.Random], Draft]
 
 
 def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case:
-    """The case of a number: always the same. The kinds take turns, so that a few cases have seen them all."""
+    """Return the case of this number, always the same; the kinds take turns, so that a few cases cover them all."""
     rng = random.Random(f"{seed}/{family}/{number}")
     name = list(kinds)[number % len(kinds)]
     draft = kinds[name](rng)
@@ -187,12 +187,12 @@ def chosen(rng: random.Random, *given: Any) -> Any:
 
 
 def token(rng: random.Random, least: int = 1, most: int = 12) -> str:
-    """Some letters."""
+    """Return some letters."""
     return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(least, most)))
 
 
 def cut(rng: random.Random, data: bytes, most: int = 5) -> list[bytes]:
-    """Data in pieces, as the network may deliver it; mostly in one."""
+    """Cut data into pieces, as the network may deliver it; mostly into one."""
     if rng.random() < 0.6 or len(data) < 2:
         return [data]
     places = sorted(rng.sample(range(1, len(data)), min(len(data) - 1, rng.randint(1, most))))
@@ -208,7 +208,7 @@ def dumped(rng: random.Random, value: Any) -> bytes:
 
 
 def head(rng: random.Random, first: str, fields: Iterable[tuple[str, str]], *, shuffled: bool = True) -> bytes:
-    """The head of a request; names in any case, in any order, among fields that mean nothing."""
+    """Return the head of a request; names in any case, in any order, among fields that mean nothing."""
     given = list(fields)
     if shuffled:
         given += [(f"x-{token(rng)}", token(rng, 0, 40)) for _ in range(rng.randint(0, 3))]
@@ -229,7 +229,7 @@ ACCEPT = "application/json, text/event-stream"
 
 @attrs.define
 class Message:
-    """An HTTP request that is in order, until a kind breaks something."""
+    """A valid HTTP request, until a kind breaks something in it."""
 
     method: str = "POST"
     target: str = "/mcp"
@@ -258,7 +258,7 @@ def modern(
     name: str | None = None,
     content: Any = None,
 ) -> Message:
-    """A request of the modern era; a call of ``add`` unless something else is said. ``content`` replaces the body."""
+    """Return a modern request, by default a call of ``add``; ``content`` replaces the body."""
     if method == "tools/call" and params is None:
         params, name = {"name": "add", "arguments": {"a": rng.randint(0, 99), "b": 1}}, "add"
     params = {"_meta": dict(BASE_META), **(params or {})}
@@ -278,7 +278,7 @@ def legacy(
     session: str | None = "@live@",
     content: Any = None,
 ) -> Message:
-    """A request of the legacy era in a session, with an id that no other has."""
+    """Return a legacy request in a session, with a unique id."""
     if content is None:
         content = {"jsonrpc": "2.0", "id": rng.randint(1, 2**50), "method": method}
         if params is not None:
@@ -292,12 +292,12 @@ def legacy(
 
 
 def padded(value: str) -> str:
-    """A value in which what stands for an id of a session is as long as one."""
+    """Return a value whose placeholder for a session id is replaced by text of an id's length."""
     return re.sub(r"@(live|other|ended|own|batch)@", lambda match: f"@{match[1]:.<41}@", value)
 
 
 def rendered(rng: random.Random, message: Message) -> list[bytes]:
-    """A request in HTTP/1.1, in order as far as the protocol goes."""
+    """Return a well-formed HTTP/1.1 request."""
     fields, body = list(message.fields), message.body
     if body and rng.random() < 0.2:
         fields.append(("Transfer-Encoding", "chunked"))

@@ -64,7 +64,7 @@ async def ask(topic: str) -> str:
 
 
 def names(task: trio.lowlevel.Task | None) -> Iterator[str]:
-    """What the tasks below one are called, and where they wait."""
+    """Yield the name of each task below one, and where it waits."""
     for nursery in [] if task is None else task.child_nurseries:
         for child in nursery.child_tasks:
             frames = [f"{frame.f_code.co_qualname}:{line}" for frame, line in child.iter_await_frames()]
@@ -73,7 +73,7 @@ def names(task: trio.lowlevel.Task | None) -> Iterator[str]:
 
 
 def state() -> dict[str, Any]:
-    """What may not grow."""
+    """Return the figures that must not grow."""
     gc.collect()
     statistics = server.statistics()
     endpoints = [attrs.asdict(endpoint) for endpoint in statistics.http]
@@ -135,7 +135,7 @@ async def serve_lines() -> None:
 
 
 def listening() -> list[int]:
-    """The ports that this process listens on."""
+    """Return the ports that this process listens on."""
     found = psutil.Process().net_connections("tcp")
     return [connection.laddr.port for connection in found if connection.status == psutil.CONN_LISTEN]
 

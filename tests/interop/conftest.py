@@ -1,4 +1,4 @@
-"""What every interop test stands on: the npm peers, marked processes, and the commands that start the servers."""
+"""What every interop test needs: the npm peers, marked processes, and the commands that start the servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
-    """The npm peers. A failure to install them fails every test that needs one: nothing is skipped in silence."""
+    """Return the npm peers; if they can't be installed, every test that needs one fails: none is skipped silently."""
 
     def say(line: str) -> None:
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -32,43 +32,43 @@ def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
 
 @pytest.fixture
 def environment() -> Iterator[dict[str, str]]:
-    """The environment for the processes of one test, none of which may outlive it."""
+    """Yield the environment for the processes of one test, none of which may outlive it."""
     with marked_environment() as marked:
         yield marked
 
 
 @pytest.fixture
 def official_server(environment: dict[str, str]) -> Launch:
-    """The stdio server on the official Python SDK; it serves both eras."""
+    """Return the stdio server on the official Python SDK; it serves both eras."""
     return python_peer("official_server", environment)
 
 
 @pytest.fixture
 def paging_server(environment: dict[str, str]) -> Launch:
-    """A server on the official SDK's low-level API that lists its tools in pages of three; it serves both eras."""
+    """Return a server on the official SDK's low-level API that lists tools in pages of three; it serves both eras."""
     return python_peer("official_paging_server", environment)
 
 
 @pytest.fixture
 def our_server(environment: dict[str, str]) -> Launch:
-    """A stdio server written with the public API of trio_mcp; it serves both eras."""
+    """Return a stdio server written with the public API of trio_mcp; it serves both eras."""
     return python_peer("our_server", environment)
 
 
 @pytest.fixture
 def everything_server(npm: node_peers.NodePeers, environment: dict[str, str]) -> Launch:
-    """The npm reference server with one of everything; it knows the legacy era only."""
+    """Return the npm reference server with one of everything; it knows the legacy era only."""
     return Launch(str(npm.node), [str(npm.server("everything"))], environment)
 
 
 @pytest.fixture
 def filesystem_server(npm: node_peers.NodePeers, environment: dict[str, str], tmp_path: Path) -> Launch:
-    """The npm filesystem server, allowed to touch this test's own folder; it knows the legacy era only."""
+    """Return the npm filesystem server, allowed to touch this test's own folder; it knows the legacy era only."""
     return Launch(str(npm.node), [str(npm.server("filesystem")), str(tmp_path)], environment)
 
 
 @pytest.fixture
 def memory_server(npm: node_peers.NodePeers, environment: dict[str, str], tmp_path: Path) -> Launch:
-    """The npm knowledge-graph server, with its file in this test's own folder; it knows the legacy era only."""
+    """Return the npm knowledge-graph server, with its file in this test's own folder; it knows the legacy era only."""
     file = tmp_path / "memory.jsonl"
     return Launch(str(npm.node), [str(npm.server("memory"))], environment | {"MEMORY_FILE_PATH": str(file)})

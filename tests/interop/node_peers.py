@@ -40,7 +40,7 @@ class NodePeers:
     node: Path = NODE
 
     def server(self, name: str) -> Path:
-        """The entry script of the npm server `server-<name>`."""
+        """Return the entry script of the npm server `server-<name>`."""
         return self.modules / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
 
 

@@ -24,7 +24,7 @@ def marked_environment() -> Iterator[dict[str, str]]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         yield {**kept, MARK: mark}
     finally:
-        # A child that nobody waited for is a zombie, which has no environment left to carry the mark.
+        # A child that was never waited for is a zombie, which has no environment left to carry the mark.
         leaked = {process for process in psutil.process_iter() if _carries(process, mark)}
         leaked |= set(psutil.Process().children()) - children
         described = [repr(process) for process in leaked]

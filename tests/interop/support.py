@@ -50,7 +50,7 @@ class Launch:
 
 
 def fresh_server(name: str) -> trio_mcp.Server:
-    """The server of a script in peers/ that is written with trio_mcp, for this process, with a state of its own."""
+    """Return the server of a trio_mcp script in peers/, loaded into this process with its own state."""
     spec = importlib.util.spec_from_file_location(f"interop_peer_{name}", PEERS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -61,5 +61,5 @@ def fresh_server(name: str) -> trio_mcp.Server:
 
 
 def python_peer(name: str, environment: dict[str, str]) -> Launch:
-    """The command of a Python server in peers/, under the interpreter that runs the tests."""
+    """Return the command of a Python server in peers/, under the interpreter that runs the tests."""
     return Launch(sys.executable, [str(PEERS / f"{name}.py")], environment)

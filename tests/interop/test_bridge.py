@@ -23,7 +23,7 @@ MODERN = "2026-07-28"
 
 
 def bridged(launch: Launch, *options: str) -> Launch:
-    """The command of a bridge to a server."""
+    """Return the command of a bridge to a server."""
     arguments = ["-m", "trio_mcp", "bridge", *options]
     for name, value in launch.env.items():
         arguments += ["--env", f"{name}={value}"]
@@ -152,7 +152,7 @@ async def test_logs_of_an_old_server_reach_a_modern_call(everything_server: Laun
 
 @pytest.fixture
 def modern_only(our_server: Launch, tmp_path: Any) -> Launch:
-    """A server of ours that speaks the modern era only."""
+    """Launch our server so that it speaks only the modern era."""
     file = tmp_path / "modern.py"
     file.write_text(MODERN_SERVER)
     return Launch(sys.executable, ["-m", "trio_mcp", "run", str(file)], our_server.env)

@@ -1,4 +1,4 @@
-"""Our client over HTTP against servers that nobody here wrote, in both eras."""
+"""Our client over HTTP against third-party servers, in both eras."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = ["events", "json", "stateless", "resumable"]
 
 @contextlib.asynccontextmanager
 async def started(kind: str, environment: dict[str, str]) -> AsyncIterator[tuple[str, trio.Process]]:
-    """The official server over HTTP: its URL and its process."""
+    """Yield the official server over HTTP: its URL and its process."""
     ORIGINS.clear()
     launch = python_peer("official_http_server", environment)
     command = [launch.command, *launch.args, kind]
@@ -54,7 +54,7 @@ async def started(kind: str, environment: dict[str, str]) -> AsyncIterator[tuple
 
 @contextlib.asynccontextmanager
 async def official(kind: str, environment: dict[str, str]) -> AsyncIterator[str]:
-    """The URL of the official server over HTTP."""
+    """Yield the URL of the official server over HTTP."""
     with trio.fail_after(DEADLINE):
         async with started(kind, environment) as (url, _):
             yield url
@@ -235,7 +235,7 @@ async def test_server_everything(kind: str, npm: node_peers.NodePeers, environme
 
 @pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
 async def test_updates_of_server_everything(kind: str, npm: node_peers.NodePeers, environment: dict[str, str]) -> None:
-    """What belongs to no call comes on the server's own stream."""
+    """Messages that belong to no call come on the server's own stream."""
     uri = "demo://resource/dynamic/text/2"
     async with (
         everything(npm, environment, kind) as url,

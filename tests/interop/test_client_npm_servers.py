@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 
 def text(result: types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text
@@ -128,7 +128,7 @@ async def test_everything_progress_and_cancellation(everything_server: Launch) -
 
 
 async def test_everything_errors(everything_server: Launch) -> None:
-    """An unknown tool and invalid arguments arrive as this server words them, and cost only themselves."""
+    """An unknown tool and invalid arguments arrive as this server words them, and affect no other call."""
     outcomes: dict[str, Any] = {}
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:
@@ -238,12 +238,12 @@ async def test_everything_completion(everything_server: Launch) -> None:
             every = await client.complete(team, "department")
             some = await client.complete(team, "department", "S")
             names = await client.complete(team, "name", "", context={"department": "Sales"})
-            nobody = await client.complete(team, "name")
+            unfiltered = await client.complete(team, "name")
             number = await client.complete(text_resource, "resourceId", "12")
     assert every.completion.values == ["Engineering", "Sales", "Marketing", "Support"]
     assert some.completion.values == ["Sales", "Support"]
     assert names.completion.values == ["David", "Eve", "Frank"]
-    assert nobody.completion.values == []
+    assert unfiltered.completion.values == []
     assert number.completion.values == ["12"]
 
 
@@ -310,14 +310,14 @@ async def test_memory_keeps_a_graph(memory_server: Launch) -> None:
             created = await client.call_tool("create_entities", {"entities": [entity, engine]})
             await client.call_tool("create_relations", {"relations": [relation]})
             missing = await client.call_tool(
-                "add_observations", {"observations": [{"entityName": "Nobody", "contents": ["x"]}]}
+                "add_observations", {"observations": [{"entityName": "Missing", "contents": ["x"]}]}
             )
         async with Client(memory_server.for_us()) as client:
             graph = await client.call_tool("read_graph", {})
             found = await client.call_tool("search_nodes", {"query": "program"})
     assert created.structured_content == {"entities": [entity, engine]}
     assert missing.is_error is True
-    assert "Nobody" in text(missing)
+    assert "Missing" in text(missing)
     assert graph.structured_content == {"entities": [entity, engine], "relations": [relation]}
     assert found.structured_content is not None
     assert found.structured_content["entities"] == [entity]

@@ -44,7 +44,7 @@ def connect(official_server: Launch, mode: str) -> Callable[..., Client]:
 
 
 def text(result: types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text
@@ -149,7 +149,7 @@ async def test_progress_arrives_in_order_before_the_result(connect: Callable[...
 
 
 async def test_cancelling_a_call_cancels_the_handler_only(connect: Callable[..., Client]) -> None:
-    """Leaving a call cancels the tool on the server, and the session goes on."""
+    """Cancelling a call cancels the tool on the server, and the session goes on."""
     started = trio.Event()
     with trio.fail_after(DEADLINE):
         async with connect() as client:

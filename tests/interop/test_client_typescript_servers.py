@@ -34,7 +34,7 @@ KEEPING = ["v1, sessions", "v2, sessions", "v2, both eras, modern"]
 
 
 def revision(server: str) -> str:
-    """The newest revision of the era that the two have in common."""
+    """Return the newest revision of the era that the two have in common."""
     return NEGOTIATED["auto" if server == "v2, both eras, modern" else "legacy"]
 
 

@@ -1,4 +1,4 @@
-"""`ClientSession` over `stdio_client`, as the tutorials write it, against servers that nobody here wrote.
+"""`ClientSession` over `stdio_client`, as the tutorials write it, against third-party servers.
 
 The official SDK's server speaks both eras; the npm server speaks the legacy era only.
 """

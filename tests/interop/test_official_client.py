@@ -44,7 +44,7 @@ def ours(name: str) -> bool:
 
 
 def offering(tool: str) -> list[str]:
-    """The servers that offer a tool."""
+    """Return the servers that offer a tool."""
     return [name for name in SERVERS if tool in TOOLS["ours" if ours(name) else name]]
 
 
@@ -79,7 +79,7 @@ def connect(server: str, mode: str, request: pytest.FixtureRequest) -> Connect:
 
 
 def text(result: mcp_types.CallToolResult) -> str:
-    """The text of a result that has one text block and nothing else."""
+    """Return the text of a result that has one text block and nothing else."""
     (block,) = result.content
     assert isinstance(block, mcp_types.TextContent)
     return block.text
@@ -99,7 +99,7 @@ class Doubled(mcp_types.Result):
 
 
 async def test_an_extension_and_its_method(connect: Connect) -> None:
-    """A method of an extension answers the client that has declared it, and nobody else, in both eras."""
+    """A method of an extension answers only clients that have declared it, in both eras."""
     request = Double(params=DoubleParams(number=21))
     with trio.fail_after(DEADLINE):
         async with connect(extensions=[advertise("com.example/doubling")]) as client:
@@ -220,7 +220,7 @@ async def test_progress_arrives_in_order_before_the_result(connect: Connect) -> 
 
 
 async def test_cancelling_a_call_cancels_the_handler_only(connect: Connect) -> None:
-    """Leaving a call cancels the tool's own scope on the server, and the session goes on."""
+    """Cancelling a call cancels the tool's own scope on the server, and the session goes on."""
     started = trio.Event()
 
     async def show(progress: float, total: float | None, message: str | None) -> None:

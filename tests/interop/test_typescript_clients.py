@@ -75,7 +75,7 @@ LATE_PROGRESS = "Received a progress notification for an unknown token"
 
 @attrs.frozen
 class Session:
-    """What one client saw of one server."""
+    """One client's view of one server."""
 
     server: str
     modern: bool
@@ -87,7 +87,7 @@ class Session:
         return found
 
     def text(self, step: str) -> str:
-        """The text of a result that has one text block and nothing else."""
+        """Return the text of a result that has one text block and nothing else."""
         (block,) = self.result(step)["content"]
         assert block["type"] == "text"
         found: str = block["text"]

@@ -63,7 +63,7 @@ class Mutation:
     new: str
 
     def patch(self) -> tuple[str, str]:
-        """The lines it changes, before and after, with as many above them as it takes to be found once."""
+        """Return the lines it changes, before and after, with as many above them as it takes to be found once."""
         source = self.file.read_text()
         first = source.rfind("\n", 0, self.start) + 1
         last = source.find("\n", self.end)
@@ -154,7 +154,7 @@ class Finder:
 
 
 def series(package: Path, group: str) -> Iterator[Mutation]:
-    """The draws of a group: a file, by its size, an operator in it, by the root of its frequency, a place for that.
+    """Draw mutations: a file weighted by size, an operator by the root of its frequency, and a place for it.
 
     No line is drawn twice.
     """

@@ -43,7 +43,7 @@ class Mutation:
         file: The file that is patched.
         old: What stands there, exactly once.
         new: What is written in its place.
-        behaviour: What somebody outside sees broken.
+        behaviour: What a user or peer sees broken.
         tests: The in-process tests that cover the line, as pytest takes them.
         caught_before: Whether they caught it before the package was restructured.
         note: Where the behaviour is not quite the same any more: how it differs.
@@ -59,7 +59,7 @@ class Mutation:
     note: str = ""
 
     def patched(self, root: Path) -> str:
-        """The text of the file with the mutation.
+        """Return the text of the file with the mutation.
 
         Raises:
             ValueError: The patch does not fit.
@@ -72,7 +72,7 @@ class Mutation:
 
 @attrs.frozen
 class Outcome:
-    """What became of a mutation: ``how`` is "caught", "timed out" or "survived"; ``by`` the first test that failed."""
+    """The outcome of a mutation: ``how`` is "caught", "timed out" or "survived"; ``by`` the first test that failed."""
 
     mutation: Mutation
     how: str
@@ -106,7 +106,7 @@ def check(mutation: Mutation, root: Path = ROOT) -> None:
 
 @contextlib.contextmanager
 def copies(count: int) -> Iterator[queue.Queue[Path]]:
-    """Copies of the package and its tests, for one job each."""
+    """Yield copies of the package and its tests, one per job."""
     with tempfile.TemporaryDirectory(prefix="mutations-") as place:
         free: queue.Queue[Path] = queue.Queue()
         for number in range(count):
@@ -173,7 +173,7 @@ def _python(root: Path, arguments: list[str]) -> tuple[int | None, str]:
 
 
 def report(outcomes: list[Outcome]) -> str:
-    """A table of all outcomes, in Markdown."""
+    """Return a table of all outcomes, in Markdown."""
     caught = sum(outcome.caught for outcome in outcomes)
     before = sum(outcome.mutation.caught_before for outcome in outcomes)
     lines = [

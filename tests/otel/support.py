@@ -33,7 +33,7 @@ class Recorded:
         return {"tracer_provider": self.tracers, "meter_provider": self.meters}
 
     def spans(self, kind: SpanKind | None = None) -> list[ReadableSpan]:
-        """The spans that have ended, without the client's own check of the tool's schema."""
+        """Return the spans that have ended, without the client's own check of the tool's schema."""
         ended = [span for span in self.exporter.get_finished_spans() if span.name != "tools/list"]
         return [span for span in ended if kind is None or span.kind == kind]
 
@@ -75,7 +75,7 @@ def make_server(**options: Any) -> Server:
 
 
 def observed(recorded: Recorded, revision: str, **options: Any) -> Any:
-    """A client of a server, both of which record."""
+    """Return a client of a server, both of which record."""
     server = make_server(middleware=[ServerTelemetry(**recorded.providers)])
     return client_of(server, revision, middleware=[ClientTelemetry(**recorded.providers)], **options)
 

@@ -109,7 +109,7 @@ def test_it_loads_neither_a_client_nor_a_server() -> None:
 async def test_names_that_a_middleware_refuses_make_no_series(
     recorded: Recorded, revision: str, side: SpanKind
 ) -> None:
-    """Whoever calls invents as many as it likes; a middleware refuses with whatever code it likes."""
+    """A client can invent any number of names; a middleware can refuse with any code."""
 
     async def refuse(context: Context, call_next: Any) -> Any:
         if context.params.get("name") in ("add", "greet"):

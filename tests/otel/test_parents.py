@@ -169,7 +169,7 @@ async def test_client_and_server_process_are_one_trace(recorded: Recorded, revis
 
 
 class Counting(SpanProcessor):
-    """How many spans are open."""
+    """Return how many spans are open."""
 
     open = 0
 

@@ -169,7 +169,7 @@ async def test_a_call_on_a_lost_connection_is_the_class_of_the_error(recorded: R
 
 
 @both_eras
-async def test_names_that_a_client_makes_up_are_not_told_apart(recorded: Recorded, revision: str) -> None:
+async def test_invented_names_share_one_series(recorded: Recorded, revision: str) -> None:
     """Or any client could make as many time series as it likes."""
     async with observed(recorded, revision) as client:
         for number in range(5):

@@ -40,19 +40,19 @@ def fields(*changes: dict[str, Any]) -> Headers:
 
 
 def modern(method: str = "tools/list", _meta: Any = None, /, **params: Any) -> Request:
-    """A request with the metadata of the modern era; a change to ``...`` leaves a key of it out."""
+    """Return a request with the metadata of the modern era; a change to ``...`` leaves a key of it out."""
     given = {key: value for key, value in (META | (_meta or {})).items() if value is not ...}
     return Request(7, method, {**params, "_meta": given})
 
 
 def modern_fields(method: str = "tools/list", **changes: Any) -> Headers:
-    """The fields that belong to such a request."""
+    """Return the fields that belong to such a request."""
     renamed = {name.replace("_", "-"): value for name, value in changes.items()}
     return fields({"MCP-Protocol-Version": MODERN, "Mcp-Method": method}, renamed)
 
 
 def legacy_fields(**changes: Any) -> Headers:
-    """The fields of a message in a session."""
+    """Return the fields of a message in a session."""
     renamed = {name.replace("_", "-"): value for name, value in changes.items()}
     return fields({"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": SESSION}, renamed)
 
@@ -70,7 +70,7 @@ PARAMETERS = {"sql": (ParameterHeader("Mcp-Param-Region", ("region",)),)}
 
 
 def serving(*revisions: str) -> ServerIdentity:
-    """What a server of some revisions says of itself."""
+    """Return what a server of these revisions says about itself."""
     return ServerIdentity({"name": "server", "version": "1"}, lambda revision: {}, revisions=revisions)
 
 

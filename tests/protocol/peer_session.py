@@ -28,7 +28,7 @@ BATCH_REVISION = "2025-03-26"
 
 
 class Session:
-    """What a session does with a peer, and what it may rely on."""
+    """A session's use of a `Peer`, and what it may rely on."""
 
     def __init__(self, max_running: int, max_queued: int) -> None:
         self.peer = Peer(max_running=max_running, max_queued=max_queued)

@@ -65,5 +65,5 @@ def keywords_of(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 LEAVES = st.booleans() | st.fixed_dictionaries(MARK | {"type": TYPES}) | st.just({"$ref": "#/$defs/d"})
 SCHEMAS = st.recursive(LEAVES, keywords_of, max_leaves=6)
-# Below the reference there is none, so that no circle comes about.
+# What a reference points to holds no reference itself, so that there are no cycles.
 DEFINITIONS = st.recursive(st.booleans() | st.fixed_dictionaries(MARK | {"type": TYPES}), keywords_of, max_leaves=3)

@@ -1,4 +1,4 @@
-"""How a client reads what a server says of its revisions."""
+"""How a client interprets what a server says about its revisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INFO = {"name": "server", "version": "1"}
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 def test_an_initialize_result_is_read(revision: str) -> None:
-    """Whatever of its revisions the server chose, not only the one offered (`basic/lifecycle`)."""
+    """Any revision the client knows may be chosen, not only the one offered (`basic/lifecycle`)."""
     result = {"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": INFO, "instructions": "do"}
     assert read_initialize_result(result) == ServerDeclaration(revision, INFO, {"tools": {}}, "do")
     del result["instructions"]
@@ -54,7 +54,7 @@ def test_a_revision_that_the_client_does_not_speak_ends_the_negotiation(revision
         {"serverInfo": "x"},
     ],
 )
-def test_an_answer_without_the_essentials_is_no_handshake(changes: dict[str, Any]) -> None:
+def test_an_answer_without_the_essentials_is_not_a_handshake(changes: dict[str, Any]) -> None:
     """The schemas of all four revisions require the three."""
     with pytest.raises(NegotiationError):
         read_initialize_result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO, **changes})
@@ -86,7 +86,7 @@ def test_a_discover_result_is_read() -> None:
     "result",
     [{}, {"tools": []}, {"supportedVersions": MODERN, "capabilities": {}}, {"supportedVersions": [MODERN]}],
 )
-def test_another_result_is_no_evidence_of_a_modern_server(result: dict[str, Any]) -> None:
+def test_any_other_result_is_not_evidence_of_a_modern_server(result: dict[str, Any]) -> None:
     """Some legacy servers answer anything with something."""
     assert read_discover_result(result) is None
 
@@ -122,7 +122,7 @@ def test_only_a_recognised_modern_error_is_evidence_of_a_modern_server(
 
 @pytest.mark.parametrize("served", [REVISIONS, LEGACY_REVISIONS, (MODERN,), ("2024-11-05",)])
 def test_client_and_server_find_each_other(served: tuple[str, ...]) -> None:
-    """Probe, then handshake where the probe says so: every server of ours is understood by a client of ours."""
+    """Probe, then handshake if the probe says so: our client understands each of our servers."""
     server = ServerNegotiation(ServerIdentity(INFO, lambda _: {}, None, served))
     stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: {}}
     probe = Request(1, "server/discover", {"_meta": stamp})

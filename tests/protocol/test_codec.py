@@ -30,7 +30,7 @@ def strict_json(data: bytes) -> Any:
     """Parse as a peer of another make would: no NaN, no infinity, no invalid UTF-8."""
 
     def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+        raise AssertionError(f"{word} is not JSON")
 
     return json.loads(data.decode(), parse_constant=refuse)
 
@@ -40,7 +40,7 @@ def strict_json(data: bytes) -> Any:
 
 @given(messages() | batches())
 def test_every_message_survives_the_wire(message: Message) -> None:
-    """What is encoded is read back as it was, on one line, as JSON that anybody reads."""
+    """Encoded messages read back unchanged, from one line of strict JSON."""
     data = encode(message)
     assert b"\n" not in data
     strict_json(data)
@@ -57,7 +57,7 @@ def test_no_bytes_raise(data: bytes) -> None:
 
 
 def test_absent_and_null_are_told_apart_in_answers_only() -> None:
-    """``data`` of an error is optional: None leaves it out. ``params: null`` is what some peers write for none."""
+    """``data`` of an error is optional: None leaves it out. Some peers write ``params: null`` for no params."""
     assert encode(ErrorResponse(1, ErrorData(-1, "x"))) == b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x"}}'
     assert decode(b'{"jsonrpc":"2.0","method":"x","params":null}') == Notification("x", None)
 
@@ -141,7 +141,7 @@ def test_a_broken_notification_is_not_answered(params: str) -> None:
     ],
 )
 def test_a_broken_answer_names_its_call_and_is_never_answered(text: str, request_id: object) -> None:
-    """It fails one call of ours; an answer to an answer would be taken for one of the peer's requests."""
+    """It fails one of our calls; an answer to an answer would be taken for one of the peer's requests."""
     message = decode(text.encode())
     assert isinstance(message, Malformed)
     assert (message.code, message.id, message.expects_answer) == (INVALID_REQUEST, request_id, False)
@@ -155,8 +155,8 @@ def test_unknown_members_are_ignored() -> None:
 # --- batches -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_message_in_a_batch_costs_only_itself() -> None:
-    """JSON-RPC 2.0, section 6: each gets its own error; a batch in a batch is no message."""
+def test_a_malformed_item_of_a_batch_does_not_affect_the_others() -> None:
+    """JSON-RPC 2.0, section 6: each gets its own error; a batch within a batch is not a message."""
     batch = decode(b'[1,[{"jsonrpc":"2.0","id":9,"method":"x"}],{"jsonrpc":"2.0","id":1,"method":"x"}]')
     assert isinstance(batch, Batch)
     one, nested, good = batch.items
@@ -179,7 +179,7 @@ def test_the_size_of_a_batch_is_bounded() -> None:
 
 
 def test_a_number_beyond_a_double_arrives_and_is_not_sent_on() -> None:
-    """1e400 is JSON (RFC 8259, section 6), Infinity is none."""
+    """1e400 is JSON (RFC 8259, section 6), Infinity is not."""
     message = decode(b'{"jsonrpc":"2.0","method":"x","params":{"a":1e400,"b":-1e400}}')
     assert message == Notification("x", {"a": float("inf"), "b": float("-inf")})
     with pytest.raises(ValueError, match="infinity"):
@@ -229,7 +229,7 @@ UNWRITABLE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", UNWRITABLE)
-def test_what_is_no_json_is_refused_with_a_value_error(kind: str) -> None:
+def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str) -> None:
     """And nothing else: the writer of a link survives whatever a handler returns."""
     for make in (
         lambda value: Request(1, "x", value),
@@ -256,7 +256,7 @@ def test_whatever_is_written_is_json(value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "NaN, Infinity", '"NaN"'])
 def test_the_words_are_free_in_strings(text: str) -> None:
-    """Also deeper in the message than a parser of ours would go."""
+    """Also deeper in the message than our parsers would go."""
     value: Any = {text: text}
     for _ in range(220):
         value = [value]
@@ -275,7 +275,7 @@ def test_an_unwritable_result_is_replaced_by_an_error(value: Any) -> None:
         assert (replaced.id, replaced.error.code) == (7, INTERNAL_ERROR)
 
 
-def test_what_is_owed_to_nobody_is_not_replaced() -> None:
+def test_an_unwritable_message_that_is_not_a_response_is_not_replaced() -> None:
     """A request fails at its caller, a notification in the log."""
     for message in (Request(1, "x", {"a": float("nan")}), Notification("x", {"a": float("nan")})):
         data, problem = encode_or_replace(message)

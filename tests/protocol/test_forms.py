@@ -107,13 +107,13 @@ def test_a_missing_field_and_one_that_is_not_asked_for_are_named() -> None:
 
 
 @pytest.mark.parametrize("default", [200, "5", None, [], {"a": 1}])
-def test_a_default_that_does_not_fit_its_field_is_none(default: Any) -> None:
+def test_a_default_that_does_not_fit_its_field_is_dropped(default: Any) -> None:
     asked = form(age={"type": "integer", "maximum": 100, "default": default}, ok={"type": "boolean", "default": False})
     assert asked.filled({}) == {"ok": False}
     assert asked.filled({"age": 7}) == {"age": 7, "ok": False}
 
 
-def test_a_default_of_the_wrong_format_is_none() -> None:
+def test_a_default_of_the_wrong_format_is_dropped() -> None:
     field = {"type": "string", "format": "email", "default": "you"}
     assert form(mail=field).filled({}) == {}
 

@@ -22,7 +22,7 @@ def all_of(decoder: LineDecoder, *chunks: bytes) -> list[Any]:
 
 
 def line_of(size: int, request_id: object = 1) -> bytes:
-    """A request of exactly that many bytes, its id first."""
+    """Return a request of exactly that many bytes, its id first."""
     empty = json.dumps({"id": request_id, "jsonrpc": "2.0", "method": "x", "params": {"a": ""}}, separators=(",", ":"))
     return empty.encode().replace(b'""', b'"' + b"x" * (size - len(empty)) + b'"')
 
@@ -36,7 +36,7 @@ lines = st.one_of(
 
 @given(st.lists(lines, max_size=6), st.booleans(), st.data())
 def test_any_chunks_give_what_the_lines_give(texts: list[bytes], newline_at_end: bool, data: st.DataObject) -> None:
-    """How the bytes are cut on the way changes nothing, and each line is what it is by itself."""
+    """How the bytes are chunked makes no difference, and each line is parsed by itself."""
     limit = 120
     stream = b"\n".join(texts) + (b"\n" if newline_at_end else b"")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))

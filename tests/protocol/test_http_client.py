@@ -1,4 +1,4 @@
-"""What a client sends over HTTP besides the body, and what it makes of each answer.
+"""What a client sends over HTTP beside the body, and how it interprets each response.
 
 S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -45,7 +45,7 @@ HOST = [("Host", "localhost:8000")]
 
 
 def headers_of(request: Request) -> dict[str, str]:
-    """The headers of a modern request."""
+    """Return the headers of a modern request."""
     headers, name = RequestHeaders(), (request.params or {}).get("name")
     headers.learn({"tools": [{"name": name, "inputSchema": REGION}]})
     return headers.of(request, MODERN)
@@ -120,7 +120,7 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
 @pytest.mark.legacy
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
-    """And its goodbye."""
+    """The GET of its stream, and the DELETE that ends the session."""
     headers = Headers([*HOST, *session().stream_headers().items()])
     opening = head(method, headers, BOTH_ERAS)
     assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
@@ -261,7 +261,7 @@ def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: st
     st.text(max_size=10),
 )
 def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, session: str | None, value: str) -> None:
-    """Whatever a server sends, nothing raises, and an answer goes to the request that it answers."""
+    """No response of a server raises anything, and each answer reaches its own request."""
     failed = failure(status, body, message, session, Retry_After=value, Content_Type=value, Location=value)
     assert isinstance(failed.error, HttpError)
     assert str(failed.error)
@@ -270,7 +270,7 @@ def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, sessio
 
 @given(st.sampled_from(["tools/list", "initialize", "ping", "server/discover"]), st.dictionaries(st.text(), st.text()))
 def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) -> None:
-    """What the server's rules refuse to a modern client never looks like a server without modern revisions."""
+    """A refusal by the server's rules never looks to a modern client like a legacy-only server."""
     request = modern(method, **params)
     headers = Headers([*HOST, *headers_of(request).items(), ("MCP-Protocol-Version", MODERN)])
     refusal = post(request, headers, BOTH_ERAS)
@@ -282,8 +282,8 @@ def test_our_own_refusals_are_understood(method: str, params: dict[str, Any]) ->
     assert failed.error.trouble == "refused"
 
 
-def test_a_body_that_is_no_object() -> None:
-    """Only a JSON-RPC error is one."""
+def test_a_body_that_is_not_an_object() -> None:
+    """Only a JSON-RPC error counts as an error."""
     assert failure(400, b"[]", LIST, None).answer is None
     assert failure(400, encode(Batch((ErrorResponse(7, ErrorData(1, "")),))), LIST, None).answer is None
 

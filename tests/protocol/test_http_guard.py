@@ -74,7 +74,7 @@ def test_who_may_pass(guard: HostGuard, host: str | None, origin: str | None, pa
 
 
 def test_the_answer_names_what_was_seen() -> None:
-    """So that whoever runs the server knows what to add where."""
+    """The operator learns what to add and where."""
     assert LOCAL.check(Headers([("Host", "mine.example:8000")])) == (
         "a request for the host 'mine.example:8000' is refused; if that is a name of this server, add it to "
         "allowed_hosts"
@@ -93,13 +93,13 @@ def test_without_allowed_hosts_the_answer_names_both_settings() -> None:
 
 
 def test_two_hosts_are_refused() -> None:
-    """Who reads the first and who reads the last would disagree."""
+    """A reader of the first and a reader of the last would disagree."""
     assert LOCAL.check(Headers([("Host", "localhost"), ("Host", "localhost")])) is not None
 
 
 @given(st.text(max_size=30), st.none() | st.text(max_size=30))
 def test_a_local_server_takes_local_names_only(host: str, origin: str | None) -> None:
-    """Whatever is sent, what passes has one of the three names, up to its port."""
+    """Any host that passes has one of the three names, up to its port."""
     pairs = [("Host", host)] + ([] if origin is None else [("Origin", origin)])
     if LOCAL.check(Headers(pairs)) is None:
         assert host.strip(" \t").lower().startswith(LOOPBACK_HOSTS)
@@ -107,14 +107,14 @@ def test_a_local_server_takes_local_names_only(host: str, origin: str | None) ->
 
 
 @pytest.mark.parametrize("entry", ["", "http://example.com", "a b", "example.com:port", "::1", "a/b"])
-def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    """It would never match, and whoever wrote it would not know why."""
+def test_an_entry_that_is_not_a_host_is_refused(entry: str) -> None:
+    """It would never match, and its author would not know why."""
     with pytest.raises(ValueError, match="allowed_hosts"):
         HostGuard([entry])
 
 
 @pytest.mark.parametrize("entry", ["", "example.com", "https://example.com/", "https://"])
-def test_an_entry_that_is_no_origin_is_refused(entry: str) -> None:
+def test_an_entry_that_is_not_an_origin_is_refused(entry: str) -> None:
     """An origin has a scheme and no path."""
     with pytest.raises(ValueError, match="allowed_origins"):
         HostGuard(None, [entry])

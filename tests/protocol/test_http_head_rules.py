@@ -178,7 +178,7 @@ HEAD_PASSES: dict[str, tuple[str, Headers, HttpSettings, Opening]] = {
 
 @pytest.mark.parametrize("row", list(HEAD_PASSES))
 def test_a_head_passes(row: str) -> None:
-    """What is in order, down to what RFC 9110 allows besides the plain form."""
+    """Valid requests, including the odd forms that RFC 9110 allows."""
     method, headers, settings, opening = HEAD_PASSES[row]
     assert head(method, headers, settings) == opening
 

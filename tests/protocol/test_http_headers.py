@@ -61,7 +61,7 @@ def test_the_examples_of_the_specification(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "in\tner", "=?base64?=", "?=", "=?base64?SGVsbG8="])
-def test_what_is_not_marked_is_literal(value: str) -> None:
+def test_an_unmarked_value_is_literal(value: str) -> None:
     """Other clients may send these plainly."""
     assert decode_value(value) == value
 
@@ -88,7 +88,7 @@ def test_what_no_encoder_writes_is_refused(value: str) -> None:
 
 @given(st.binary(max_size=6).map(lambda data: base64.b64encode(data).decode()), st.data())
 def test_no_two_values_mean_the_same(payload: str, data: st.DataObject) -> None:
-    """What decodes is what the encoder would have written, except for plain text that was wrapped needlessly."""
+    """Decodable values are those the encoder would have written, except for plain text that was wrapped needlessly."""
     letters = list(payload)
     if letters:
         letters[data.draw(st.integers(0, len(letters) - 1))] = data.draw(st.sampled_from("ABC/+=-_ "))
@@ -201,7 +201,7 @@ def test_server_validation(row: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["", "a\nb", "é", " a"])
-def test_a_method_that_is_no_field_value_is_refused(method: str) -> None:
+def test_a_method_that_is_not_a_field_value_is_refused(method: str) -> None:
     """It has no encoded form, and a line end in it would inject headers."""
     with pytest.raises(ValueError, match="over HTTP"):
         standard_headers(Request(1, method))

@@ -100,8 +100,8 @@ def test_an_annotation_that_breaks_a_rule_makes_the_tool_invalid(row: str) -> No
         "x-mcp-header",
     ],
 )
-def test_what_is_no_annotation(fine: Any) -> None:
-    """An argument of that name, data inside of a schema, and what is no schema at all."""
+def test_other_uses_of_the_name_are_not_annotations(fine: Any) -> None:
+    """An argument of that name, data inside a schema, and values that are not schemas at all."""
     assert parameter_headers(fine) == ()
 
 
@@ -138,7 +138,7 @@ def test_what_a_client_sends_is_what_a_server_accepts(arguments: dict[str, Any])
 
 @given(arguments_of_any_kind, arguments_of_any_kind)
 def test_any_disagreement_is_found(sent: dict[str, Any], claimed: dict[str, Any]) -> None:
-    """Headers made for some arguments don't pass with others that differ in what is repeated."""
+    """Headers made for some arguments are refused with arguments whose repeated values differ."""
 
     def identity(arguments: dict[str, Any]) -> list[Any]:
         values = [parameter.value_in(arguments) for parameter in PARAMETERS]
@@ -191,7 +191,7 @@ ROWS: dict[str, tuple[Any, str | None, bool]] = {
     "42 is not fullwidth 42": (42, "=?base64?77yU77yS?=", False),
     "-7": (-7, "-7", True),
     "1e-07 is 1e-07": (1e-07, "1e-07", True),
-    "0.5 is no word": (0.5, "x", False),
+    "0.5 is not a word": (0.5, "x", False),
     "beyond 2**53, equal": (2**53 + 1, "9007199254740993", True),
     "beyond 2**53, one off": (2**53, "9007199254740993", False),
     "beyond 2**53 as a float, one off": (2.0**53, "9007199254740993", False),
@@ -221,7 +221,7 @@ def test_server_behavior_for_custom_headers(row: str) -> None:
 
 
 def test_a_header_sent_twice_is_refused() -> None:
-    """Who reads the first and who reads the last would disagree."""
+    """A reader of the first and a reader of the last would disagree."""
     error = check_parameter_headers(Headers([("Mcp-Param-A", "x")] * 2), {"v": "x"}, parameter_headers(schema(v=A)))
     assert error is not None
     assert "more than once" in error.message

@@ -121,7 +121,7 @@ PASSES: dict[str, tuple[Any, Headers, HttpSettings, tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("row", list(PASSES))
 def test_a_message_passes(row: str) -> None:
-    """Era, revision and session of what is in order."""
+    """Era, revision and session of valid requests."""
     message, headers, settings, expected = PASSES[row]
     verdict = post(message, headers, settings)
     assert isinstance(verdict, Accept)
@@ -190,7 +190,7 @@ def test_any_head_gets_a_verdict(method: str, headers: Headers, settings: HttpSe
 
 @given(posted(), heads, settings_of_any_kind)
 def test_any_message_gets_a_verdict(message: Any, headers: Headers, settings: HttpSettings) -> None:
-    """What is accepted speaks a revision that is served and says the same in head and body; the rest is answered."""
+    """Accepted requests have a served revision and agree in head and body; others are answered with an error."""
     verdict = post(message, headers, settings)
     if isinstance(verdict, Refusal):
         assert verdict.status in (400, 404, 406)

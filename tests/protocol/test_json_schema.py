@@ -172,7 +172,7 @@ def test_a_schema_inside_a_schema_is_refused() -> None:
 
 
 def test_an_anchor_means_one_place() -> None:
-    """Two of a name, and nobody knows which one is meant."""
+    """With two of a name, a reference would be ambiguous."""
     with pytest.raises(SchemaError, match="two anchors"):
         SchemaValidator({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}, "$ref": "#x"})
 
@@ -228,7 +228,7 @@ def test_a_problem_says_where_and_what() -> None:
 
 
 def test_a_problem_is_short_whatever_the_value() -> None:
-    """Nobody reads a megabyte, and a log holds no secrets of that size."""
+    """A megabyte of value helps no reader, and logs it whole."""
     schema = {"items": {"type": "integer"}, "maxItems": 1}
     for value in (["x" * 100_000], ["x"] * 1000, ["x" * 1000] * 1000, {"a": 1}, [{"k" * 100_000: 1}]):
         problem = SchemaValidator({"anyOf": [schema, {"type": "object", "required": ["z"]}]}).problem(value)
@@ -237,7 +237,7 @@ def test_a_problem_is_short_whatever_the_value() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, b"x", {1: 2}, object(), [object()]])
-def test_what_is_no_json_is_a_problem_and_no_exception(value: Any) -> None:
+def test_a_value_that_is_not_json_is_a_problem_not_an_exception(value: Any) -> None:
     """A tool may return anything."""
     assert SchemaValidator({"type": "number"}).problem(value)
 
@@ -246,5 +246,5 @@ def test_what_is_no_json_is_a_problem_and_no_exception(value: Any) -> None:
     "value", [float("inf"), float("nan"), 10**400, 10**5000], ids=["infinity", "NaN", "large", "huge"]
 )
 def test_numbers_at_the_border_raise_nothing(value: Any) -> None:
-    """What JSON can't hold is no number, or is one; either way there is an answer."""
+    """Values that JSON can't hold may count as numbers or not; validation must not crash on them."""
     SchemaValidator({"type": "number", "minimum": 3}).problem(value)

@@ -41,7 +41,7 @@ def test_nothing_else_is_an_id(value: object) -> None:
     ],
 )
 def test_messages_are_immutable(message: object) -> None:
-    """Both ends of a memory link share one message, so nobody may change it."""
+    """Both ends of a memory link share one message, so neither may change it."""
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         message.anything = 1  # type: ignore[attr-defined]
     name = attrs.fields(type(message))[0].name  # type: ignore[arg-type]

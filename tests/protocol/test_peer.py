@@ -60,7 +60,7 @@ def test_the_progress_token_is_the_id_and_goes_into_a_copy() -> None:
 
 @pytest.mark.parametrize("outcome", [{"a": 1}, ErrorData(5, "no", {"b": 2})])
 def test_an_answer_settles_its_request_once(outcome: dict[str, Any] | ErrorData) -> None:
-    """A duplicate is ignored: it is no fault of anybody's that is still there."""
+    """A duplicate is ignored: it fails no request that is still in flight."""
     peer = Peer()
     outgoing, other = sent(peer), sent(peer)
     request_id = outgoing.request.id
@@ -86,7 +86,7 @@ def test_an_answer_to_what_was_never_asked_is_a_fault(request_id: int | str) -> 
 
 
 def test_an_error_without_an_id_is_a_fault() -> None:
-    """The peer could not read something of ours, and does not know what; it is not answered in turn."""
+    """The peer could not read one of our messages, and can't say which; we do not answer that."""
     fault = only(Peer().receive(ErrorResponse(None, ErrorData(PARSE_ERROR, "y" * 100_000))), Fault)
     assert "yyy" in str(fault.error)
     assert len(str(fault.error)) < 700
@@ -102,7 +102,7 @@ def test_cancelling_a_request_that_was_sent_tells_the_peer() -> None:
     assert peer.outgoing_count == 0
 
 
-def test_cancelling_tells_nobody_of_what_was_never_sent_or_is_settled() -> None:
+def test_cancelling_an_unsent_or_settled_request_sends_nothing() -> None:
     """`cancellation`: notices "MUST only reference requests" that are "believed to still be in-progress"."""
     peer = Peer()
     assert peer.cancel(peer.open_request("x", None)) is None
@@ -123,7 +123,7 @@ def test_initialize_is_given_up_without_a_notice() -> None:
     assert peer.receive(Response(outgoing.request.id, {})) == ()
 
 
-def test_what_comes_late_for_a_cancelled_request_is_ignored() -> None:
+def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
     """`cancellation`: the sender "SHOULD ignore any response to the request that arrives afterward"."""
     peer = Peer()
     outgoing = sent(peer, wants_progress=True)
@@ -241,7 +241,7 @@ def test_other_notifications_pass() -> None:
     assert only(Peer().receive(notification), NotificationReceived).notification is notification
 
 
-def test_what_is_no_message_is_a_mistake_of_the_session() -> None:
+def test_sending_what_is_not_a_message_is_a_mistake_of_the_session() -> None:
     """A `Failure` is for `Peer.fail`."""
     with pytest.raises(TypeError, match="expected a message"):
         Peer().receive(Failure(TransportError("x"), 1))

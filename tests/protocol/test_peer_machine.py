@@ -32,7 +32,7 @@ METHODS = st.sampled_from(["work", "work", "work", "ping", "initialize", "subscr
 
 
 class TwoPeers(RuleBasedStateMachine):
-    """Both sides follow the rules; what is late, lost or too much is the link's doing."""
+    """Both sides follow the rules; only the link delays, loses or repeats messages."""
 
     @initialize(running=st.integers(1, 3), queued=st.integers(0, 3))
     def setup(self, running: int, queued: int) -> None:
@@ -101,7 +101,7 @@ class TwoPeers(RuleBasedStateMachine):
 
     @rule(side=st.integers(0, 1), pick=st.integers(0))
     def deliver_again(self, side: int, pick: int) -> None:
-        """A duplicate of an answer, of a cancellation, of progress."""
+        """Deliver a response, a cancellation or progress a second time."""
         texts = [text for text in self.delivered[side] if not isinstance(decode(text), (Request, Batch))]
         if texts:
             self.sides[side].receive(decode(texts[pick % len(texts)]))
@@ -115,7 +115,7 @@ class TwoPeers(RuleBasedStateMachine):
 
     @rule(side=st.integers(0, 1), pick=st.integers(0))
     def lose(self, side: int, pick: int) -> None:
-        """The transport could not send a request."""
+        """Report that the transport could not send a request."""
         unsettled = [outgoing for outgoing in self.sides[side].ours if not outgoing.settled and not outgoing.sent]
         if unsettled:
             outgoing = unsettled[pick % len(unsettled)]
@@ -169,7 +169,7 @@ KINDS = st.sampled_from(["work", "initialize", "ping", "server/discover", "subsc
 
 
 class HostilePeer(RuleBasedStateMachine):
-    """The other side sends whatever it likes, ids in use and ids of ours included."""
+    """A peer that sends anything at all, including ids already in use and our own ids."""
 
     @initialize(running=st.integers(1, 2), queued=st.integers(0, 2))
     def setup(self, running: int, queued: int) -> None:

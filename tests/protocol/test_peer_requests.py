@@ -36,7 +36,7 @@ MODERN = "2026-07-28"
 
 
 def test_a_request_starts_and_is_answered_once() -> None:
-    """The second answer is a mistake of ours and raises."""
+    """A second answer is our own mistake, so it raises."""
     peer = Peer()
     incoming = started(peer, "a")
     assert peer.answer(incoming, {"b": 1}) == Response("a", {"b": 1})
@@ -91,8 +91,8 @@ def sized(request_id: int, size: int, method: str = "x") -> Request:
     return Request(request_id, method, None, size)
 
 
-def test_what_runs_and_what_waits_is_bounded_in_bytes_and_kept_until_it_is_over() -> None:
-    """Answered, cancelled while it waits or while it runs, or closed: each gives back what it took."""
+def test_running_and_waiting_requests_are_bounded_in_bytes_until_they_end() -> None:
+    """Answered, cancelled while waiting or running, or closed: each request releases what it took."""
     peer, hold = Peer(max_running=2, max_bytes=100), Counted()
     running = [only(peer.receive(sized(each, 20), None, hold), RequestStarted).incoming for each in (1, 2)]
     for each in (3, 4, 5):
@@ -100,7 +100,7 @@ def test_what_runs_and_what_waits_is_bounded_in_bytes_and_kept_until_it_is_over(
     assert (peer.incoming_bytes, hold.kept) == (100, 5)
     reply = only(peer.receive(sized(6, 1), None, hold), Reply).message
     assert (reply.error.code, "max_incoming_bytes=100" in reply.error.message) == (OVERLOADED, True)
-    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a liveness check is none
+    assert isinstance(peer.receive(sized(7, 1, "ping"))[0], RequestStarted)  # a ping is exempt
     peer.receive(Notification("notifications/cancelled", {"requestId": 4}))
     assert (peer.incoming_bytes, hold.kept) == (81, 4)
     peer.receive(Notification("notifications/cancelled", {"requestId": 1}))
@@ -174,7 +174,7 @@ def test_even_those_are_bounded(method: str) -> None:
     assert kinds.count(Reply) == 13
 
 
-def test_what_may_last_for_ever_takes_no_place_of_a_call_and_never_queues() -> None:
+def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
     """2026-07-28 `basic/patterns/subscriptions`: the stream stays open until the client cancels it."""
     peer = Peer(max_running=2, max_queued=5)
     listening = [started(peer, number, "subscriptions/listen") for number in (1, 2)]
@@ -185,7 +185,7 @@ def test_what_may_last_for_ever_takes_no_place_of_a_call_and_never_queues() -> N
     assert (peer.running_count, peer.listening_count, peer.incoming_count) == (2, 2, 5)
     only(peer.receive(Request(7, "subscriptions/listen")), Reply)
     only(peer.receive(cancelled(1)), CancelRequested)
-    assert peer.finished(listening[0]) is None, "its place is no place for the call that waits"
+    assert peer.finished(listening[0]) is None, "a listener's place is not free for the waiting call"
     started(peer, 8, "subscriptions/listen")
     assert peer.finished(calls[0]) is not None
 
@@ -344,7 +344,7 @@ def test_a_batch_is_answered_by_a_batch() -> None:
 
 
 def test_a_batch_may_cancel_what_it_asks_for() -> None:
-    """Both events come, in order, and the request is answered by nobody: the batch has no answer."""
+    """Both events come, in order, and the request is not answered: the batch has no response."""
     peer = batching()
     begun, given_up, *rest = peer.receive(Batch((Request(1, "x"), cancelled(1))))
     assert isinstance(begun, RequestStarted)
@@ -414,7 +414,7 @@ def test_a_request_of_a_batch_that_is_left_unanswered_holds_nothing_up() -> None
 
 
 def test_a_broken_answer_in_a_batch_fails_its_call() -> None:
-    """And is not answered."""
+    """It is not answered either."""
     peer = batching()
     outgoing = sent(peer)
     broken = Malformed(INVALID_REQUEST, "x", outgoing.request.id, expects_answer=False)

@@ -1,4 +1,4 @@
-"""What is learned from texts that can't be read: the message's own id or none, never a wrong one."""
+"""Unreadable texts give the message's own id or none, never a wrong one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARSE_ERROR = -32700
 def test_a_text_cut_anywhere_gives_its_own_id_or_none(
     envelope: dict[str, Any], ascii_only: bool, data: st.DataObject
 ) -> None:
-    """A wrong id would fail somebody else's call: no nested id, no half of a number."""
+    """A wrong id would fail an unrelated call: no nested id, no half of a number."""
     text = json.dumps(
         envelope, ensure_ascii=ascii_only, separators=data.draw(st.sampled_from([(",", ":"), None]))
     ).encode()
@@ -35,7 +35,7 @@ def test_a_text_cut_anywhere_gives_its_own_id_or_none(
 
 @given(envelopes(), st.data())
 def test_a_text_corrupted_anywhere_gives_its_own_id_or_none(envelope: dict[str, Any], data: st.DataObject) -> None:
-    """The same if one byte is another. (If the outcome is JSON again it can't be told from the truth.)"""
+    """The same if one byte is flipped. (If the result is valid JSON again, the fault can't be detected.)"""
     text = bytearray(json.dumps(envelope, ensure_ascii=data.draw(st.booleans())).encode())
     place = data.draw(st.integers(0, len(text) - 1))
     text[place] = data.draw(st.sampled_from(list(b'{}[],:"\\ 0a\n\x00\xff')))
@@ -102,7 +102,7 @@ def test_a_broken_answer_is_known_for_one(broken: bytes, member: bytes) -> None:
         b'{"a":x,"b\\"id":7}',
     ],
 )
-def test_an_id_in_doubt_is_none(text: bytes) -> None:
+def test_a_doubtful_id_is_not_used(text: bytes) -> None:
     """Better no id than a wrong one."""
     message = decode(text)
     assert isinstance(message, Malformed)

@@ -68,7 +68,7 @@ def test_a_wait_is_bounded(backoff: Backoff, attempt: int, chance: float, asked:
 
 
 def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
-    """However often it was tried before; and with no limit of attempts it never ends."""
+    """The wait is bounded after any number of attempts, and without a limit of attempts it never ends."""
     backoff = Backoff(first=2, factor=2, longest=60, jitter=0.25, attempts=None)
     for attempt, longest in ((0, 2), (1, 4), (2, 8), (5, 60), (10**9, 60)):
         waits = [backoff.wait(attempt, random.random) or 0 for _ in range(100)]
@@ -77,7 +77,7 @@ def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
 
 
 def test_patience_is_the_longest_wait_that_a_server_may_ask_for() -> None:
-    """What asks for more gets no further try."""
+    """A server that asks for a longer wait gets no further attempt."""
     backoff = Backoff(patience=5)
     assert backoff.wait(0, random.random, 5.0) == 5
     assert backoff.wait(0, random.random, 5.001) is None

@@ -1,4 +1,4 @@
-"""What differs by revision, as facts."""
+"""The facts that differ by revision."""
 
 import pytest
 

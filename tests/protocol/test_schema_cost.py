@@ -1,4 +1,4 @@
-"""What a validation may cost: hostile schemas and values are refused before it starts, ordinary ones are not.
+"""The cost of a validation is bounded: hostile schemas and values are refused before it starts, ordinary ones are not.
 
 Nothing here measures time. What would take forever if it were let through, or overflow the validator's stack, shows.
 """
@@ -97,7 +97,7 @@ def test_the_estimate_is_an_upper_bound_for_recursive_schemas(below: list[str], 
     assert work(schema, [value, value]) >= counted_looks(schema, [value, value])
 
 
-def test_true_and_false_are_not_taken_for_another_subschema() -> None:
+def test_true_and_false_are_not_mistaken_for_another_subschema() -> None:
     """Going to a place where anything goes first changes nothing for the places that cost something."""
     again = {"allOf": [{"$ref": "#"}], "enum": [n / 7 for n in range(100)]}
     schema = {"properties": {"free": True, "x": again}}

@@ -35,7 +35,7 @@ def initialize(revision: object = "2025-11-25", **changes: Any) -> Request:
 
 
 def modern(method: str = "tools/list", revision: object = MODERN, **changes: Any) -> Request:
-    """A request with the fields of the modern era; a change to ``...`` leaves the field out."""
+    """Return a request with the fields of the modern era; a change to ``...`` leaves the field out."""
     names = {"info": meta.CLIENT_INFO, "capabilities": meta.CLIENT_CAPABILITIES, "level": meta.LOG_LEVEL}
     fields = {meta.PROTOCOL_VERSION: revision, meta.CLIENT_INFO: CLIENT, meta.CLIENT_CAPABILITIES: {"roots": {}}}
     fields |= {names[key]: value for key, value in changes.items()}
@@ -74,9 +74,7 @@ def test_a_supported_revision_is_confirmed(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["1999-01-01", "", MODERN, "2025-11-25 "])
 @pytest.mark.parametrize("served", [REVISIONS, ("2024-11-05", "2025-03-26"), ("2024-11-05",)])
-def test_another_revision_is_answered_with_the_latest_of_the_handshake_era(
-    revision: str, served: tuple[str, ...]
-) -> None:
+def test_an_unknown_revision_is_answered_with_the_latest_legacy_one(revision: str, served: tuple[str, ...]) -> None:
     """The same section: "This SHOULD be the latest version supported by the server"; a modern one has no handshake."""
     latest = [each for each in served if each in LEGACY_REVISIONS][-1]
     assert negotiation(served).initialize(initialize(revision))["protocolVersion"] == latest
@@ -211,7 +209,7 @@ def test_discover() -> None:
 
 
 def test_discover_needs_the_fields_of_every_request() -> None:
-    """`server/discover` carries the standard ``_meta``; in a handshake session it is no method at all."""
+    """`server/discover` carries the standard ``_meta``; in a legacy session the method does not exist."""
     server = negotiation()
     assert refusal(partial(discover, server), Request(1, "server/discover")).code == INVALID_PARAMS
     server.initialize(initialize())
@@ -231,7 +229,7 @@ def test_a_modern_server_names_its_versions_to_a_legacy_client() -> None:
 
 @pytest.mark.parametrize("requested", [..., None, 7, ["x"]])
 def test_the_unsupported_version_error_always_says_what_was_requested(requested: object) -> None:
-    """Its schema requires ``requested``, a string: where there is none, the error is another one."""
+    """Its schema requires ``requested``, a string: without one, the error is -32602 instead."""
     error = refusal(negotiation(MODERN_REVISIONS).initialize, initialize(requested))
     assert (error.code, error.data) == (INVALID_PARAMS, {"supported": list(MODERN_REVISIONS)})
     assert MODERN in error.message
@@ -248,7 +246,7 @@ def test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do() -> None:
 
 @pytest.mark.parametrize("revisions", [(), ("1999-01-01",)])
 def test_a_server_of_no_revision_is_refused(revisions: tuple[str, ...]) -> None:
-    """It could answer nobody."""
+    """It could not answer any client."""
     with pytest.raises(ValueError, match="revisions"):
         negotiation(revisions)
 

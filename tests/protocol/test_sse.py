@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[bytes, list[Event]]] = {
     "a value may hold a colon": (b"data: a: b:\n\n", [Event(b"a: b:")]),
     "a field name alone has an empty value": (b"data\n\n", [Event(b"")]),
     "two empty data lines are one LF": (b"data\ndata\n\n", [Event(b"\n")]),
-    "an event without data is none": (b"event: x\n\ndata: a\n\n", [Event(b"a")]),
+    "an event without data is dropped": (b"event: x\n\ndata: a\n\n", [Event(b"a")]),
     "an id without data counts for later events": (b"id: 7\n\ndata: a\n\n", [Event(b"a", id="7")]),
     "an id holds until the next one": (b"id: 7\ndata: a\n\ndata: b\n\n", [Event(b"a", id="7"), Event(b"b", id="7")]),
     "an empty id resets it": (b"id: 7\ndata: a\n\nid\ndata: b\n\n", [Event(b"a", id="7"), Event(b"b")]),
@@ -59,7 +59,7 @@ ROWS: dict[str, tuple[bytes, list[Event]]] = {
     "a byte order mark at the start is left out": (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
     "a byte order mark elsewhere is not": (b"\n\xef\xbb\xbfdata: a\n\ndata: b\n\n", [Event(b"b")]),
     "only one byte order mark is left out": (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", []),
-    "an unfinished event is none": (b"data: a\n\ndata: b\n", [Event(b"a")]),
+    "an unfinished event is dropped": (b"data: a\n\ndata: b\n", [Event(b"a")]),
     "U+2028, U+0085 and form feed end no line": (
         "data: a\u2028b\u0085c\x0cd\x0be\x1ef\n\n".encode(),
         [Event("a\u2028b\u0085c\x0cd\x0be\x1ef".encode())],
@@ -99,7 +99,7 @@ def test_retry_is_digits_only(value: str, seconds: float | None) -> None:
 
 
 def test_the_last_event_id_is_that_of_a_whole_event() -> None:
-    """An id whose event the stream cuts off would resume after what never arrived."""
+    """The id of a cut-off event would resume after an event that never arrived."""
     decoder = EventDecoder()
     list(decoder.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n"))
     assert decoder.last_event_id == "1"

@@ -48,7 +48,7 @@ class Transport(Protocol):
     revisions: tuple[str, ...]
 
     def running(self) -> contextlib.AbstractContextManager[None]:
-        """What its cases share, while they run."""
+        """Run what the cases of this transport share."""
         ...
 
     def server(self, topic: Topic) -> LinkMaker: ...
@@ -189,13 +189,13 @@ class Case:
 
     @contextlib.asynccontextmanager
     async def greeting(self, **capabilities: Any) -> AsyncIterator[Peer]:
-        """A client by hand that has said nothing yet."""
+        """Yield a hand-driven client that has sent nothing yet."""
         async with self.transport.server(self.topic)() as link:
             yield Peer(link, self.revision, capabilities)
 
     @contextlib.asynccontextmanager
     async def hand(self, **capabilities: Any) -> AsyncIterator[Peer]:
-        """A client by hand: the legacy era's handshake is done, if it is that."""
+        """Yield a hand-driven client; in the legacy era its handshake is done."""
         async with self.greeting(**capabilities) as hand:
             await hand.initialize()
             yield hand
@@ -207,6 +207,6 @@ class Case:
             yield client
 
     async def opening(self, wire: Peer, **capabilities: Any) -> Request:
-        """A script's answer to what opens the connection; gives that request."""
+        """Answer the request that opens the connection, and return that request."""
         wire.revision, wire.capabilities = self.revision, capabilities
         return await wire.greet()

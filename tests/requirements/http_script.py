@@ -1,8 +1,8 @@
-"""A server over HTTP that is a script: it sees messages on a link, and need not know how they come.
+"""A scripted server over HTTP: it sees messages on a link, and need not know how they arrive.
 
 What it sends goes where the specification wants it (2025-11-25 and 2026-07-28 `basic/transports`): the answer to a
 request on the response to its POST, and so does the progress of a request and what belongs to a subscription; all else
-on the oldest response that is still open, or on that to the GET; if there is none it waits. A client that leaves a
+on the oldest response that is still open, or on that to the GET, or waits for one. A client that leaves a
 modern response has cancelled its request, so the script gets the notification that says so on any other link.
 """
 

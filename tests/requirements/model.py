@@ -36,12 +36,12 @@ ScenarioT = TypeVar("ScenarioT", bound=Scenario)
 
 
 def since(revision: str) -> tuple[str, ...]:
-    """The revisions from this one on."""
+    """Return the revisions from this one on."""
     return REVISIONS[REVISIONS.index(revision) :]
 
 
 def until(revision: str) -> tuple[str, ...]:
-    """The revisions up to this one."""
+    """Return the revisions up to this one."""
     return REVISIONS[: REVISIONS.index(revision) + 1]
 
 
@@ -102,7 +102,7 @@ class Topic:
     def row(
         self, section: str, text: str, revisions: Sequence[str] = ALL, not_over_http: NotOverHttp | None = None
     ) -> Callable[[ScenarioT], ScenarioT]:
-        """A requirement that the decorated scenario holds."""
+        """Add a requirement that the decorated scenario checks."""
 
         def decorate(scenario: ScenarioT) -> ScenarioT:
             self._add(scenario.__name__, text, section, revisions, not_over_http, scenario=scenario)
@@ -111,7 +111,7 @@ class Topic:
         return decorate
 
     def held(self, name: str, section: str, text: str, test: str, revisions: Sequence[str] = ALL) -> None:
-        """A requirement that a test elsewhere holds, because no transport has to do with it."""
+        """Add a requirement that a test elsewhere checks, because it does not involve a transport."""
         self._add(name, text, section, revisions, None, test=test)
 
     def _add(

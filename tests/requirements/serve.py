@@ -1,6 +1,6 @@
 """``python -m tests.requirements.serve ADDRESS``: a process for each server of a topic, forked where all is loaded.
 
-Whoever connects sends the name of the topic's module and the standard streams to serve on. The connection is closed
+A client sends the name of the topic's module and the standard streams to serve on. The connection is closed
 when the server has ended. This process ends with its standard input, and says on its output when it is ready.
 """
 
@@ -34,7 +34,7 @@ def main(address: str) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(100)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks are never waited for
     print("ready", flush=True)
     while 0 not in (ready := select.select([0, listener], [], [])[0]):
         assert ready

@@ -30,7 +30,7 @@ CASES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def running() -> Iterator[None]:
-    """What the transports need."""
+    """Run what the transports need."""
     with contextlib.ExitStack() as stack:
         for transport in TRANSPORTS.values():
             stack.enter_context(transport.running())
@@ -63,7 +63,7 @@ def test_row(topic: Topic, row: Requirement) -> None:
 
 @cache
 def functions_of(file: str) -> set[str]:
-    """The test functions of a file, those of classes as ``Class::function``; state machines as ``Class``."""
+    """Return the test functions of a file, those of classes as ``Class::function``; state machines as ``Class``."""
     found: set[str] = set()
     for node in ast.parse((ROOT / file).read_text()).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -56,7 +56,7 @@ async def session_pair(
     server_options: SessionOptions | None = None,
     **client_arguments: Any,
 ) -> AsyncIterator[tuple[ClientSession, ScriptedServer]]:
-    """A client's session and a server's, negotiated and open."""
+    """Yield a client's session and a server's, negotiated and open."""
     async with memory_link_pair(encode=encode) as (ours, theirs):
         server = ScriptedServer(theirs, answer, options=server_options)
         client_arguments.setdefault("capabilities", CLIENT_CAPABILITIES)
@@ -71,7 +71,7 @@ async def session_pair(
 
 @contextlib.asynccontextmanager
 async def client_on_wire(**arguments: Any) -> AsyncIterator[tuple[ClientSession, Peer]]:
-    """A client's session, open in the legacy era, and the server's end of its link."""
+    """Yield a client's session, open in the legacy era, and the server's end of its link."""
     async with memory_link_pair() as (ours, theirs):
         wire = Peer(theirs, capabilities={"tools": {}, "logging": {}})
         arguments.setdefault("capabilities", CLIENT_CAPABILITIES)
@@ -90,7 +90,7 @@ async def server_on_wire(
     open_it: bool = True,
     **arguments: Any,
 ) -> AsyncIterator[tuple[ScriptedServer, Peer]]:
-    """A server's session, open in the legacy era, and the client's end of its link."""
+    """Yield a server's session, open in the legacy era, and the client's end of its link."""
     async with memory_link_pair() as (ours, theirs):
         wire = Peer(ours, capabilities=CLIENT_CAPABILITIES)
         async with ScriptedServer(theirs, answer, **arguments) as server:

@@ -190,7 +190,7 @@ async def test_notifications_arrive_in_order_and_a_failing_handler_costs_one(cap
 
 
 @pytest.mark.parametrize("ended_by", ["peer", "session", "itself"])
-async def test_a_handlers_nursery_that_fails_while_it_is_cancelled_harms_nobody_else(
+async def test_a_nursery_that_fails_in_a_cancelled_handler_affects_no_other_request(
     ended_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail_on_the_way_out() -> None:

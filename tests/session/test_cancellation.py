@@ -55,7 +55,7 @@ async def test_a_cancelled_request_gets_no_answer() -> None:
         assert await wire.receive() == Response(2, {})
 
 
-async def test_a_caller_leaves_at_once_even_if_nobody_reads() -> None:
+async def test_a_cancelled_caller_returns_at_once_even_if_the_peer_does_not_read() -> None:
     async with client_on_wire(options=SessionOptions(max_outgoing_messages=2)) as (client, wire):
         async with trio.open_nursery() as nursery:
             for _ in range(100):
@@ -116,7 +116,7 @@ async def test_initialize_is_never_cancelled_on_the_wire() -> None:
         assert [m.method for m in wire.arrived() if isinstance(m, (Request, Notification))] == ["initialize"]
 
 
-async def test_a_handler_that_finishes_in_spite_of_its_cancellation_is_no_fault(
+async def test_a_handler_that_finishes_despite_its_cancellation_is_not_a_fault(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def answer(context: RequestContext) -> dict[str, Any]:

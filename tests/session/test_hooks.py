@@ -1,4 +1,4 @@
-"""What can be overridden, watched, and is reported."""
+"""The hooks of a session: what can be overridden and watched, and what is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trio_mcp.jsonrpc.messages import (
 from trio_mcp.session import RequestContext
 
 
-async def test_each_kind_of_arrival_that_is_no_answer_has_a_hook() -> None:
+async def test_each_kind_of_message_but_a_response_has_a_hook() -> None:
     seen: list[str] = []
 
     class Curious(BaseSession):
@@ -109,10 +109,10 @@ async def test_a_broken_answer_fails_the_call_it_belongs_to() -> None:
 
         async def serve() -> None:
             request = await wire.expect(Request)
-            await wire.send(Malformed(-32600, "the result is no object", request.id, expects_answer=False))
+            await wire.send(Malformed(-32600, "the result is not an object", request.id, expects_answer=False))
 
         nursery.start_soon(serve)
-        with pytest.raises(RemoteProtocolError, match="the result is no object"):
+        with pytest.raises(RemoteProtocolError, match="the result is not an object"):
             await client.send_request("tools/call", {"name": "x"})
 
 

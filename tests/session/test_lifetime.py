@@ -189,7 +189,7 @@ async def test_messages_handed_over_before_the_close_still_leave() -> None:
         assert got == [f"acme/{number}" for number in range(100)]
 
 
-async def test_closing_is_bounded_when_nobody_reads(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_is_bounded_when_the_peer_does_not_read(autojump_clock: trio.testing.MockClock) -> None:
     async with memory_link_pair() as (ours, _):
         async with BaseSession(*ours, options=SessionOptions(close_grace=2)) as session:
             for number in range(100):

@@ -1,4 +1,4 @@
-"""What waits to be written is written once, in order, and whoever waits for that waits for all of it."""
+"""Waiting messages are written once, in order, and a drain waits for all of them."""
 
 from __future__ import annotations
 

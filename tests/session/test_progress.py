@@ -41,8 +41,8 @@ async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mod
         assert seen == [(number, 5, f"step {number}") for number in range(1, 6)]
 
 
-async def test_a_handler_that_reports_to_nobody_lets_others_run_and_can_be_cancelled() -> None:
-    """Nobody has asked for its progress, and it does nothing else that could wait."""
+async def test_reporting_unrequested_progress_is_a_checkpoint() -> None:
+    """The caller did not ask for progress, and the handler awaits nothing else."""
     rounds = 0
 
     async def answer(context: RequestContext) -> dict[str, Any]:

@@ -44,7 +44,7 @@ async def test_a_ping_may_have_a_timeout_of_its_own(autojump_clock: trio.testing
         assert caught.value.seconds == 2
 
 
-async def test_none_waits_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_timeout_of_none_waits_forever(autojump_clock: trio.testing.MockClock) -> None:
     async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
 
         async def answer_late() -> None:
@@ -121,7 +121,7 @@ async def _expect_timeout(client: Any) -> None:
         await client.send_request("tools/call", {"name": "x"}, timeout=3)
 
 
-async def test_a_surrounding_scope_is_no_request_timeout(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_surrounding_scope_is_not_a_request_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with client_on_wire() as (client, _):
         with trio.move_on_after(1) as scope:
             await client.send_request("tools/call", {"name": "x"}, timeout=5)

@@ -20,7 +20,7 @@ FATES = {"calm": 50, "delay": 16, "stall": 6, "pieces": 4, "tear": 9, "reset": 9
 
 @attrs.frozen
 class Fate:
-    """What becomes of a connection: ``kind`` after ``after`` bytes of the answer, with waits of ``wait`` seconds."""
+    """The fate of a connection: ``kind`` after ``after`` bytes of the answer, with waits of ``wait`` seconds."""
 
     kind: str
     after: int
@@ -39,7 +39,7 @@ def draw(rng: random.Random, fates: dict[str, int]) -> Fate:
 
 
 class Chaos:
-    """Listens on a port of its own and passes on to another, as fate wills; while ``calm`` it only passes on."""
+    """A forwarder between two ports that injects faults; while ``calm`` it only forwards."""
 
     def __init__(self, name: str, target: Callable[[], int], seed: str, fates: dict[str, int] | None = None) -> None:
         self.name, self._target = name, target

@@ -1,4 +1,4 @@
-"""What a process says of itself: memory as each allocator sees it, tasks, objects by type."""
+"""The figures of a process: memory as each allocator sees it, tasks, objects by type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def malloc() -> dict[str, int]:
-    """What glibc's malloc holds: in use, free, and mapped for big blocks; nothing where there is no glibc."""
+    """Return what glibc's malloc holds: in use, free, and mapped for big blocks; nothing where there is no glibc."""
     try:
         mallinfo2 = ctypes.CDLL(None).mallinfo2
     except AttributeError:
@@ -61,7 +61,7 @@ def objects() -> dict[str, int]:
 
 
 async def pruned() -> None:
-    """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
+    """Make Trio prune the scopes of inactive deadlines: it keeps a little over a thousand of them."""
     with trio.move_on_after(1000) as scope:
         await trio.lowlevel.checkpoint()
     kept = weakref.ref(scope)
@@ -74,7 +74,7 @@ async def pruned() -> None:
 
 
 def of_servers(servers: list[BaseServer]) -> list[dict[str, Any]]:
-    """What the servers do."""
+    """Return the servers' statistics."""
     return [attrs.asdict(server.statistics()) for server in servers]
 
 

@@ -57,7 +57,7 @@ async def answer(params: Any) -> dict[str, str]:
 
 
 class Load:
-    """Clients that live and call until they are told to stop.
+    """Clients that call until told to stop.
 
     Args:
         record: What came of it all.

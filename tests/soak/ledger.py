@@ -1,4 +1,4 @@
-"""What was done, in a file outside the processes that did it: a line for each effect, appended in one system call."""
+"""A record of effects outside the processes that had them: a line for each effect, appended in one system call."""
 
 from __future__ import annotations
 

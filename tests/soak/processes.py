@@ -97,7 +97,7 @@ class Served:
 
 
 def outside(pid: int) -> dict[str, Any]:
-    """What the operating system knows of a process: bytes, descriptors, threads, seconds of CPU."""
+    """Return what the operating system knows of a process: bytes, descriptors, threads, seconds of CPU."""
     process = psutil.Process(pid)
     with process.oneshot():
         times = process.cpu_times()

@@ -1,4 +1,4 @@
-"""What was asked and what came of it, kept outside the processes that answered."""
+"""A record of requests and their outcomes, kept outside the processes that answered."""
 
 from __future__ import annotations
 

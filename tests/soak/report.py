@@ -28,7 +28,7 @@ MORE_OBJECTS = 60
 MORE_BLOCKS = 20_000  # of Python's allocator: pydantic keeps up to 16,384 short strings that it has parsed
 SLOPE_FROM = 10.0  # minutes of load from which on the slope of resident memory is judged
 MOST_SLOPE = 0.30  # MiB a minute, over the second half: it goes up and down with what else the machine has to do
-MORE_USED = MIB  # what malloc has in use once all is settled: a leak that is none of Python's
+MORE_USED = MIB  # what malloc has in use once all is settled: a leak outside Python's allocator
 
 
 def check_ledger(out: Path) -> tuple[list[str], dict[str, int]]:

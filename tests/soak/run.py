@@ -34,7 +34,7 @@ from trio_mcp import HttpServerParameters, streamable_http_client
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What is asked for on the command line."""
+    """The options of the command line."""
 
     minutes: float
     seed: int
@@ -215,7 +215,7 @@ class Soak:
             for lane in self.lanes:
                 nursery.start_soon(self.load.calm, lane, 5)
         began = time.monotonic()
-        while True:  # sessions that nobody ended last for their time
+        while True:  # sessions that were never ended last until they expire
             said = {name: await served.measured() for name, served in self.served.items()}
             left = {name: busy(each["servers"]) for name, each in said.items() if name != "mortal"}
             if not any(left.values()):
@@ -232,7 +232,7 @@ class Soak:
         self.settled.append(settled)
 
     async def _trim(self) -> None:
-        """Find out how much of what is resident is not in use, at the very end."""
+        """Find out at the very end how much resident memory is not in use."""
         for name, served in self.served.items():
             said = await served.measured(signal.SIGUSR2)
             self.settled[-1][name]["trimmed"] = outside(said["pid"])["rss"]
@@ -290,7 +290,7 @@ def children() -> int:
 
 
 def busy(servers: list[dict[str, Any]]) -> dict[str, int]:
-    """What the servers still do, of that which must end."""
+    """Return the work of the servers that must end and has not."""
     must_end = ("running", "queued", "parked", "messages_waiting")
     found = {field: sum(each[field] for each in servers) for field in must_end}
     found["http sessions"] = sum(http["sessions"] + http["sse_sessions"] for each in servers for http in each["http"])

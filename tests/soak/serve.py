@@ -37,7 +37,7 @@ def stdio_parameters(out: str, name: str) -> StdioServerParameters:
 
 
 async def serve_http(given: dict[str, Any], nursery: trio.Nursery) -> list[Any]:
-    """The tools over HTTP: with sessions and an event store, with sessions alone, without any, and over TLS."""
+    """Return the tools over HTTP: with sessions and an event store, with sessions alone, without any, and over TLS."""
     server = make_server(Ledger(Path(given["out"]) / "effects.log"), given["name"])
     settings: dict[str, Any] = {"session_timeout": given["session_timeout"], "sse_path": "/sse"}
     store = MemoryEventStore(max_events=given["max_events"], max_age=given["session_timeout"])

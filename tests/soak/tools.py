@@ -13,7 +13,7 @@ from trio_mcp import Context, Server, ToolError
 
 
 class Colour(BaseModel):
-    """What the user is asked for."""
+    """The form that the user is asked to fill in."""
 
     colour: Literal["red", "green", "blue", "white"]
 
@@ -93,7 +93,7 @@ def _add_more(server: Server, ledger: Ledger) -> None:
 
     @server.tool
     async def ask(call: str, number: int, ctx: Context) -> str:
-        """Ask the user; in the modern era it starts anew with the answer, so the effect comes after that."""
+        """Ask the user; in the modern era the tool reruns with the response, so the effect comes after that."""
         answer = await ctx.elicit(f"Which colour for {call}?", Colour)
         ledger.note(call, "did")
         return f"{digest(call, number)} {answer.data.colour if answer.data else answer.action}"
@@ -108,7 +108,7 @@ def _add_more(server: Server, ledger: Ledger) -> None:
 
 
 def _add_texts(server: Server) -> None:
-    """Add what is not a tool; it has no effect."""
+    """Add the prompts and resources, which have no effects."""
 
     @server.resource("soak://text/{number}")
     async def text(number: str) -> str:

@@ -1,4 +1,4 @@
-"""Event stores: what is kept, what is given, and that a gap is never passed over (the contract of `EventStore`)."""
+"""Event stores: what they keep and return, and that they never skip over a gap (the contract of `EventStore`)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_memory_is_bounded_in_bytes_and_age() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=60), st.integers(1, 20))
 def test_memory_never_replays_partially(puts: list[tuple[str, int]], limit: int) -> None:
-    """Whatever was dropped: what is given follows without a gap, up to the last."""
+    """After any drop, the returned events follow without a gap up to the last."""
 
     async def main() -> None:
         store = MemoryEventStore(max_events=limit)
@@ -140,7 +140,7 @@ async def test_a_file_outlives_its_store_and_is_its_owners_alone(tmp_path: Path)
 
 
 async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("this is no database" * 100)
+    (tmp_path / "text").write_text("this is not a database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         async with SqliteEventStore(tmp_path / "text"):
             pass
@@ -152,7 +152,7 @@ async def test_a_block_opens_the_file_and_closes_it_even_when_cancelled(tmp_path
     assert not [each for each in psutil.Process().open_files() if each.path.startswith(str(tmp_path))]
 
 
-async def test_a_file_that_is_no_database_is_an_error_each_time(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_an_error_each_time(tmp_path: Path) -> None:
     path = tmp_path / "events.db"
     path.write_bytes(b"no database " * 100)
     async with opened(SqliteEventStore(path)) as store:

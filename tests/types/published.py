@@ -1,4 +1,4 @@
-"""What the specification publishes, where a copy lies beside the checkout: JSON Schemas and examples."""
+"""The published JSON Schemas and examples, if a copy of the specification lies beside the checkout."""
 
 import functools
 import json

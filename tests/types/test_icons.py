@@ -208,7 +208,7 @@ def test_unknown_bytes_are_no_image() -> None:
 @pytest.mark.parametrize(
     ("icons", "kept"),
     [
-        ([{"src": "javascript:x"}], ["javascript:x"]),  # kept: whoever shows it has to ask icon_problem anyway
+        ([{"src": "javascript:x"}], ["javascript:x"]),  # kept: a client must ask icon_problem before it shows it
         ([{"src": 5}, {"src": "https://a/"}, {}, None, "x", {"src": "https://b/", "theme": "blue"}], ["https://a/"]),
         ([{"src": "https://a/", "sizes": "48x48"}], []),
         ("icon", None),

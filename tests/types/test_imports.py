@@ -1,4 +1,4 @@
-"""What importing the types costs: nothing but what is asked for (design rule: pay for what you use)."""
+"""Importing the types loads only what is asked for (design rule: pay for what you use)."""
 
 import subprocess
 import sys
@@ -54,7 +54,7 @@ def test_a_method_loads_only_its_own_models() -> None:
 def test_every_name_is_exported_and_found() -> None:
     """The submodules' own lists, `__all__` and `dir` agree.
 
-    A file with models that nobody lists would be invisible to ``from trio_mcp import types``.
+    A file whose models are not listed would be invisible to ``from trio_mcp import types``.
     """
     listed: dict[str, str] = {}
     for module in MODULES:

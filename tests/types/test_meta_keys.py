@@ -187,6 +187,6 @@ def test_a_huge_key_does_not_make_a_huge_message() -> None:
 
 
 @pytest.mark.parametrize("given", ["text", 5, [("a", 1)], {1: "a"}])
-def test_what_is_no_mapping_of_names_is_a_type_error(given: Any) -> None:
+def test_keys_other_than_a_mapping_of_names_are_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=r"x: (meta must be a mapping|the keys of _meta must be strings)"):
         checked_meta(given, "x")

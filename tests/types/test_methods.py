@@ -180,7 +180,7 @@ def test_completion_needs_a_capability_only_since_there_is_one() -> None:
     assert capabilities == [None, "completions", "completions", "completions", "completions"]
 
 
-def test_what_is_not_in_a_revision_is_none() -> None:
+def test_a_method_missing_from_a_revision_gives_none() -> None:
     assert method_spec("2026-07-28", "initialize") is None
     assert method_spec("2024-11-05", "elicitation/create") is None
     assert method_spec("2026-07-28", "tools/nonsense") is None

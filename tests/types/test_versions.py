@@ -36,7 +36,7 @@ def test_at_least_is_the_order_of_publication(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("unknown", ["", "2025-06-19", "9999-12-31", "DRAFT-2026-v1", "2026-07-28 "])
 def test_an_unknown_revision_is_never_at_least_anything(unknown: str) -> None:
-    """A date compares as a string all too easily: 9999-12-31 is no newer revision that has everything."""
+    """Revisions compare as strings all too easily: 9999-12-31 must not count as a newer one that has everything."""
     assert not any(at_least(unknown, revision) or at_least(revision, unknown) for revision in REVISIONS)
     assert not at_least(unknown, unknown)
     with pytest.raises(ValueError, match="unknown protocol revision"):

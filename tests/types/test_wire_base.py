@@ -51,7 +51,7 @@ ODD_IDS = [True, False, 1.0, 1.5, None, [], {}, b"1"]
 def test_required_ids_are_strings_or_integers_and_nothing_else(
     model: type[WireModel], field: str, rest: dict[str, Any], odd: Any
 ) -> None:
-    """JSON-RPC ids and progress tokens: Python's True is no 1 here, and no float, although it equals an integer."""
+    """JSON-RPC ids and progress tokens: True and 1.0 are not integers here, although Python has them equal 1."""
     with pytest.raises(ValidationError):
         model.from_wire({**rest, field: odd})
 
@@ -77,7 +77,7 @@ def test_numbers_keep_their_type(number: float) -> None:
     assert (type(wire["total"]), wire["total"]) == (type(number), number)
 
 
-def test_a_boolean_is_no_number() -> None:
+def test_a_boolean_is_not_a_number() -> None:
     with pytest.raises(ValidationError):
         ProgressNotificationParams.from_wire({"progressToken": 1, "progress": True})
 
@@ -111,7 +111,7 @@ def test_unknown_fields_and_nulls_survive_at_every_depth() -> None:
     assert result.tools[0].model_extra == {"xTool": {"deep": [None, {"deeper": None}]}}
 
 
-def test_optional_none_is_left_out_at_every_depth() -> None:
+def test_optional_fields_of_none_are_left_out_at_every_depth() -> None:
     tool = Tool(name="t", title=None, input_schema={"type": "object"}, annotations=None)
     assert ListToolsResult(tools=[tool], next_cursor=None).to_wire() == {
         "tools": [{"name": "t", "inputSchema": {"type": "object"}}]
@@ -122,7 +122,7 @@ def test_optional_none_is_left_out_at_every_depth() -> None:
 
 @pytest.mark.parametrize("value", [None, 0, "", False, [], {}, [None], {"result": None}])
 def test_structured_content_of_any_json_value_survives_null_included(value: Any) -> None:
-    """2026-07-28 server/tools: structured content is any JSON value, so null is a value and absence is none."""
+    """2026-07-28 server/tools: structured content is any JSON value, so null is a value, unlike absence."""
     wire = {"content": [], "structuredContent": value}
     assert CallToolResult.from_wire(wire).to_wire() == wire
     assert CallToolResult(content=[], structured_content=value).to_wire() == wire
@@ -146,7 +146,7 @@ def test_null_ttl_of_a_task_is_kept() -> None:
 
 
 def test_null_id_of_an_error_response_is_kept_and_an_absent_one_stays_absent() -> None:
-    """JSON-RPC 2.0, section 5, asks for null where the id could not be read; MCP since 2025-11-25 for none."""
+    """JSON-RPC 2.0, section 5, asks for null where the id could not be read; MCP since 2025-11-25 for no id."""
     error = {"code": -32700, "message": "m"}
     for wire in ({"jsonrpc": "2.0", "id": None, "error": error}, {"jsonrpc": "2.0", "error": error}):
         assert JSONRPCErrorResponse.from_wire(wire).to_wire() == wire
@@ -159,7 +159,7 @@ def test_null_data_of_an_error_is_kept() -> None:
 
 @pytest.mark.parametrize("uri", ["HTTP://EXAMPLE.com:80/a/../b", "https://example.com", "file:///a%2fb", "x:", "a b"])
 def test_uris_are_not_normalised(uri: str) -> None:
-    """A peer compares URIs as strings, so nobody may tidy them up."""
+    """A peer compares URIs as strings, so they must not be tidied up."""
     assert Root.from_wire({"uri": uri}).uri == uri
 
 
@@ -169,7 +169,7 @@ def test_base64_is_not_touched() -> None:
 
 
 def test_priorities_outside_their_range_do_not_cost_the_message() -> None:
-    """A hint nobody can use is no reason to lose a list of tools; range checks belong to whoever uses the value."""
+    """An unusable hint must not lose a list of tools; range checks are for the code that uses the value."""
     assert Annotations.from_wire({"priority": 2}).priority == 2
 
 

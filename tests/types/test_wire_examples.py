@@ -15,7 +15,7 @@ pytestmark = needs_examples
 
 
 def plain(value: Any) -> Any:
-    """What is read of a construct that is no model itself, written again."""
+    """Write again what was read of a construct that is not itself a model."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, dict):

@@ -65,7 +65,7 @@ def test_instance_survives_the_wire(model: type[WireModel]) -> None:
 @few
 @given(st.lists(json_values(), max_size=3))
 def test_constructs_tell_garbage_by_validation_errors_only(garbage: list[object]) -> None:
-    """Whatever a peer sends in place of a construct, the answer is a ValidationError (a ValueError) or a model."""
+    """Anything a peer sends in place of a construct gives a ValidationError (a ValueError) or a model."""
     for model in constructs("2025-11-25"):
         for value in garbage:
             try:

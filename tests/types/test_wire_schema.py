@@ -58,7 +58,7 @@ UNNAMED = {
     "UnsupportedProtocolVersionErrorData": None,
     "UnsupportedProtocolVersionErrorObject": None,
     "UntitledItems": None,
-    # Bases of ours: a request or notification together with its envelope, and what two of the schema's have in one
+    # Our base classes: a request or notification with its envelope, and what two of the schema's types share
     "CacheablePage": None,
     "Described": None,
     "EmbeddableRequestMessage": None,

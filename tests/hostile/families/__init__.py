@@ -1,4 +1,4 @@
-"""The families: what is broken, by the layer that it is broken in."""
+"""The families of cases, by the layer in which something is broken."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FAMILIES: Mapping[str, Mapping[str, Kind]] = {
 
 
 def shares(requests: int) -> dict[str, int]:
-    """How many cases each family has of so many: as it has kinds."""
+    """Return how many of a number of cases each family gets: in proportion to its kinds."""
     kinds = sum(map(len, FAMILIES.values()))
     return {family: -(-requests * len(given) // kinds) for family, given in FAMILIES.items()}
 
 
 def cases(family: str, seed: int, count: int) -> list[Case]:
-    """The first cases of a family."""
+    """Return the first cases of a family."""
     return [make(family, FAMILIES[family], seed, number) for number in range(count)]

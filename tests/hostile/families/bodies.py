@@ -53,27 +53,27 @@ JUNK: tuple[Any, ...] = (
 
 
 def junk(rng: random.Random, *but: type) -> Any:
-    """A value of a type that is none of those."""
+    """Choose a value of any type but those."""
     return chosen(rng, *(value for value in JUNK if type(value) not in but))
 
 
 def sent(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
-    """A message on its way: nothing that a body says may cost the connection."""
+    """Draft a message with this body, which must not close the connection."""
     if rng.random() < 0.1:
         return posted(rng, message, rule, allowed, codes)
     return Draft(rule, allowed, rendered(rng, message), codes=codes, closes=False)
 
 
 def request(rng: random.Random, **members: Any) -> dict[str, Any]:
-    """A modern call in JSON-RPC, with other members."""
+    """Return a modern call in JSON-RPC, with other members."""
     params = {"_meta": dict(BASE_META), "name": "add", "arguments": {"a": 1, "b": 2}}
     return {"jsonrpc": "2.0", "id": rng.randint(1, 2**50), "method": "tools/call", "params": params, **members}
 
 
 def broken(rng: random.Random, content: Any, rule: str, codes: Iterable[int]) -> Draft:
-    """What is no message is refused in either era."""
+    """Draft a POST whose content is not a message, in either era."""
     message = modern(rng, content=content, name="add") if rng.random() < 0.5 else legacy(rng, content=content)
     return sent(rng, message, rule, {400}, codes)
 
@@ -161,7 +161,7 @@ def json_deep(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         content = nested
         return broken(
-            rng, content, "RFC 8259, 9: depth may be limited; else it is no message", {PARSE, INVALID_REQUEST}
+            rng, content, "RFC 8259, 9: depth may be limited; else it is not a message", {PARSE, INVALID_REQUEST}
         )
     message = modern(rng)
     message.body = dumped(rng, request(rng, x="?")).replace(b'"?"', nested)
@@ -193,7 +193,7 @@ def json_numbers(rng: random.Random) -> Draft:
 
 def no_object(rng: random.Random) -> Draft:
     content = dumped(rng, chosen(rng, None, True, 1, 1.5, "x", "", [], [1], [[]], [None] * 3, {}, {"a": 1}))
-    return broken(rng, content, "JSON-RPC 2.0, 4, 6: what is no request object is -32600", {INVALID_REQUEST})
+    return broken(rng, content, "JSON-RPC 2.0, 4, 6: what is not a request object is -32600", {INVALID_REQUEST})
 
 
 def jsonrpc_wrong(rng: random.Random) -> Draft:
@@ -352,7 +352,7 @@ def other_params_wrong(rng: random.Random) -> Draft:
 
 
 def echo(rng: random.Random) -> Draft:
-    """Whatever a string holds, it comes back as it was; the attack compares."""
+    """Any string comes back unchanged; the attack compares."""
     text = chosen(
         rng,
         "\x00\x01\x1f\x7f",

@@ -24,13 +24,13 @@ OK = Answer(frozenset({200}))
 
 
 def framed(rng: random.Random, message: Message, *framing: tuple[str, str], body: bytes | None = None) -> bytes:
-    """A request with the framing fields that are given, and no others."""
+    """Return a request with the framing fields that are given, and no others."""
     fields = [*message.fields, *framing]
     return head(rng, f"{message.method} {message.target} HTTP/1.1", fields) + (message.body if body is None else body)
 
 
 def chunks(rng: random.Random, body: bytes, *, most: int = 6) -> list[bytes]:
-    """A body in chunks, without the last one."""
+    """Return a body in chunks, without the last one."""
     return [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in cut(rng, body, most)]
 
 
@@ -105,17 +105,17 @@ def length_huge(rng: random.Random) -> Draft:
 
 
 def length_short(rng: random.Random) -> Draft:
-    """What is beyond the length is another request, and no good one."""
+    """Draft a length that is too short: the rest of the body is a second, malformed request."""
     message = either(rng)
     size = rng.randint(1, len(message.body) - 1)
     data = framed(rng, message, ("Content-Length", str(size)), body=message.body[:size] + b"\x00{}\r\n\r\n")
     answers = [Answer(frozenset({400}), frozenset({-32700})), Answer(frozenset({400}))]
-    rule = "RFC 9112, 6.3: the length decides; half a JSON text is no message, the rest no request"
+    rule = "RFC 9112, 6.3: the length decides; half a JSON text is not a message, and the rest is not a request"
     return Draft(rule, (), cut(rng, data), answers=answers, closes=True)
 
 
 def length_long(rng: random.Random) -> Draft:
-    """The body never comes."""
+    """Draft a length that is too long: the rest of the body never comes."""
     message = either(rng)
     data = framed(rng, message, ("Content-Length", str(len(message.body) + rng.randint(1, 1000))))
     shut = rng.random() < 0.8
@@ -131,7 +131,7 @@ def body_of_get(rng: random.Random) -> Draft:
 
 
 def body_of_refused(rng: random.Random) -> Draft:
-    """A request in the body of one that is refused."""
+    """Draft a request hidden in the body of a refused one."""
     message = modern(rng)
     what = chosen(rng, "path", "host", "type", "accept", "method", "session")
     status = {"path": 404, "host": 403, "type": 415, "accept": 406, "method": 405, "session": 404}[what]
@@ -150,7 +150,7 @@ def body_of_refused(rng: random.Random) -> Draft:
         message.method = "DELETE"
         message.set("MCP-Protocol-Version")
     message.body = SMUGGLED * rng.randint(1, 3)
-    rule = f"RFC 9112, 9.3: a body that nobody wants is read or the connection is closed; {what} is {status}"
+    rule = f"RFC 9112, 9.3: an unwanted body is read or the connection is closed; {what} is {status}"
     return Draft(rule, {status}, rendered(rng, message))
 
 
@@ -217,7 +217,7 @@ def chunk_size_invalid(rng: random.Random) -> Draft:
     message = either(rng)
     before = chunks(rng, message.body)[: rng.randint(0, 2)]
     data = framed(rng, message, CHUNKED, body=b"".join(before) + size + b"\r\nhello\r\n0\r\n\r\n" + SMUGGLED)
-    rule = "RFC 9112, 7.1, 2.2: a chunk without a size is no message: 400, and the end of the connection"
+    rule = "RFC 9112, 7.1, 2.2: a chunk without a size is malformed: 400, and the end of the connection"
     return Draft(rule, {400, 413}, cut(rng, data), closes=True)
 
 
@@ -364,7 +364,7 @@ def pipeline_with_garbage(rng: random.Random) -> Draft:
     before = rng.randint(1, 5)
     plain = head(rng, "GET /health HTTP/1.1", [("Host", "localhost")])
     data = plain * before + chosen(rng, b"\x00\r\n\r\n", b"GET\r\n\r\n", b"x: y\r\n\r\n") + plain
-    rule = "RFC 9112, 2.2: what is no request is 400, and the end of the connection"
+    rule = "RFC 9112, 2.2: what is not a request is 400, and the end of the connection"
     return Draft(rule, (), cut(rng, data), answers=[OK] * before + [Answer(frozenset({400}))], closes=True)
 
 

@@ -16,7 +16,7 @@ def encoded(text: str) -> str:
 
 
 def routed(rng: random.Random, region: object = "north", *headers: str, count: object = None) -> Message:
-    """A call of the tool whose arguments ``region`` and ``count`` are repeated in headers."""
+    """Return a call of the tool whose arguments ``region`` and ``count`` are repeated in headers."""
     arguments = {name: value for name, value in (("region", region), ("count", count)) if value is not None}
     message = modern(rng, "tools/call", {"name": "route", "arguments": arguments}, name="route")
     return message.set("Mcp-Param-Region", *headers)
@@ -118,7 +118,7 @@ def parameters_right(rng: random.Random) -> Draft:
     plain = region.isascii() and region.isprintable() and region.strip() == region and region and region[0] != "="
     message = routed(rng, region, region if plain else encoded(region), count=7).set("Mcp-Param-Count", "7")
     message.set("Mcp-Param-" + token(rng), token(rng))
-    return sent(rng, message, "S, Custom Headers: headers that agree, and one that nobody asked for", {200}, ())
+    return sent(rng, message, "S, Custom Headers: headers that agree, and one that no schema asks for", {200}, ())
 
 
 def version_header(rng: random.Random) -> Draft:

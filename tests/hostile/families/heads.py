@@ -21,13 +21,13 @@ def health(
     closes: bool | None = None,
     bodiless: bool = False,
 ) -> Draft:
-    """A request for what is at ``/health``, with something else in its place."""
+    """Draft a request for what is at ``/health``, with something else in its place."""
     data = head(rng, line, HOST if fields is None else fields) if raw is None else raw
     return Draft(rule, allowed, cut(rng, data), closes=closes, bodiless=bodiless)
 
 
 def with_line(rng: random.Random, raw: bytes) -> bytes:
-    """A whole head with one header line, of any bytes, somewhere in it."""
+    """Return a whole head with one header line, of any bytes, somewhere in it."""
     lines = [b"GET /health HTTP/1.1", b"Host: localhost", b"X-A: b"]
     lines.insert(rng.randint(1, 3), raw)
     return b"\r\n".join(lines) + b"\r\n\r\n"
@@ -187,7 +187,7 @@ def target_same(rng: random.Random) -> Draft:
     target = chosen(
         rng, f"/{escaped}", "/health?", "/health?a=b&" + token(rng), "/health/", "/health?/../mcp", "/health?%"
     )
-    rule = "RFC 9110, 4.2.3: escapes of unreserved characters mean the character; the query is no part of the path"
+    rule = "RFC 9110, 4.2.3: escapes of unreserved characters mean the character; the query does not belong to the path"
     return health(rng, rule, {200}, line=f"GET {target} HTTP/1.1", closes=False)
 
 
@@ -479,7 +479,7 @@ def garbage(rng: random.Random) -> Draft:
         b"\x80\x2e\x01\x00\x02" + rng.randbytes(41),
         "ПРИВЕТ / HTTP/1.1\r\n\r\n".encode(),
     )
-    rule = "RFC 9112, 2.2, 3: what is no request is answered with 400 and the end of the connection, or with its end"
+    rule = "RFC 9112, 2.2, 3: what is not a request gets 400 and a close, or just a close"
     allowed = {400, 431, 505, CLOSED}
     return Draft(rule, allowed, cut(rng, data), closes=True, probe=False, shut=True)
 

@@ -18,7 +18,7 @@ MALFORMED: frozenset[Outcome] = frozenset({RESET, GOAWAY, 400})
 
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", *, length: int | None = None) -> bytes:
-    """A frame; its length is that of the payload unless it shall lie."""
+    """Return a frame; its length is the payload's unless another is given."""
     size = len(payload) if length is None else length
     return struct.pack(">I", size)[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
@@ -57,7 +57,7 @@ def get(path: bytes = b"/health", *more: tuple[bytes, bytes], method: bytes = b"
 
 
 def opened(fields: Iterable[tuple[bytes, bytes]], stream: int = 1, flags: int = END_STREAM) -> bytes:
-    """A request in one frame."""
+    """Return a request in one frame."""
     return frame(HEADERS, flags | END_HEADERS, stream, packed(fields))
 
 
@@ -81,7 +81,7 @@ def sent(
 def posted(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
-    """A request of another family, over HTTP/2."""
+    """Draft a request of another family, over HTTP/2."""
     fields = [
         (b":method", message.method.encode()),
         (b":scheme", b"https"),
@@ -206,7 +206,7 @@ def frame_too_long(rng: random.Random) -> Draft:
 
 def frame_cut_short(rng: random.Random) -> Draft:
     whole = chosen(rng, opened(get()), frame(PING, 0, 0, b"x" * 8), frame(SETTINGS, 0, 0, SETTING.pack(4, 100)))
-    rule = "RFC 9113, 4.1: half a frame is none; the client has left"
+    rule = "RFC 9113, 4.1: half a frame is not a frame; the client has disconnected"
     return sent(rng, rule, BROKEN, whole[: rng.randint(1, len(whole) - 1)], probe=False)
 
 
@@ -448,7 +448,7 @@ def connect(rng: random.Random) -> Draft:
         [(b":method", b"CONNECT")],
     )
     return sent(
-        rng, "RFC 9113, 8.5; RFC 8441: nobody is connected", MALFORMED | {403, 404, 405, 501}, opened(fields, flags=0)
+        rng, "RFC 9113, 8.5; RFC 8441: no tunnel is opened", MALFORMED | {403, 404, 405, 501}, opened(fields, flags=0)
     )
 
 

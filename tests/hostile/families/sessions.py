@@ -11,7 +11,7 @@ STREAM = {200}
 
 
 def forged(rng: random.Random) -> str:
-    """An id that no server of ours has given."""
+    """Make up a session id that our servers never gave out."""
     given: str = chosen(
         rng,
         token(rng, 43, 43),
@@ -35,7 +35,7 @@ def forged(rng: random.Random) -> str:
 
 
 def got(rng: random.Random, session: str | None, **more: str) -> Message:
-    """A GET of a session's stream."""
+    """Return a GET of a session's stream."""
     message = Message("GET", "/mcp", [("Host", "localhost"), ("Accept", "text/event-stream")])
     if session is not None:
         message.fields.append(("Mcp-Session-Id", session))
@@ -97,7 +97,7 @@ def session_of_another_revision(rng: random.Random) -> Draft:
 
 
 def uninitialized(rng: random.Random) -> Draft:
-    """A call at once, without the notification that the client is ready."""
+    """Draft a call right after initialize, without notifications/initialized."""
     call = {"name": "add", "arguments": {"a": 1, "b": 2}}
     message = legacy(rng, "tools/call", call, session="@own@")
     rule = "2025-11-25 basic/lifecycle, Initialization: a client SHOULD NOT, before it is ready"
@@ -118,7 +118,7 @@ def cancelled_of_another(rng: random.Random) -> Draft:
 
 
 def id_in_use(rng: random.Random) -> Draft:
-    """The same id again, on one connection."""
+    """Draft a reused id on one connection."""
     number = rng.randint(1, 2**50)
     content = {"jsonrpc": "2.0", "id": number, "method": "ping"}
     data = b"".join(b"".join(rendered(rng, legacy(rng, content=content))) for _ in range(2))
@@ -206,7 +206,7 @@ def event_without_session(rng: random.Random) -> Draft:
 
 
 def listen(rng: random.Random) -> Draft:
-    """A stream of the modern era, which the attack leaves."""
+    """Draft a modern stream that the client abandons."""
     message = modern(rng, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     return Draft("2026-07-28 subscriptions: a stream", STREAM, rendered(rng, message), probe=False)
 
@@ -227,7 +227,7 @@ def listen_not_accepted(rng: random.Random) -> Draft:
 
 
 def call_and_leave(rng: random.Random) -> Draft:
-    """A tool that takes long; the client leaves. Neither a handler nor a stream may be left of it."""
+    """Draft a slow tool whose client disconnects: neither its handler nor its stream may survive."""
     params = {"name": "slow", "arguments": {"seconds": 0.5}}
     message = chosen(
         rng, modern(rng, "tools/call", params, name="slow"), legacy(rng, "tools/call", params, session="@own@")
@@ -289,7 +289,7 @@ def sse_stream(rng: random.Random) -> Draft:
 
 
 def modern_to_session(rng: random.Random) -> Draft:
-    """A body of one era with the headers of the other."""
+    """Draft a body of one era with the headers of the other."""
     message = legacy(rng, content=request(rng)).set("MCP-Protocol-Version", *chosen(rng, (), (LATEST,)))
     rule = "S, Protocol Version Header: what claims to be modern has to say so in the header: 400"
     return sent(rng, message, rule, {400}, {-32020})

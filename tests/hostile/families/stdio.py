@@ -17,7 +17,7 @@ def line(rng: random.Random, content: bytes, allowed: Iterable[Outcome], rule: s
 
 
 def from_bodies(rng: random.Random) -> Draft:
-    """What is no message as the body of a POST is none as a line."""
+    """Send as a line what is not a message as the body of a POST either."""
     kind = chosen(
         rng, bodies.json_cut_short, bodies.json_no_utf8, bodies.json_nan, bodies.no_object, bodies.jsonrpc_wrong
     )
@@ -25,7 +25,7 @@ def from_bodies(rng: random.Random) -> Draft:
         draft = kind(rng)
         data = b"".join(piece for piece in draft.pieces if isinstance(piece, bytes))
         content = data.partition(b"\r\n\r\n")[2]
-        # A body in chunks or frames, or one that is more or less than a line, is no line.
+        # A body in chunks or frames, or one that is more or less than a line, can't be sent as a line.
         if draft.wire is None and b"hunked" not in data and b"\n" not in content and content.strip():
             return line(rng, content, draft.codes or (), draft.rule)
 

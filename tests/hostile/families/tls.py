@@ -1,4 +1,4 @@
-"""TLS: what is no handshake, hellos that lie, records that break, plain HTTP on the port of TLS."""
+"""TLS: bytes that are not a handshake, hellos that lie, records that break, plain HTTP on the port of TLS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 
 from tests.hostile.case import ABORTED, CLOSED, Draft, Kind, chosen, cut, head, modern, rendered, token
 
-RULE = "RFC 8446, 6.2: what is no handshake ends the connection, with an alert or without"
+RULE = "RFC 8446, 6.2: what is not a handshake ends the connection, with an alert or without"
 
 
 def record(kind: int, payload: bytes, version: int = 0x0301, length: int | None = None) -> bytes:
@@ -15,7 +15,7 @@ def record(kind: int, payload: bytes, version: int = 0x0301, length: int | None 
 
 
 def block(data: bytes, size: int = 2) -> bytes:
-    """Data behind its length."""
+    """Return data prefixed with its length."""
     return len(data).to_bytes(size, "big") + data
 
 
@@ -24,7 +24,7 @@ def extension(kind: int, data: bytes) -> bytes:
 
 
 def hello(rng: random.Random, **changed: bytes) -> bytes:
-    """A ClientHello of TLS 1.2 and 1.3, as a message."""
+    """Return a ClientHello of TLS 1.2 and 1.3, as a message."""
     names = changed.get("sni", block(b"\0" + block(b"localhost")))
     protocols = changed.get("alpn", block(block(b"h2", 1) + block(b"http/1.1", 1)))
     parts = {
@@ -68,7 +68,7 @@ def garbage(rng: random.Random) -> Draft:
 
 def plain_http(rng: random.Random) -> Draft:
     data = chosen(rng, head(rng, "GET /health HTTP/1.1", [("Host", "localhost")]), b"".join(rendered(rng, modern(rng))))
-    rule = "RFC 8446, 6.2: HTTP without TLS on this port is no handshake"
+    rule = "RFC 8446, 6.2: HTTP without TLS on this port is not a handshake"
     return refused(rng, data, rule, shut=False)
 
 

@@ -119,7 +119,7 @@ def document(name: str) -> str:
 
 @server.prompt
 def greeting(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Greet {name}."
 
 

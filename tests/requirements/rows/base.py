@@ -44,7 +44,7 @@ def server() -> Server:
     @made.tool
     async def caller(ctx: Context) -> str:
         """Say who asks."""
-        return ctx.client_info.name if ctx.client_info else "nobody"
+        return ctx.client_info.name if ctx.client_info else "unnamed"
 
     return made
 
@@ -73,7 +73,7 @@ async def integer_id(case: Case) -> None:
             assert answer.id == number
 
 
-@topic.row("basic#requests", 'The ids 1 and "1" are those of two requests.')
+@topic.row("basic#requests", 'The ids 1 and "1" are different ids.')
 async def ids_of_two_types(case: Case) -> None:
     async with case.hand() as hand:
         await hand.request(CALL, echo("integer"), request_id=1)
@@ -113,7 +113,7 @@ async def boolean_id(case: Case) -> None:
 
 @topic.row(
     "basic#requests",
-    "A request whose id is in flight is refused, and the first one is answered all the same.",
+    "A request whose id is in flight is refused; the first request is still answered.",
     not_over_http=NotOverHttp("two requests over HTTP may come in any order"),
 )
 async def id_in_flight(case: Case) -> None:
@@ -130,7 +130,9 @@ async def id_in_flight(case: Case) -> None:
 
 
 @topic.row(
-    "basic#requests", "A request whose params are no object is refused with -32600 or -32602.", not_over_http=REFUSED
+    "basic#requests",
+    "A request whose params are not an object is refused with -32600 or -32602.",
+    not_over_http=REFUSED,
 )
 async def params_that_are_no_object(case: Case) -> None:
     async with case.hand() as hand:
@@ -148,7 +150,7 @@ async def unknown_method(case: Case) -> None:
     assert error.code == error_codes.METHOD_NOT_FOUND
 
 
-@topic.row("basic#error-codes", "A method that only a server may receive an answer to is refused with -32601.")
+@topic.row("basic#error-codes", "A request with a method that only servers send is refused with -32601.")
 async def method_of_the_other_side(case: Case) -> None:
     async with case.hand() as hand:
         for method in ("sampling/createMessage", "roots/list", "elicitation/create"):
@@ -166,12 +168,10 @@ async def shape_of_an_error(case: Case) -> None:
     assert answer.error.message
 
 
-@topic.row(
-    "basic#notifications", "A notification is not answered, not even one that nobody knows.", not_over_http=ALONE
-)
+@topic.row("basic#notifications", "A notification is not answered, even if its method is unknown.", not_over_http=ALONE)
 async def unknown_notification(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.notify("notifications/nobody_knows", {"x": 1})
+        await hand.notify("notifications/unknown", {"x": 1})
         await hand.call("echo", {"text": "x"})
         assert hand.answered == {*hand.asked}
 
@@ -186,7 +186,7 @@ async def request_without_id(case: Case) -> None:
         assert hand.answered == {*hand.asked}
 
 
-@topic.row("basic#responses", "A result that answers nothing the server asked is ignored.", not_over_http=ALONE)
+@topic.row("basic#responses", "A result that matches no request of the server is ignored.", not_over_http=ALONE)
 async def stray_result(case: Case) -> None:
     async with case.hand() as hand:
         await hand.send(Response(77, {"x": 1}))
@@ -196,7 +196,7 @@ async def stray_result(case: Case) -> None:
 
 @topic.row(
     "basic#error-responses",
-    "An error that answers nothing the server asked is ignored, with an id and without.",
+    "An error that matches no request of the server is ignored, with or without an id.",
     not_over_http=ALONE,
 )
 async def stray_error(case: Case) -> None:
@@ -214,7 +214,7 @@ async def requests_overlap(case: Case) -> None:
     await _overlap(case)
 
 
-@topic.row("basic#messages", "A session answers a request while an earlier one of it is still running.", LEGACY)
+@topic.row("basic#messages", "A session answers a request while an earlier one is still running.", LEGACY)
 async def requests_of_a_session_overlap(case: Case) -> None:
     await _overlap(case)
 
@@ -228,7 +228,7 @@ async def _overlap(case: Case) -> None:
         assert isinstance(await hand.answer(slow), Response)
 
 
-@topic.row("basic#resulttype", "A result that is final says resultType: complete.", MODERN)
+@topic.row("basic#resulttype", "A final result has resultType: complete.", MODERN)
 async def result_type(case: Case) -> None:
     async with case.hand() as hand:
         for method, params in (("tools/list", {}), (CALL, echo("x")), ("server/discover", {})):
@@ -277,17 +277,17 @@ async def _field_refused(case: Case, field: str, *values: Any) -> None:
         assert "tools" in await hand.result("tools/list")
 
 
-@topic.row("basic#_meta", "A protocol version that is no string is refused with -32602.", MODERN, REFUSED)
+@topic.row("basic#_meta", "A protocol version that is not a string is refused with -32602.", MODERN, REFUSED)
 async def version_malformed(case: Case) -> None:
     await _field_refused(case, meta.PROTOCOL_VERSION, 20260728, None, ["2026-07-28"])
 
 
-@topic.row("basic#_meta", "Capabilities of the client that are no object are refused with -32602.", MODERN)
+@topic.row("basic#_meta", "Client capabilities that are not an object are refused with -32602.", MODERN)
 async def capabilities_malformed(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_CAPABILITIES, None, [], "sampling")
 
 
-@topic.row("basic#_meta", "Information about the client that is no object is refused with -32602.", MODERN)
+@topic.row("basic#_meta", "Client information that is not an object is refused with -32602.", MODERN)
 async def client_info_malformed(case: Case) -> None:
     await _field_refused(case, meta.CLIENT_INFO, "me", [])
 
@@ -300,7 +300,7 @@ async def client_info_optional(case: Case) -> None:
         await hand.send(Request(1, CALL, {"name": "caller", "_meta": fields}))
         answer = await hand.answer(1)
     assert isinstance(answer, Response)
-    assert answer.result["content"][0]["text"] == "nobody"
+    assert answer.result["content"][0]["text"] == "unnamed"
 
 
 @topic.row("basic#_meta", "Each request is served for the client that it names itself.", MODERN)
@@ -333,27 +333,29 @@ async def capabilities_per_request(case: Case) -> None:
     assert error.code == error_codes.MISSING_REQUIRED_CLIENT_CAPABILITY
 
 
-@topic.row("basic/lifecycle#capability-negotiation", "What the handshake declared holds for each request.", LEGACY)
+@topic.row(
+    "basic/lifecycle#capability-negotiation", "Capabilities declared in the handshake hold for every request.", LEGACY
+)
 async def capabilities_of_the_session(case: Case) -> None:
     async with case.hand(sampling={}) as hand:
         for _ in range(2):
             assert (await hand.call("sampled"))["content"][0]["text"] == "can sample"
 
 
-@topic.row("basic#statelessness", "A request needs no other before it.", MODERN)
+@topic.row("basic#statelessness", "A request needs no other request before it.", MODERN)
 async def no_request_before(case: Case) -> None:
     async with case.hand() as hand:
         assert (await hand.call("echo", {"text": "first"}))["content"][0]["text"] == "first"
 
 
-@topic.row("basic#_meta", "Entries of _meta that nobody knows are no reason to refuse a request.", since("2024-11-05"))
+@topic.row("basic#_meta", "A request with unknown _meta entries is still served.", since("2024-11-05"))
 async def unknown_meta(case: Case) -> None:
     async with case.hand() as hand:
         result = await hand.call("echo", {"text": "x"}, **{"com.example/x": [1], "no valid key!": None})
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#_meta", "A trace context that is malformed is no reason to refuse a request.", MODERN)
+@topic.row("basic#_meta", "A request with a malformed trace context is still served.", MODERN)
 async def malformed_trace_context(case: Case) -> None:
     async with case.hand() as hand:
         for value in ("00-zz", 7, None):
@@ -369,7 +371,9 @@ async def unknown_parameters(case: Case) -> None:
     assert result["content"][0]["text"] == "x"
 
 
-@topic.row("basic#notifications", "A notification whose params are no object is not answered.", not_over_http=REFUSED)
+@topic.row(
+    "basic#notifications", "A notification whose params are not an object is not answered.", not_over_http=REFUSED
+)
 async def malformed_notification(case: Case) -> None:
     async with case.hand() as hand:
         params: Any = [1]

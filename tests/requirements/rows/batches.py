@@ -55,7 +55,7 @@ async def of_one(case: Case) -> None:
     assert [type(each) for each in answer.items] == [Response]
 
 
-@topic.row("basic#batching", "Notifications in a batch have no answer in its answer.", WITH)
+@topic.row("basic#batching", "Notifications in a batch are not answered.", WITH)
 async def notifications(case: Case) -> None:
     async with case.hand() as hand:
         answer = await exchange(hand, Notification("notifications/nobody_knows"), call(1))
@@ -71,7 +71,7 @@ async def notifications_only(case: Case) -> None:
         assert hand.answered == hand.asked
 
 
-@topic.row("basic#batching", "A request of a batch that fails costs the others nothing.", WITH)
+@topic.row("basic#batching", "A failing request in a batch does not affect the others.", WITH)
 async def failure(case: Case) -> None:
     async with case.hand() as hand:
         answer = await exchange(hand, Request(1, "no/such/method"), call(2))
@@ -83,7 +83,7 @@ async def failure(case: Case) -> None:
     assert isinstance(found[2], Response)
 
 
-@topic.row("basic#batching", "An empty batch is refused with -32600, by one answer that is no batch.", WITH)
+@topic.row("basic#batching", "An empty batch is refused with -32600, with a single error, not a batch.", WITH)
 async def empty(case: Case) -> None:
     async with case.hand() as hand:
         answer = await exchange(hand)
@@ -113,12 +113,12 @@ async def refused(case: Case) -> None:
 for _name, _text, _test in (
     (
         "cancelled_inside",
-        "A batch may cancel what it asks for.",
+        "A batch may cancel its own requests.",
         "test_a_batch_may_cancel_what_it_asks_for",
     ),
     (
         "cancelled_one",
-        "A batch is answered without what of it was cancelled.",
+        "The answer to a batch leaves out its cancelled requests.",
         "test_a_cancelled_request_of_a_batch_holds_nothing_up",
     ),
 ):

@@ -77,11 +77,11 @@ async def stops(case: Case) -> None:
         assert (await ended(hand)).startswith("it: ")
 
 
-@topic.row(FLOW, "The reason of a cancellation reaches what is cancelled.", not_over_http=NOTIFIED)
+@topic.row(FLOW, "The reason of a cancellation reaches the cancelled request.", not_over_http=NOTIFIED)
 async def reason(case: Case) -> None:
     async with case.hand() as hand:
-        await hand.cancel(await running(hand), reason="somebody else was faster")
-        assert await ended(hand) == "it: somebody else was faster"
+        await hand.cancel(await running(hand), reason="another request was faster")
+        assert await ended(hand) == "it: another request was faster"
 
 
 @topic.row(BEHAVIOUR, "A cancelled request is not answered.", not_over_http=NOTIFIED)
@@ -106,7 +106,7 @@ async def no_other(case: Case) -> None:
 
 @topic.row(
     BEHAVIOUR,
-    "A request whose id is a string is not cancelled by the integer that looks like it.",
+    "A request with a string id is not cancelled by the integer that looks like it.",
     not_over_http=NOTIFIED,
 )
 async def id_of_another_type(case: Case) -> None:
@@ -141,13 +141,13 @@ def _ignored(name: str, text: str, params: dict[str, Any] | None) -> None:
     topic.row(ERRORS, text, not_over_http=NOTIFIED)(scenario)
 
 
-_ignored("unknown_id", "A cancellation of what was never asked is ignored.", {"requestId": "nobody"})
+_ignored("unknown_id", "A cancellation of an unknown request is ignored.", {"requestId": "unknown"})
 _ignored("without_id", "A cancellation that names no request is ignored.", {"reason": "just so"})
 _ignored("without_params", "A cancellation without params is ignored.", None)
 _ignored("malformed_id", "A cancellation whose id is neither string nor integer is ignored.", {"requestId": [1]})
 
 
-@topic.row(ERRORS, "A cancellation of what has been answered is ignored.", not_over_http=NOTIFIED)
+@topic.row(ERRORS, "A cancellation of an answered request is ignored.", not_over_http=NOTIFIED)
 async def too_late(case: Case) -> None:
     async with case.hand() as hand:
         done = await hand.request(CALL, {"name": "echo", "arguments": {"text": "x"}})
@@ -168,14 +168,14 @@ async def twice(case: Case) -> None:
         assert hand.answered == hand.asked - {held}
 
 
-@topic.row(FLOW, "A cancellation whose reason is no text stops its request all the same.", not_over_http=NOTIFIED)
+@topic.row(FLOW, "A cancellation whose reason is not a string still stops its request.", not_over_http=NOTIFIED)
 async def malformed_reason(case: Case) -> None:
     async with case.hand() as hand:
         await hand.cancel(await running(hand), reason=["because"])
         assert (await ended(hand)).startswith("it: ")
 
 
-@topic.row(FLOW, "Leaving a call of the client stops it on the server.")
+@topic.row(FLOW, "Cancelling a call in the client stops it on the server.")
 async def scope(case: Case) -> None:
     async with case.client() as client, trio.open_nursery() as nursery:
         started = trio.Event()
@@ -211,20 +211,20 @@ for _name, _section, _text, _test in (
     (
         "crossing",
         "basic/patterns/cancellation#timing-considerations",
-        "A cancellation that crosses the answer changes nothing.",
+        "A cancellation that crosses the response on its way is ignored.",
         "tests/protocol/test_peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing",
     ),
     (
         "late_answer",
         BEHAVIOUR,
-        "What comes late for a request that its caller has cancelled is ignored.",
-        "tests/protocol/test_peer.py::test_what_comes_late_for_a_cancelled_request_is_ignored",
+        "Messages that arrive late for a cancelled request are ignored.",
+        "tests/protocol/test_peer.py::test_late_messages_for_a_cancelled_request_are_ignored",
     ),
     (
         "told_only_if_sent",
         BEHAVIOUR,
         "A cancellation is sent only for a request that was sent and is not settled.",
-        "tests/protocol/test_peer.py::test_cancelling_tells_nobody_of_what_was_never_sent_or_is_settled",
+        "tests/protocol/test_peer.py::test_cancelling_an_unsent_or_settled_request_sends_nothing",
     ),
 ):
     topic.held(_name, _section, _text, _test)

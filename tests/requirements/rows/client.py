@@ -98,7 +98,7 @@ async def any_order(case: Case) -> None:
     assert found == {"a": "a", "b": "b", "c": "c"}
 
 
-@topic.row("basic#requests", "A client gives no id to two of its requests.")
+@topic.row("basic#requests", "A client never uses an id for two of its requests.")
 async def own_ids(case: Case) -> None:
     seen = Seen()
     async with case.scripted(playing(case, {CALL: TEXT}, seen)) as client:
@@ -110,7 +110,7 @@ async def own_ids(case: Case) -> None:
     assert None not in ids
 
 
-@topic.row("basic#_meta", "A client says revision, name and capabilities in each request.", MODERN)
+@topic.row("basic#_meta", "A client states its revision, name and capabilities in each request.", MODERN)
 async def says_who_it_is(case: Case) -> None:
     seen = Seen()
     options = {"client_info": types.Implementation(name="me", version="2"), "elicitation": lambda form: "decline"}
@@ -135,7 +135,9 @@ async def confirms(case: Case) -> None:
 
 
 @topic.row(
-    "basic/lifecycle#version-negotiation", "A client leaves a server that chose a revision it does not know.", LEGACY
+    "basic/lifecycle#version-negotiation",
+    "A client disconnects from a server that chose a revision it does not know.",
+    LEGACY,
 )
 async def unknown_revision(case: Case) -> None:
     async def script(wire: Peer) -> None:
@@ -162,10 +164,10 @@ async def errors(case: Case) -> None:
         assert (raised.value.code, raised.value.data) == (-31000, {"tray": 2})
 
 
-@topic.row("basic#responses", "A client reports an answer to nothing that it asked, and goes on.")
+@topic.row("basic#responses", "A client reports a response to a request it never sent, and goes on.")
 async def strange_answer(case: Case) -> None:
     async def answer(request: Request, wire: Peer) -> None:
-        await wire.send(Response("nobody asked", finished(case, {})))
+        await wire.send(Response("unasked", finished(case, {})))
         await wire.send(Response(request.id, finished(case, TEXT)))
 
     reported: list[Any] = []
@@ -194,7 +196,7 @@ async def no_type(case: Case) -> None:
 # --- while a request is in flight ----------------------------------------------------------------------------------
 
 
-@topic.row("basic#notifications", "A client takes no notice of a notification that it does not know, and answers none.")
+@topic.row("basic#notifications", "A client ignores unknown notifications and never answers one.")
 async def unknown_notification(case: Case) -> None:
     async def answer(request: Request, wire: Peer) -> None:
         await wire.send(Notification("com.example/nothing", {"a": 1}))
@@ -241,7 +243,7 @@ async def progress_of_two(case: Case) -> None:
     assert named == {"a": [("a", 1), ("a", 2)], "b": [("b", 1), ("b", 2)]}
 
 
-@topic.row(f"{PATTERNS}/cancellation#cancellation-flow", "A caller that leaves cancels its request, and no other.")
+@topic.row(f"{PATTERNS}/cancellation#cancellation-flow", "Cancelling a call cancels its own request and no other.")
 async def leaves(case: Case) -> None:
     seen = Seen()
     go = trio.Event()
@@ -274,7 +276,7 @@ async def leaves(case: Case) -> None:
 
 
 @topic.row(
-    f"{PATTERNS}/cancellation#timeouts", "A client that has waited too long cancels, and no answer comes after that."
+    f"{PATTERNS}/cancellation#timeouts", "A client cancels a request that times out, and no response comes after that."
 )
 async def times_out(case: Case) -> None:
     seen = Seen()
@@ -294,7 +296,7 @@ async def times_out(case: Case) -> None:
 
 
 @topic.row(
-    "server/tools#list-changed-notification", "A client hears what a server tells outside of any request.", LEGACY
+    "server/tools#list-changed-notification", "A client receives notifications that belong to no request.", LEGACY
 )
 async def told(case: Case) -> None:
     heard, changed = trio.Event(), "notifications/tools/list_changed"
@@ -315,7 +317,9 @@ async def told(case: Case) -> None:
 # --- a server that asks --------------------------------------------------------------------------------------------
 
 
-@topic.row("basic/utilities/ping#behavior-requirements", "A client answers a ping, also while it waits itself.", LEGACY)
+@topic.row(
+    "basic/utilities/ping#behavior-requirements", "A client answers a ping, even while it waits for a response.", LEGACY
+)
 async def pinged(case: Case) -> None:
     seen = Seen()
 
@@ -329,7 +333,7 @@ async def pinged(case: Case) -> None:
         assert (await client.call_tool("t")).content[0].text == "done"
 
 
-@topic.row("basic#requests", "A client answers a request that it does not know with -32601.", LEGACY)
+@topic.row("basic#requests", "A client answers an unknown request with -32601.", LEGACY)
 async def unknown_request(case: Case) -> None:
     seen = Seen()
 
@@ -345,7 +349,7 @@ async def unknown_request(case: Case) -> None:
 
 @topic.row(
     "client/elicitation#creating-elicitation-requests",
-    "A question that comes during a call is answered while the call goes on.",
+    "A server's request during a call is answered while the call goes on.",
     [revision for revision in since("2025-06-18") if revision in LEGACY],
 )
 async def asked(case: Case) -> None:
@@ -365,7 +369,7 @@ async def asked(case: Case) -> None:
 
 @topic.row(
     "basic/patterns/mrtr#client-requirements-basic-workflow",
-    "A question in a result is answered by asking again, with the answers, the state and a new id.",
+    "A result that asks for input is answered by a retry with the responses, the state and a new id.",
     MODERN,
 )
 async def asked_in_rounds(case: Case) -> None:

@@ -97,12 +97,12 @@ async def of_a_template(case: Case) -> None:
     assert (await completion(case, TEMPLATE, "path", "a/b"))["values"] == ["a/b.txt"]
 
 
-@topic.row(REQUESTING, "An argument whose type tells its values is completed from them.")
+@topic.row(REQUESTING, "An argument whose type lists its values is completed from them.")
 async def of_a_type(case: Case) -> None:
     assert (await completion(case, PROMPT, "mood", "sp"))["values"] == ["sporty"]
 
 
-@topic.row(REQUESTING, "Arguments that are settled already are taken into account.", since("2025-06-18"))
+@topic.row(REQUESTING, "Arguments that are already set are taken into account.", since("2025-06-18"))
 async def context(case: Case) -> None:
     found = await completion(case, PROMPT, "city", "U", context={"arguments": {"country": "CH"}})
     assert found["values"] == ["Uster"]
@@ -114,31 +114,31 @@ async def at_most_100(case: Case) -> None:
     assert found["values"] == [f"x{number}" for number in range(100)]
 
 
-@topic.row(RESULTS, "A completion that was cut says so, and how many there are.")
+@topic.row(RESULTS, "A truncated completion says so, and how many values there are.")
 async def cut(case: Case) -> None:
     found = await completion(case, PROMPT, "country", "x")
     assert (found["hasMore"], found["total"]) == (True, 250)
 
 
-@topic.row(RESULTS, "A completion that is whole does not claim that there are more.")
+@topic.row(RESULTS, "A complete list of values does not claim that there are more.")
 async def whole(case: Case) -> None:
     found = await completion(case, PROMPT, "city", "U")
     assert (found.get("hasMore", False), found.get("total", 2)) == (False, 2)
 
 
-@topic.row(RESULTS, "Where nothing fits, the completion is empty and no error.")
+@topic.row(RESULTS, "If nothing matches, the completion is empty, not an error.")
 async def nothing(case: Case) -> None:
     assert (await completion(case, PROMPT, "city", "zzz"))["values"] == []
 
 
 @topic.row(ERRORS, "Completion for an unknown prompt is refused with -32602.")
 async def unknown_prompt(case: Case) -> None:
-    await refused(case, asking({"type": "ref/prompt", "name": "nobody"}, "city", "U"))
+    await refused(case, asking({"type": "ref/prompt", "name": "unknown"}, "city", "U"))
 
 
 @topic.row(ERRORS, "Completion for an unknown resource template is refused with -32602.")
 async def unknown_template(case: Case) -> None:
-    await refused(case, asking({"type": "ref/resource", "uri": "nobody://{x}"}, "x", "U"))
+    await refused(case, asking({"type": "ref/resource", "uri": "unknown://{x}"}, "x", "U"))
 
 
 @topic.row(ERRORS, "Completion of an argument that the prompt does not have is refused with -32602.")
@@ -166,7 +166,7 @@ async def malformed_argument(case: Case) -> None:
 
 @topic.row(
     "server/utilities/completion#security",
-    "A context that is no object of strings is refused with -32602.",
+    "A context that is not an object of strings is refused with -32602.",
     since("2025-06-18"),
 )
 async def malformed_context(case: Case) -> None:
@@ -177,6 +177,6 @@ async def malformed_context(case: Case) -> None:
     )
 
 
-@topic.row(ERRORS, "A completion that fails is refused with -32603, and without what went wrong inside.")
+@topic.row(ERRORS, "A completion that fails is refused with -32603, without internal details.")
 async def failure(case: Case) -> None:
     assert "hunter2" not in await refused(case, asking(PROMPT, "note", "x"), code=error_codes.INTERNAL_ERROR)

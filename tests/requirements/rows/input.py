@@ -99,14 +99,14 @@ async def rooted(case: Case) -> None:
         assert await said(client, "where") == "file:///srv file:///home"
 
 
-@topic.row(f"{ROOTS}#root-list-changes", "A client with roots says whether it tells of changes.", LEGACY)
+@topic.row(f"{ROOTS}#root-list-changes", "A client with roots declares whether it announces changes.", LEGACY)
 async def roots_declared(case: Case) -> None:
     async with case.client(roots=["file:///srv"]) as client:
         await client.set_roots(["file:///home"])
         assert await said(client, "where") == "file:///home"
 
 
-@topic.row("basic#capabilities", "What a client has not declared it is not asked for: -32021 names it.", ALL)
+@topic.row("basic#capabilities", "A client is not asked for an undeclared capability: the error -32021 names it.", ALL)
 async def undeclared(case: Case) -> None:
     async with case.client() as client:
         with pytest.raises(McpError) as caught:
@@ -115,7 +115,7 @@ async def undeclared(case: Case) -> None:
     assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}
 
 
-@topic.row(f"{MRTR}#inputrequiredresult", "A question is a result with inputRequests and requestState.", MODERN)
+@topic.row(f"{MRTR}#inputrequiredresult", "Asking for input is a result with inputRequests and requestState.", MODERN)
 async def question(case: Case) -> None:
     async with case.client(**answering("accept")) as client:
         result = await client.request("tools/call", {"name": "who", "arguments": {}})
@@ -125,7 +125,7 @@ async def question(case: Case) -> None:
     assert isinstance(result["requestState"], str)
 
 
-@topic.row(f"{MRTR}#inputrequests", "Several questions of one round have keys of their own.", MODERN)
+@topic.row(f"{MRTR}#inputrequests", "Each input request of a round has its own key.", MODERN)
 async def several(case: Case) -> None:
     async with case.client(roots=["file:///srv"], **answering({"name": "Ann"})) as client:
         result = await client.request("tools/call", {"name": "both", "arguments": {}})
@@ -155,7 +155,7 @@ async def foreign(case: Case) -> None:
     await refused(case, "both", lambda state: state)
 
 
-@topic.row(f"{MRTR}#error-handling", "A response that is missing is asked for again.", MODERN)
+@topic.row(f"{MRTR}#error-handling", "A missing input response is asked for again.", MODERN)
 async def missing(case: Case) -> None:
     async with case.client(roots=["file:///srv"]) as client:
         first = await client.call_tool_once("where")
@@ -164,7 +164,7 @@ async def missing(case: Case) -> None:
     assert isinstance(again, types.InputRequiredResult)
 
 
-@topic.row(f"{MRTR}#error-handling", "Responses that nobody asked for are ignored.", MODERN)
+@topic.row(f"{MRTR}#error-handling", "Input responses that were not asked for are ignored.", MODERN)
 async def surplus(case: Case) -> None:
     async with case.client(roots=["file:///srv"]) as client:
         first = await client.call_tool_once("where")
@@ -188,35 +188,35 @@ HELD: list[tuple[str, str, str, str, Any]] = [
     (
         "principal",
         f"{MRTR}#server-requirements-basic-workflow",
-        "A requestState is for the principal that it was given to.",
+        "A requestState is valid only for the principal it was given to.",
         "test_input_replay.py::test_a_state_is_for_its_principal_alone",
         MODERN,
     ),
     (
         "integrity",
         f"{MRTR}#security-considerations",
-        "No flipped bit of a requestState gets past its signature.",
+        "A requestState with any bit flipped fails its signature check.",
         "test_request_state.py::test_a_flipped_bit_is_refused",
         MODERN,
     ),
     (
         "splice",
         f"{MRTR}#security-considerations",
-        "Two requestStates can't be made into a third.",
+        "Two requestStates can't be combined into a third.",
         "test_request_state.py::test_a_splice_of_two_tokens_is_refused",
         MODERN,
     ),
     (
         "supported",
         f"{MRTR}#supported-requests",
-        "Only tools/call, prompts/get and resources/read are answered with questions.",
+        "Only tools/call, prompts/get and resources/read may ask for input.",
         "test_input_eras.py::test_only_tools_prompts_and_resources_may_ask",
         MODERN,
     ),
     (
         "prompts_too",
         f"{MRTR}#supported-requests",
-        "Prompts and resources may ask as tools may.",
+        "Prompts and resources may ask for input, as tools may.",
         "test_input_eras.py::test_prompts_and_resources_may_ask_too",
         ALL,
     ),
@@ -230,7 +230,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
     (
         "question_shape",
         f"{MRTR}#inputrequests",
-        "Each inputRequest is as the schema has it.",
+        "Each inputRequest matches the schema.",
         "test_input_replay.py::test_the_result_that_asks_is_as_the_schema_says",
         MODERN,
     ),
@@ -244,21 +244,21 @@ HELD: list[tuple[str, str, str, str, Any]] = [
     (
         "form_per_revision",
         f"{ELICITATION}#requested-schema",
-        "A form has only the words that the revision has.",
+        "A form uses only keywords of its revision.",
         "test_forms.py::test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back",
         FORMS,
     ),
     (
         "one_error",
         f"{ELICITATION}#url-elicitation-required-error",
-        "A server may answer -32042 with the pages to visit first.",
+        "A server may answer -32042 with the URLs to visit first.",
         "test_input_replay.py::test_an_error_may_name_the_pages_to_visit",
         ("2025-11-25",),
     ),
     (
         "page_done",
         f"{ELICITATION}#completion-notifications-for-url-mode-elicitation",
-        "The client that was asked, and no other, hears when a page is done.",
+        "Only the client that was asked is notified when a URL elicitation completes.",
         "test_input_replay.py::test_the_client_that_was_asked_hears_when_a_page_is_done",
         ("2025-11-25",),
     ),
@@ -272,7 +272,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
     (
         "tool_loop",
         f"{SAMPLING}#tools-in-sampling",
-        "A server may go on with the model's tool uses over several requests.",
+        "A server may continue the model's tool uses over several requests.",
         "test_input_sampling.py::test_a_loop_of_tools",
         since("2025-11-25"),
     ),

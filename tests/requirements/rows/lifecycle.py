@@ -54,7 +54,9 @@ async def refused(hand: Peer, method: str, params: dict[str, Any] | None) -> Err
 
 
 @topic.row(
-    "basic/lifecycle#version-negotiation", "A server answers initialize with the very version it was asked for.", LEGACY
+    "basic/lifecycle#version-negotiation",
+    "A server answers initialize with the requested version, if it supports that.",
+    LEGACY,
 )
 async def same_version(case: Case) -> None:
     async with case.greeting() as hand:
@@ -63,7 +65,7 @@ async def same_version(case: Case) -> None:
 
 @topic.row(
     "basic/lifecycle#version-negotiation",
-    "A server that does not know the version asked for answers with the latest of the handshake that it does.",
+    "A server that does not know the version asked for answers with its latest legacy version.",
     LEGACY,
 )
 async def unknown_version(case: Case) -> None:
@@ -72,14 +74,14 @@ async def unknown_version(case: Case) -> None:
             assert (await initialized(hand, protocolVersion=version))["protocolVersion"] == LATEST_LEGACY
 
 
-@topic.row("basic/lifecycle#initialization", "The answer to initialize has the server's name and version.", LEGACY)
+@topic.row("basic/lifecycle#initialization", "The result of initialize has the server's name and version.", LEGACY)
 async def server_info(case: Case) -> None:
     async with case.greeting() as hand:
         info = (await initialized(hand))["serverInfo"]
     assert (info["name"], info["version"]) == ("lifecycle", "3.2.1")
 
 
-@topic.row("basic/lifecycle#initialization", "The answer to initialize declares what the server offers.", LEGACY)
+@topic.row("basic/lifecycle#initialization", "The result of initialize declares what the server offers.", LEGACY)
 async def declared(case: Case) -> None:
     async with case.greeting() as hand:
         capabilities = (await initialized(hand))["capabilities"]
@@ -88,13 +90,13 @@ async def declared(case: Case) -> None:
     assert "resources" not in capabilities
 
 
-@topic.row("basic/lifecycle#initialization", "The answer to initialize may carry instructions.", LEGACY)
+@topic.row("basic/lifecycle#initialization", "The result of initialize may carry instructions.", LEGACY)
 async def instructions(case: Case) -> None:
     async with case.greeting() as hand:
         assert (await initialized(hand))["instructions"] == "Call version first."
 
 
-@topic.row("basic/lifecycle#initialization", "After the handshake every request speaks the version agreed on.", LEGACY)
+@topic.row("basic/lifecycle#initialization", "After the handshake every request uses the negotiated version.", LEGACY)
 async def version_of_the_session(case: Case) -> None:
     async with case.hand() as hand:
         assert (await hand.call("version"))["content"][0]["text"] == case.revision
@@ -110,7 +112,7 @@ async def request_before(case: Case) -> None:
 
 @topic.row(
     "basic/lifecycle#initialization",
-    "A second initialize is refused, and the session stays what it was.",
+    "A second initialize is refused, and the session is unchanged.",
     LEGACY,
     not_over_http=REFUSED,
 )
@@ -138,7 +140,7 @@ _malformed("initialize_without_client_info", "initialize without clientInfo is r
 
 
 @topic.row(
-    "basic/lifecycle#initialization", "Before notifications/initialized no change is announced, and then it is.", LEGACY
+    "basic/lifecycle#initialization", "A change before notifications/initialized is announced only afterwards.", LEGACY
 )
 async def nothing_before_initialized(case: Case) -> None:
     async with case.greeting() as hand:
@@ -159,7 +161,7 @@ async def ping_before_initialized(case: Case) -> None:
         assert await hand.result("ping") == {}
 
 
-@topic.row("basic/lifecycle#operation", "What the server has not declared is refused with -32601.", LEGACY)
+@topic.row("basic/lifecycle#operation", "A method of an undeclared capability is refused with -32601.", LEGACY)
 async def undeclared(case: Case) -> None:
     async with case.hand() as hand:
         for method in ("prompts/list", "resources/list", "resources/templates/list", "completion/complete"):
@@ -183,7 +185,7 @@ async def ping(case: Case) -> None:
         assert await hand.result("ping") == {}
 
 
-@topic.row("schema", "There is no ping: it is refused with -32601.", MODERN)
+@topic.row("schema", "ping is not a method of this revision: it is refused with -32601.", MODERN)
 async def no_ping(case: Case) -> None:
     async with case.hand() as hand:
         assert (await hand.error("ping")).code == error_codes.METHOD_NOT_FOUND
@@ -235,7 +237,9 @@ async def discovered_info(case: Case) -> None:
 
 
 @topic.row(
-    "server/discover#when-to-call", "A client need not call server/discover, and may do so late and again.", MODERN
+    "server/discover#when-to-call",
+    "A client need not call server/discover, and may call it late and repeatedly.",
+    MODERN,
 )
 async def discovery_is_optional(case: Case) -> None:
     async with case.hand() as hand:
@@ -273,7 +277,7 @@ async def unsupported_discovery(case: Case) -> None:
 
 @topic.row(
     "basic/versioning#protocol-version-negotiation",
-    "A handshake version in the _meta of a request is refused with -32022: it has another way to be negotiated.",
+    "A legacy version in the _meta of a request is refused with -32022: only initialize negotiates it.",
     MODERN,
     not_over_http=REFUSED,
 )
@@ -309,7 +313,7 @@ async def session_after_modern_requests(case: Case) -> None:
 
 @topic.row(
     BOTH,
-    "A request with modern _meta is served without state on a link that has a session.",
+    "On a link with a session, a request with modern _meta is served statelessly.",
     MODERN,
     not_over_http=ALONE,
 )
@@ -325,7 +329,7 @@ async def modern_request_in_a_session(case: Case) -> None:
     assert answer.result["content"][0]["text"] == "2024-11-05"
 
 
-@topic.row("schema", "What an older revision does not know is left out of what its clients get.", ALL)
+@topic.row("schema", "Fields that an older revision does not know are left out for its clients.", ALL)
 async def results_of_the_revision(case: Case) -> None:
     async with case.hand() as hand:
         result = await hand.result("tools/list")
@@ -337,21 +341,21 @@ async def results_of_the_revision(case: Case) -> None:
 topic.held(
     "modern_only",
     BOTH,
-    "A server that serves modern versions only names them in its answer to initialize.",
+    "A modern-only server names its versions in its error to initialize.",
     "tests/protocol/test_server_negotiation.py::test_a_modern_server_names_its_versions_to_a_legacy_client",
     MODERN,
 )
 topic.held(
     "legacy_only",
     BOTH,
-    "A server without a modern version answers a modern request as old servers do, without modern evidence.",
+    "A legacy-only server answers a modern request as old servers do, without modern evidence.",
     "tests/protocol/test_server_negotiation.py::test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do",
     MODERN,
 )
 topic.held(
     "pipelined",
     "basic/lifecycle#initialization",
-    "Requests that come right behind initialize are served in order.",
+    "Requests sent right after initialize are served in order.",
     "tests/session/test_opening.py::test_requests_pipelined_behind_initialize_are_served_in_order",
     LEGACY,
 )
@@ -365,6 +369,6 @@ topic.held(
 topic.held(
     "whatever_arrives",
     "basic/versioning#protocol-version-negotiation",
-    "Whatever request arrives first, it is answered, with a result or an error of its era.",
+    "Any first request is answered, with a result or an error of its era.",
     "tests/protocol/test_server_negotiation.py::test_whatever_arrives_is_answered",
 )

@@ -165,7 +165,7 @@ async def acknowledged_first(case: Case) -> None:
     assert params["_meta"][meta.SUBSCRIPTION_ID] == started
 
 
-@topic.row(ACKNOWLEDGMENT, "The acknowledgement says what of the filter is going to be served.", MODERN)
+@topic.row(ACKNOWLEDGMENT, "The acknowledgement says which part of the filter is honoured.", MODERN)
 async def honored(case: Case) -> None:
     async with case.hand() as hand:
         wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": ["x://a"]}
@@ -174,7 +174,7 @@ async def honored(case: Case) -> None:
     assert params["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["x://a"]}
 
 
-@topic.row(ACKNOWLEDGMENT, "A filter that asks for nothing is acknowledged, and nothing is told.", MODERN)
+@topic.row(ACKNOWLEDGMENT, "An empty filter is acknowledged, and no notification is sent.", MODERN)
 async def empty_filter(case: Case) -> None:
     async with case.hand() as hand:
         started = await listen(hand)
@@ -184,7 +184,7 @@ async def empty_filter(case: Case) -> None:
         assert started not in hand.answered
 
 
-@topic.row(OPENING, "Without a subscription nothing is told.", MODERN)
+@topic.row(OPENING, "Without a subscription no notification is sent.", MODERN)
 async def no_subscription(case: Case) -> None:
     async with case.hand() as hand:
         await change(hand, "tools", "prompts", "resources", "x://a")
@@ -192,7 +192,7 @@ async def no_subscription(case: Case) -> None:
         assert told(hand) == []
 
 
-@topic.row(OPENING, "What the filter does not ask for is not told.", MODERN)
+@topic.row(OPENING, "Changes outside the filter are not announced.", MODERN)
 async def not_asked_for(case: Case) -> None:
     async with case.hand() as hand:
         await listen(hand, promptsListChanged=True)
@@ -202,7 +202,7 @@ async def not_asked_for(case: Case) -> None:
         assert told(hand) == []
 
 
-@topic.row(FILTER, "Who subscribes to a resource is told of its updates, with its URI.", MODERN)
+@topic.row(FILTER, "A subscriber to a resource is notified of its updates, with its URI.", MODERN)
 async def resource(case: Case) -> None:
     async with case.hand() as hand:
         started = await listen(hand, resourceSubscriptions=["x://a"])
@@ -212,7 +212,7 @@ async def resource(case: Case) -> None:
     assert params["_meta"][meta.SUBSCRIPTION_ID] == started
 
 
-@topic.row(FILTER, "Updates of other resources are not told.", MODERN)
+@topic.row(FILTER, "Updates of other resources are not announced.", MODERN)
 async def other_resource(case: Case) -> None:
     async with case.hand() as hand:
         await listen(hand, resourceSubscriptions=["x://a"])
@@ -233,7 +233,7 @@ def _malformed(name: str, text: str, params: dict[str, Any]) -> None:
 
 
 _malformed("no_filter", "subscriptions/listen without a filter is refused with -32602.", {})
-_malformed("malformed_filter", "A filter that is no object is refused with -32602.", {"notifications": ["tools"]})
+_malformed("malformed_filter", "A filter that is not an object is refused with -32602.", {"notifications": ["tools"]})
 _malformed(
     "malformed_flag",
     "A flag of a filter that is neither true nor false is refused with -32602.",
@@ -241,12 +241,12 @@ _malformed(
 )
 _malformed(
     "malformed_uris",
-    "Resources in a filter that are no array of strings are refused with -32602.",
+    "Resources in a filter that are not an array of strings are refused with -32602.",
     {"notifications": {"resourceSubscriptions": "x://a"}},
 )
 
 
-@topic.row(FILTER, "Kinds of notification that a server does not know are left out of what it acknowledges.", MODERN)
+@topic.row(FILTER, "Unknown kinds of notification are left out of the acknowledgement.", MODERN)
 async def unknown_kind(case: Case) -> None:
     async with case.hand() as hand:
         await hand.request("subscriptions/listen", {"notifications": {"toolsListChanged": True, "moonPhase": True}})
@@ -254,7 +254,9 @@ async def unknown_kind(case: Case) -> None:
 
 
 @topic.row(
-    RECEIVING, "A notification names its subscription by the very id of the request, also one that is a number.", MODERN
+    RECEIVING,
+    "A notification names its subscription by exactly the id of the request, even if that is a number.",
+    MODERN,
 )
 async def id_of_a_subscription(case: Case) -> None:
     async with case.hand() as hand:
@@ -265,7 +267,7 @@ async def id_of_a_subscription(case: Case) -> None:
     assert type(found) is int
 
 
-@topic.row(CONCURRENT, "Each of several subscriptions is told what it asked for, under its own id.", MODERN)
+@topic.row(CONCURRENT, "Each of several subscriptions gets what it asked for, under its own id.", MODERN)
 async def several(case: Case) -> None:
     async with case.hand() as hand:
         both, one = (
@@ -280,7 +282,7 @@ async def several(case: Case) -> None:
 
 
 @topic.row(
-    CANCELLATION, "A subscription that its client cancels is not answered, and nothing more is told.", MODERN, NOTIFIED
+    CANCELLATION, "A cancelled subscription is not answered and gets no further notifications.", MODERN, NOTIFIED
 )
 async def cancelled(case: Case) -> None:
     async with case.hand() as hand:
@@ -292,7 +294,7 @@ async def cancelled(case: Case) -> None:
         assert started not in hand.answered
 
 
-@topic.row(CANCELLATION, "Cancelling one subscription leaves the others.", MODERN, NOTIFIED)
+@topic.row(CANCELLATION, "Cancelling one subscription does not affect the others.", MODERN, NOTIFIED)
 async def others_stay(case: Case) -> None:
     async with case.hand() as hand:
         first, second = await listen(hand, toolsListChanged=True), await listen(hand, toolsListChanged=True)
@@ -310,7 +312,7 @@ async def requests_beside(case: Case) -> None:
 
 
 @topic.row(
-    OPENING, "A second subscription with the id of an open one is refused, and the first lives on.", MODERN, ALONE
+    OPENING, "A second subscription with the id of an open one is refused, and the first stays open.", MODERN, ALONE
 )
 async def id_in_use(case: Case) -> None:
     async with case.hand() as hand:
@@ -342,7 +344,11 @@ for _kind, _method in (("tools", TOOLS), ("prompts", PROMPTS), ("resources", RES
 SUBSCRIPTIONS = "server/resources#subscriptions"
 
 
-@topic.row(SUBSCRIPTIONS, "Who has sent resources/subscribe is told of updates of that resource, with its URI.", LEGACY)
+@topic.row(
+    SUBSCRIPTIONS,
+    "A client that has sent resources/subscribe is notified of updates of that resource, with its URI.",
+    LEGACY,
+)
 async def subscribed(case: Case) -> None:
     async with case.hand() as hand:
         await hand.result("resources/subscribe", {"uri": "x://a"})
@@ -352,7 +358,7 @@ async def subscribed(case: Case) -> None:
         assert told(hand) == []
 
 
-@topic.row(SUBSCRIPTIONS, "A session that has not subscribed to a resource is not told of its updates.", LEGACY)
+@topic.row(SUBSCRIPTIONS, "A session that has not subscribed to a resource is not notified of its updates.", LEGACY)
 async def not_subscribed(case: Case) -> None:
     async with case.hand() as hand:
         await change(hand, "x://a", "tools")
@@ -360,7 +366,7 @@ async def not_subscribed(case: Case) -> None:
         assert told(hand) == []
 
 
-@topic.row(SUBSCRIPTIONS, "After resources/unsubscribe updates are not told any more.", LEGACY)
+@topic.row(SUBSCRIPTIONS, "After resources/unsubscribe updates are no longer announced.", LEGACY)
 async def unsubscribed(case: Case) -> None:
     async with case.hand() as hand:
         for uri in ("x://a", "x://b"):
@@ -382,25 +388,25 @@ for _name, _section, _text, _test in (
     (
         "told_before_the_end",
         "basic/patterns/subscriptions#graceful-closure",
-        "What changed before the end is told before it.",
+        "Changes before the end are announced before it.",
         "tests/server/test_listen.py::test_changes_before_the_close_are_told_before_it",
     ),
     (
         "undeclared_is_not_honored",
         ACKNOWLEDGMENT,
-        "What the server does not declare is left out of the acknowledgement.",
+        "Capabilities that the server does not declare are left out of the acknowledgement.",
         "tests/server/test_listen.py::test_topics_that_the_server_does_not_declare_are_not_honored",
     ),
     (
         "nothing_before_the_acknowledgement",
         ACKNOWLEDGMENT,
-        "A change while the acknowledgement waits to be sent is told after it.",
+        "A change while the acknowledgement waits to be sent is announced after it.",
         "tests/server/test_listen.py::test_a_change_while_the_acknowledgement_waits_is_told_after_it",
     ),
     (
         "bounded",
         FILTER,
-        "The resources that one client watches are bounded.",
+        "The number of resources that one client watches is bounded.",
         "tests/server/test_listen.py::test_the_resources_that_one_client_watches_are_bounded",
     ),
 ):

@@ -26,7 +26,7 @@ def server() -> Server:
 
     @made.tool
     async def mumble(ctx: Context) -> str:
-        """Log a text, by nobody."""
+        """Log a text without a logger's name."""
         await ctx.log("error", "a text")
         return "said"
 
@@ -99,7 +99,7 @@ async def level_per_request(case: Case) -> None:
         assert await heard(hand) == []
 
 
-@topic.row(f"{SECTION}#per-request-log-level", "Of two requests at once each gets messages by its own level.", MODERN)
+@topic.row(f"{SECTION}#per-request-log-level", "Two concurrent requests each get messages by their own level.", MODERN)
 async def levels_of_two_requests(case: Case) -> None:
     async with case.hand() as hand:
         first = await hand.request("tools/call", {"name": "speak"}, **{meta.LOG_LEVEL: "emergency"})
@@ -110,7 +110,7 @@ async def levels_of_two_requests(case: Case) -> None:
         assert [each["level"] for each in hand.heard_of(MESSAGES)] == ["emergency"]
 
 
-@topic.row(f"{SECTION}#setting-log-level", "The level of a session stays until it is set anew.", LEGACY)
+@topic.row(f"{SECTION}#setting-log-level", "The level of a session stays until it is set again.", LEGACY)
 async def level_of_the_session(case: Case) -> None:
     async with case.hand() as hand:
         for level, count in (("emergency", 1), ("alert", 2)):
@@ -136,7 +136,7 @@ async def level_missing(case: Case) -> None:
         assert (await hand.error("logging/setLevel", {})).code == error_codes.INVALID_PARAMS
 
 
-@topic.row(f"{SECTION}#error-handling", "A level that is refused leaves that of the session as it was.", LEGACY)
+@topic.row(f"{SECTION}#error-handling", "A refused level leaves the session's level unchanged.", LEGACY)
 async def refused_level(case: Case) -> None:
     async with case.hand() as hand:
         await hand.result("logging/setLevel", {"level": "emergency"})
@@ -184,6 +184,6 @@ async def in_order(case: Case) -> None:
 topic.held(
     "bounded",
     f"{SECTION}#implementation-considerations",
-    "Log messages that find no room are dropped: logging never waits, and never piles up.",
+    "Log messages that do not fit the buffer are dropped: logging never waits and never piles up.",
     "tests/server/test_logging.py::test_logging_never_waits_and_drops_what_does_not_fit",
 )

@@ -86,7 +86,7 @@ for _method in METHODS:
     _paged(_method)
 
 
-@topic.row(RESPONSE, "A cursor is a string, there while there is more.")
+@topic.row(RESPONSE, "A cursor is a string, present while there are more pages.")
 async def cursor(case: Case) -> None:
     async with case.client() as client:
         page = await client.request("tools/list")
@@ -104,7 +104,7 @@ async def stable(case: Case) -> None:
 
 @topic.row(
     "server/utilities/pagination#implementation-guidelines",
-    "A cursor outlives the removal of what it stands at, and what is left comes once.",
+    "A cursor stays valid if its item is removed, and the rest is listed once.",
 )
 async def removal(case: Case) -> None:
     async with case.client() as client:
@@ -117,7 +117,7 @@ async def removal(case: Case) -> None:
 
 @topic.row(
     "server/utilities/pagination#implementation-guidelines",
-    "What is added while a client turns pages is neither doubled nor in the way.",
+    "Items added between pages cause no duplicates or gaps.",
 )
 async def addition(case: Case) -> None:
     async with case.client() as client:
@@ -134,14 +134,14 @@ async def unknown_cursor(case: Case) -> None:
             assert (await hand.error("tools/list", {"cursor": bad})).code == error_codes.INVALID_PARAMS
 
 
-@topic.row(ERRORS, "A cursor that is no string is refused with -32602.")
+@topic.row(ERRORS, "A cursor that is not a string is refused with -32602.")
 async def malformed_cursor(case: Case) -> None:
     async with case.hand() as hand:
         for bad in (7, ["x"], {}, True):
             assert (await hand.error("tools/list", {"cursor": bad})).code == error_codes.INVALID_PARAMS
 
 
-@topic.row(ERRORS, "The cursor of one list is refused by another, with -32602.")
+@topic.row(ERRORS, "A cursor of one list is refused by another with -32602.")
 async def cursor_of_another_list(case: Case) -> None:
     async with case.hand() as hand:
         cursor = (await hand.result("tools/list"))["nextCursor"]

@@ -82,13 +82,13 @@ async def grows(case: Case) -> None:
     assert [each["progress"] for each in found] == [1, 2, 3, 4, 5]
 
 
-@topic.row(FLOW, "A total may go along with progress.")
+@topic.row(FLOW, "Progress may have a total.")
 async def total(case: Case) -> None:
     found = await reports(case, "work", "t", {"steps": 3})
     assert [each["total"] for each in found] == [3, 3, 3]
 
 
-@topic.row(FLOW, "A message may go along with progress.", since("2025-03-26"))
+@topic.row(FLOW, "Progress may have a message.", since("2025-03-26"))
 async def message(case: Case) -> None:
     found = await reports(case, "work", "t", {"steps": 2})
     assert [each["message"] for each in found] == ["step 1", "step 2"]
@@ -101,7 +101,7 @@ async def fractions(case: Case) -> None:
 
 
 @topic.row(
-    "basic/patterns/progress#behavior-requirements", "Progress of two requests at once goes to the token of each."
+    "basic/patterns/progress#behavior-requirements", "Progress of two concurrent requests goes to the token of each."
 )
 async def two_at_once(case: Case) -> None:
     async with case.hand() as hand:
@@ -121,7 +121,7 @@ async def none_after_the_answer(case: Case) -> None:
         assert [each["progress"] for each in hand.heard_of(PROGRESS)] == [1]
 
 
-@topic.row(FLOW, "A client's callback is told of progress before the call returns.")
+@topic.row(FLOW, "A client's callback gets progress before the call returns.")
 async def callback(case: Case) -> None:
     found: list[Any] = []
 
@@ -139,6 +139,6 @@ topic.held(
 topic.held(
     "only_for_what_is_active",
     "basic/patterns/progress#behavior-requirements",
-    "Progress that fits no request in flight reaches nobody, and is reported.",
+    "Progress that fits no request in flight is reported as a fault and otherwise ignored.",
     "tests/protocol/test_peer.py::test_progress_that_fits_no_request_is_a_fault",
 )

@@ -146,7 +146,7 @@ async def optional_argument(case: Case) -> None:
     assert message["content"]["text"] == "Plan 3 days in Ulm."
 
 
-@topic.row(GETTING, "A prompt without arguments is got without any.")
+@topic.row(GETTING, "A prompt without arguments can be fetched without any.")
 async def no_arguments(case: Case) -> None:
     assert len(await messages(case, "talk")) == 3
 
@@ -174,7 +174,7 @@ async def audio(case: Case) -> None:
     assert (await messages(case, "sound"))[0]["content"] == {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
-@topic.row("schema", "A revision that knows no audio gets text in its place.", until("2024-11-05"))
+@topic.row("schema", "A revision without audio content gets text instead.", until("2024-11-05"))
 async def audio_before(case: Case) -> None:
     assert (await messages(case, "sound"))[0]["content"]["type"] == "text"
 
@@ -184,14 +184,14 @@ async def linked(case: Case) -> None:
     assert (await messages(case, "link"))[0]["content"] == {"type": "resource_link", "uri": "file:///a", "name": "a"}
 
 
-@topic.row("schema", "In a prompt, a revision that knows no resource links gets the URI as text.", until("2025-03-26"))
+@topic.row("schema", "In a prompt, a revision without resource links gets the URI as text.", until("2025-03-26"))
 async def linked_before(case: Case) -> None:
     assert (await messages(case, "link"))[0]["content"] == {"type": "text", "text": "file:///a"}
 
 
 @topic.row(ERRORS, "An unknown prompt is refused with -32602.")
 async def unknown(case: Case) -> None:
-    assert (await refused(case, {"name": "nobody"})).code == error_codes.INVALID_PARAMS
+    assert (await refused(case, {"name": "unknown"})).code == error_codes.INVALID_PARAMS
 
 
 @topic.row(ERRORS, "A request for a prompt that names none is refused with -32602.")
@@ -209,7 +209,8 @@ async def argument_missing(case: Case) -> None:
 
 
 @topic.row(
-    "server/prompts#implementation-considerations", "A prompt's argument that its type refuses is refused with -32602."
+    "server/prompts#implementation-considerations",
+    "A prompt argument that does not fit its type is refused with -32602.",
 )
 async def argument_invalid(case: Case) -> None:
     error = await refused(case, {"name": "plan", "arguments": {"city": "Ulm", "days": "many"}})
@@ -218,7 +219,7 @@ async def argument_invalid(case: Case) -> None:
 
 @topic.row(
     "server/prompts#implementation-considerations",
-    "A prompt's arguments that are no object of strings are refused with -32602.",
+    "Prompt arguments that are not an object of strings are refused with -32602.",
 )
 async def arguments_malformed(case: Case) -> None:
     async with case.hand() as hand:
@@ -235,7 +236,7 @@ async def argument_unknown(case: Case) -> None:
     assert error.code == error_codes.INVALID_PARAMS
 
 
-@topic.row(ERRORS, "A prompt that fails is refused with -32603, and without what went wrong inside.")
+@topic.row(ERRORS, "A prompt that fails is refused with -32603, without internal details.")
 async def failure(case: Case) -> None:
     error = await refused(case, {"name": "broken"})
     assert error.code == error_codes.INTERNAL_ERROR

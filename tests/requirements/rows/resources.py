@@ -191,7 +191,7 @@ async def not_found_before(case: Case) -> None:
     assert (await refused(case, {"uri": "config://other"})).code == error_codes.RESOURCE_NOT_FOUND_LEGACY
 
 
-@topic.row(ERRORS, "A resource that turns out not to exist is refused like any other that does not.")
+@topic.row(ERRORS, "A resource whose function reports it missing is refused like an unknown one.")
 async def found_missing(case: Case) -> None:
     gone = await refused(case, {"uri": "gone://it"})
     assert gone.code == (error_codes.INVALID_PARAMS if case.modern else error_codes.RESOURCE_NOT_FOUND_LEGACY)
@@ -202,16 +202,14 @@ async def not_found_uri(case: Case) -> None:
     assert (await refused(case, {"uri": "config://other"})).data == {"uri": "config://other"}
 
 
-@topic.row(ERRORS, "A resource that fails is refused with -32603, and without what went wrong inside.")
+@topic.row(ERRORS, "A resource that fails is refused with -32603, without internal details.")
 async def failure(case: Case) -> None:
     error = await refused(case, {"uri": "broken://secret"})
     assert error.code == error_codes.INTERNAL_ERROR
     assert "hunter2" not in f"{error.message} {error.data}"
 
 
-@topic.row(
-    "server/resources#security-considerations", "A URI that is no string, or is missing, is refused with -32602."
-)
+@topic.row("server/resources#security-considerations", "A URI that is missing or not a string is refused with -32602.")
 async def malformed_uri(case: Case) -> None:
     async with case.hand() as hand:
         for params in ({}, {"uri": None}, {"uri": 7}, {"uri": ["config://app"]}):
@@ -244,7 +242,7 @@ async def subscribing_to_nothing(case: Case) -> None:
     assert error.code == error_codes.RESOURCE_NOT_FOUND_LEGACY
 
 
-@topic.row(SUBSCRIPTIONS, "Unsubscribing from what was never subscribed to is no error.", LEGACY)
+@topic.row(SUBSCRIPTIONS, "Unsubscribing from a resource that was never subscribed to succeeds.", LEGACY)
 async def unsubscribing_from_nothing(case: Case) -> None:
     async with case.hand() as hand:
         assert await hand.result("resources/unsubscribe", {"uri": "config://app"}) == {}
@@ -258,19 +256,19 @@ async def subscribing_without_uri(case: Case) -> None:
 topic.held(
     "uri_once",
     DATA,
-    "A URI identifies one resource: a second one with the same is refused where it is added.",
+    "A URI identifies one resource: adding a second one with the same URI fails.",
     "tests/server/test_resources.py::test_a_uri_is_taken_once",
 )
 topic.held(
     "subscriptions_bounded",
     SUBSCRIPTIONS,
-    "The subscriptions of one client are bounded.",
+    "The number of subscriptions of one client is bounded.",
     "tests/server/test_resources_changes.py::test_subscriptions_are_bounded",
     LEGACY,
 )
 topic.held(
     "paths_stay_inside",
     "server/resources#security-considerations",
-    "A path that a client chose never leads out of the directory that is served.",
+    "A path from a client never leads outside the served directory.",
     "tests/server/test_resources_paths.py::test_safe_join_never_leaves_whatever_the_path",
 )

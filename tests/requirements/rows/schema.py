@@ -15,7 +15,7 @@ topic.held(
 topic.held(
     "own_ids_are_new",
     "basic#requests",
-    "A session never uses an id of its own a second time.",
+    "A session never reuses one of its own ids.",
     "tests/protocol/test_peer.py::test_ids_are_integers_that_are_never_used_again",
 )
 topic.held(
@@ -40,7 +40,7 @@ topic.held(
 topic.held(
     "senders_of_the_schema",
     "schema",
-    "Who may send a message is what the published schema says.",
+    "Each message has the senders of the published schema.",
     "tests/types/test_methods.py::test_who_sends_what_is_what_the_schema_says",
 )
 topic.held(
@@ -52,7 +52,7 @@ topic.held(
 topic.held(
     "instances_fit_the_schema",
     "schema",
-    "What a construct becomes on the wire is valid by the published schema.",
+    "Every construct is valid by the published schema when written.",
     "tests/types/test_wire_generated.py::test_instance_fits_the_published_schema",
 )
 topic.held(
@@ -64,14 +64,14 @@ topic.held(
 topic.held(
     "keys_of_meta",
     "basic#_meta",
-    "Only keys that the grammar allows are valid, and the second label decides whom they belong to.",
+    "Only keys that the grammar allows are valid; the second label decides who owns them.",
     "tests/types/test_meta_keys.py::test_keys_by_the_grammar_are_valid_and_the_second_label_decides_who_owns_them",
     since("2025-11-25"),
 )
 topic.held(
     "own_keys_of_meta",
     "basic#_meta",
-    "A definition may carry keys of one's own and those of extensions, and no reserved ones.",
+    "A definition may carry custom keys and those of extensions, but no reserved ones.",
     "tests/types/test_meta_keys.py::test_a_definition_may_carry_keys_of_ones_own_and_those_of_extensions",
     since("2025-06-18"),
 )
@@ -85,7 +85,7 @@ topic.held(
 topic.held(
     "icons_by_their_bytes",
     "basic#icons",
-    "What a data: URI holds is decided by its bytes, not by the MIME type that it claims.",
+    "The content type of a data: URI is decided by its bytes, not by the MIME type it claims.",
     "tests/types/test_icons.py::test_the_bytes_decide_what_a_data_uri_holds",
     since("2025-11-25"),
 )
@@ -99,7 +99,7 @@ topic.held(
 topic.held(
     "schema_2020_12",
     "basic#json-schema-usage",
-    "A schema that names no dialect is one of JSON Schema 2020-12.",
+    "A schema that names no dialect is read as JSON Schema 2020-12.",
     "tests/protocol/test_json_schema.py::test_2020_12",
     since("2025-11-25"),
 )
@@ -141,7 +141,7 @@ topic.held(
 topic.held(
     "schema_size",
     "basic#composition-keyword-resource-use",
-    "Depth and number of the subschemas of a schema are bounded.",
+    "The depth and number of a schema's subschemas are bounded.",
     "tests/protocol/test_schema_cost.py::test_schemas_of_unreasonable_size_are_refused",
     MODERN,
 )

@@ -20,13 +20,13 @@ for _name, _section, _text, _test in (
     (
         "nothing_reads_the_wire",
         PAGE,
-        "Tools and their children read nothing from the standard input that the messages come on.",
+        "Tools and their child processes read nothing from the standard input that carries messages.",
         f"{SERVER}wire.py::test_tools_and_their_children_read_nothing_from_the_wire",
     ),
     (
         "printed_before",
         PAGE,
-        "What was printed before serving began does not end up among the messages.",
+        "Text printed before serving began does not end up among the messages.",
         f"{SERVER}wire.py::test_what_was_printed_before_the_block_is_written_before_the_wire_begins",
     ),
     (
@@ -38,19 +38,19 @@ for _name, _section, _text, _test in (
     (
         "no_embedded_newline",
         PAGE,
-        "A line separator inside a string ends no message.",
+        "A line separator inside a string does not end a message.",
         "tests/protocol/test_framing.py::test_a_line_separator_inside_a_string_ends_no_line",
     ),
     (
         "every_message_survives",
         PAGE,
-        "Every message is the same after it has been written and read, and is one line.",
+        "Every message is one line, and is unchanged after it has been written and read.",
         "tests/protocol/test_codec.py::test_every_message_survives_the_wire",
     ),
     (
         "garbage_answered",
         "basic#error-codes",
-        "What is no JSON is answered with -32700, what is no message with -32600, and both cost only themselves.",
+        "Invalid JSON is answered with -32700, an invalid message with -32600; neither affects other messages.",
         f"{SERVER}wire.py::test_garbage_is_answered_if_possible_and_affects_nothing_else",
     ),
     (
@@ -62,7 +62,7 @@ for _name, _section, _text, _test in (
     (
         "garbage_to_the_client",
         PAGE,
-        "Lines of a server that are no messages cost its client nothing else.",
+        "A server's lines that are not messages do not affect its client otherwise.",
         f"{CLIENT}death.py::test_garbage_on_the_output_affects_nothing_else",
     ),
     (
@@ -74,7 +74,7 @@ for _name, _section, _text, _test in (
     (
         "depth",
         "basic#error-codes",
-        "A message that is nested too deep is a parse error.",
+        "A message that is nested too deeply is a parse error.",
         "tests/protocol/test_codec.py::test_a_depth_bomb_is_a_parse_error",
     ),
     (
@@ -98,7 +98,7 @@ for _name, _section, _text, _test in (
     (
         "stderr_utf8",
         PAGE,
-        "Standard error is text in UTF-8, and whatever bytes it has do no harm.",
+        "Standard error is text in UTF-8, and invalid bytes do no harm.",
         f"{CLIENT}stderr.py::test_text_arrives_decoded_whatever_the_bytes",
     ),
     (
@@ -110,7 +110,7 @@ for _name, _section, _text, _test in (
     (
         "end_in_mid_tool",
         SHUTDOWN,
-        "A server exits when its standard input ends, also while a tool runs.",
+        "A server exits when its standard input ends, even while a tool runs.",
         f"{SERVER}end.py::test_the_end_of_the_input_ends_a_server_in_mid_tool",
     ),
     (
@@ -134,7 +134,7 @@ for _name, _section, _text, _test in (
     (
         "server_closes",
         SHUTDOWN,
-        "A server that closes its input and lives on is lost to its client.",
+        "A server that closes its input but keeps running is lost to its client.",
         f"{CLIENT}death.py::test_a_server_that_closes_its_input_and_lives_on_is_lost",
     ),
     (
@@ -146,7 +146,7 @@ for _name, _section, _text, _test in (
     (
         "credentials",
         "basic#auth",
-        "A server finds in its environment what it is given there, and of the rest only what is safe.",
+        "A server's environment has the variables it was given and only the safe ones of the rest.",
         f"{CLIENT}start.py::test_only_the_safe_variables_and_the_given_ones_reach_the_child",
     ),
 ):

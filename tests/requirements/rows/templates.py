@@ -68,7 +68,7 @@ async def templates(case: Case) -> None:
     ]
 
 
-@topic.row(TEMPLATES, "Templates are not among the resources, nor resources among the templates.")
+@topic.row(TEMPLATES, "Templates are not listed as resources, nor resources as templates.")
 async def apart(case: Case) -> None:
     async with case.client() as client:
         assert [each["uri"] for each in (await client.request("resources/list"))["resources"]] == ["books://catalogue"]
@@ -113,7 +113,7 @@ async def reserved(case: Case) -> None:
     assert await text_of(case, "files://a/b/c.txt") == "file a/b/c.txt"
 
 
-@topic.row(TEMPLATES, "A variable without a plus matches one segment only: a slash, even an encoded one, is no match.")
+@topic.row(TEMPLATES, "A variable without a plus matches one segment only, never a slash, not even an encoded one.")
 async def one_segment(case: Case) -> None:
     await missing(case, "books://a/b", "books://a%2Fb")
 
@@ -127,13 +127,13 @@ async def no_dots(case: Case) -> None:
 
 @topic.row(
     "server/resources#security-considerations",
-    "A URI whose variables have not the type that is asked for does not exist.",
+    "A URI whose variables do not fit their types does not exist.",
 )
 async def typed(case: Case) -> None:
     await missing(case, "shelves://three", "shelves://3.5", "shelves://")
 
 
-@topic.row(TEMPLATES, "A resource of the very URI comes before a template that matches it.")
+@topic.row(TEMPLATES, "A resource with exactly that URI wins over a template that matches it.")
 async def resource_first(case: Case) -> None:
     assert await text_of(case, "books://catalogue") == "all of them"
 
@@ -146,13 +146,13 @@ async def no_match(case: Case) -> None:
 topic.held(
     "expansion",
     TEMPLATES,
-    "Templates are those of RFC 6570.",
+    "Templates follow RFC 6570.",
     "tests/protocol/test_uri_templates.py::test_expansion_is_that_of_the_rfc",
 )
 topic.held(
     "matching_undoes_expansion",
     TEMPLATES,
-    "Matching a URI that a template was expanded to gives the values back.",
+    "Matching a template's own expansion returns the values.",
     "tests/protocol/test_uri_templates.py::test_matching_an_expansion_gives_the_values_back",
 )
 topic.held(

@@ -67,7 +67,7 @@ async def called(case: Case) -> None:
 async def unknown(case: Case) -> None:
     async with case.client() as client:
         with pytest.raises(McpError) as caught:
-            await client.request("tools/call", {"name": "nobody"})
+            await client.request("tools/call", {"name": "unknown"})
     assert caught.value.code == error_codes.INVALID_PARAMS
 
 
@@ -81,7 +81,7 @@ async def failure(case: Case) -> None:
 
 @topic.row(
     "server/tools#error-handling",
-    "Arguments that break the input schema are a result with isError.",
+    "Arguments that violate the input schema give a result with isError.",
     since("2025-11-25"),
 )
 async def invalid_arguments(case: Case) -> None:
@@ -98,7 +98,9 @@ async def invalid_arguments_refused(case: Case) -> None:
     assert caught.value.code == error_codes.INVALID_PARAMS
 
 
-@topic.row("server/tools#structured-content", "A result with structure carries it as text, too.", since("2025-06-18"))
+@topic.row(
+    "server/tools#structured-content", "A result with structured content also carries it as text.", since("2025-06-18")
+)
 async def structure_as_text(case: Case) -> None:
     async with case.client() as client:
         result = await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})

@@ -156,7 +156,7 @@ async def no_output_schema(case: Case) -> None:
     assert "outputSchema" not in await listed(case)
 
 
-@topic.row("server/tools#tool-names", "Tool names that differ only in case are those of different tools.", ALL)
+@topic.row("server/tools#tool-names", "Tool names that differ only in case name different tools.", ALL)
 async def case_sensitive(case: Case) -> None:
     assert (await called(case, "bare"))["content"] == []
     assert (await called(case, "Bare"))["content"][0]["text"] == "another"
@@ -169,7 +169,7 @@ async def no_arguments(case: Case) -> None:
     assert (await called(case, "Bare"))["content"] == [{"type": "text", "text": "another"}]
 
 
-@topic.row("server/tools#calling-tools", "Arguments of any JSON value arrive.")
+@topic.row("server/tools#calling-tools", "Arguments may be any JSON value.")
 async def any_argument(case: Case) -> None:
     for value in (None, True, -7, 1.5, "ä€😀\u2028", [[]], {"a": {"b": [None]}}):
         assert not (await called(case, "bare", {"text": value})).get("isError", False)
@@ -196,7 +196,7 @@ async def audio(case: Case) -> None:
     assert (await blocks(case))[2] == {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
 
 
-@topic.row("schema", "In a tool's result, a revision that knows no audio gets text in its place.", until("2024-11-05"))
+@topic.row("schema", "In a tool's result, a revision without audio content gets text instead.", until("2024-11-05"))
 async def audio_before(case: Case) -> None:
     assert (await blocks(case))[2]["type"] == "text"
 
@@ -206,7 +206,7 @@ async def resource_link(case: Case) -> None:
     assert (await blocks(case))[3] == {"type": "resource_link", "uri": "file:///a", "name": "a"}
 
 
-@topic.row("schema", "In a tool's result, a revision that knows no links gets the URI as text.", until("2025-03-26"))
+@topic.row("schema", "In a tool's result, a revision without resource links gets the URI as text.", until("2025-03-26"))
 async def resource_link_before(case: Case) -> None:
     assert (await blocks(case))[3] == {"type": "text", "text": "file:///a"}
 
@@ -248,7 +248,7 @@ async def structured_array(case: Case) -> None:
 
 @topic.row(
     "server/tools#output-schema",
-    "A value that breaks the tool's output schema never goes out as its structured result.",
+    "A value that violates the tool's output schema is never sent as structured content.",
     since("2025-06-18"),
 )
 async def broken_output(case: Case) -> None:
@@ -262,14 +262,14 @@ async def success(case: Case) -> None:
     assert not (await called(case, "Bare")).get("isError", False)
 
 
-@topic.row("server/tools#security-considerations", "What a tool raised by mistake is not told to the client.")
+@topic.row("server/tools#security-considerations", "An unexpected exception in a tool is not shown to the client.")
 async def crash(case: Case) -> None:
     result = await called(case, "crash")
     assert result["isError"] is True
     assert "hunter2" not in str(result)
 
 
-@topic.row(ERRORS, "A tool may answer with an error of the protocol, with a code and data of its own.")
+@topic.row(ERRORS, "A tool may answer with a protocol error, with its own code and data.")
 async def protocol_error(case: Case) -> None:
     async with case.hand() as hand:
         error = await hand.error("tools/call", {"name": "refuse"})
@@ -283,7 +283,7 @@ async def no_name(case: Case) -> None:
             assert (await hand.error("tools/call", params)).code == error_codes.INVALID_PARAMS
 
 
-@topic.row(ERRORS, "A call whose arguments are no object is refused with -32602.")
+@topic.row(ERRORS, "A call whose arguments are not an object is refused with -32602.")
 async def malformed_arguments(case: Case) -> None:
     async with case.hand() as hand:
         for arguments in (["Ulm"], "Ulm", 7):
@@ -299,22 +299,22 @@ def _refused(name: str, text: str, arguments: dict[str, Any]) -> None:
     topic.row(ERRORS, text, since("2025-11-25"))(scenario)
 
 
-_refused("argument_missing", "A missing argument is a result with isError.", {"days": 1})
+_refused("argument_missing", "A missing argument gives a result with isError.", {"days": 1})
 _refused(
-    "argument_unknown", "An argument that the schema does not know is a result with isError.", {"city": "U", "x": 1}
+    "argument_unknown", "An argument that the schema does not know gives a result with isError.", {"city": "U", "x": 1}
 )
 
 topic.held(
     "unique_names",
     "server/tools#tool-names",
-    "A name is given to one tool only.",
+    "A tool name can be used only once.",
     "tests/server/test_registration.py::test_a_name_can_be_used_only_once",
     since("2025-11-25"),
 )
 topic.held(
     "usable_schemas",
     TOOL,
-    "An input schema that is no valid JSON Schema of an object is refused when the tool is added.",
+    "An input schema that is not a valid JSON Schema of an object is refused when the tool is added.",
     "tests/server/test_registration.py::test_an_unusable_input_schema_is_refused",
 )
 topic.held(
