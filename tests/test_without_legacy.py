@@ -139,7 +139,7 @@ except ImportError as exc:
 
 
 def test_every_other_public_name_is_there(copy: Path) -> None:
-    missing = "there is no {}: this installation does not speak the legacy era over HTTP"
+    missing = "{} is not available: this installation does not speak the legacy era over HTTP"
     names = ["MemoryEventStore", "SqliteEventStore", "sse_client", "SqliteEventStore"]
     assert say(copy, PUBLIC) == [missing.format(name) for name in names]
 
@@ -199,4 +199,4 @@ trio.run(main)
 def test_a_client_tells_a_legacy_server_what_it_does_not_speak(copy: Path) -> None:
     absent = "this installation does not speak the legacy era over HTTP"
     unsent = f"'initialize' was not sent: {absent}, and the server may speak nothing else"
-    assert say(copy, CONNECTED) == [unsent, unsent, f"there is no transport for HTTP+SSE: {absent}"]
+    assert say(copy, CONNECTED) == [unsent, unsent, f"HTTP+SSE is not available: {absent}"]

@@ -1,6 +1,6 @@
 """The Model Context Protocol for Trio: clients and servers for every protocol revision.
 
-Public names are imported on first use, so a client loads no server. docs/design has a map of the package.
+Public names are imported on first use, so a client does not load the server. docs/design.md has a map of the package.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trio_mcp._version import __version__
 
+# For type checkers only: they can't follow `__getattr__`. It breaks no import cycle.
 if TYPE_CHECKING:
     from trio_mcp import types
     from trio_mcp.client import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from trio_mcp.stdio.server import stdio_server
     from trio_mcp.trace_context import TraceContext
 
+# The module that defines each public name, for `__getattr__` to import.
 _HOMES = {
     "trio_mcp.client": (
         "Client",
@@ -208,20 +210,24 @@ __all__ = [  # noqa: RUF022
 def __getattr__(name: str) -> Any:
     if name == "types":
         return importlib.import_module("trio_mcp.types")
+    # PEP 562: called for names that the module does not have yet.
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         home = importlib.import_module(module)
     except ModuleNotFoundError as exc:
+        # The folders named `legacy` may be deleted as a whole; any other missing module is a broken installation.
         if exc.name is None or not exc.name.endswith(".legacy"):
             raise
         raise ImportError(
-            f"there is no {name}: this installation does not speak the legacy era over HTTP", name=__name__
+            f"{name} is not available: this installation does not speak the legacy era over HTTP", name=__name__
         ) from None
+    # Stored in the module, so that the next access does not come here.
     value = globals()[name] = getattr(home, name)
     return value
 
 
+# So that completion offers names that have not been imported yet.
 def __dir__() -> list[str]:
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""``python -m trio_mcp``."""
+"""The command line, as ``python -m trio_mcp``."""
 
 from __future__ import annotations
 

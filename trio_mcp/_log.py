@@ -1,4 +1,4 @@
-"""The one logger of the package: `logging.getLogger("trio_mcp")`."""
+"""The package's only logger: `logging.getLogger("trio_mcp")`."""
 
 import logging
 

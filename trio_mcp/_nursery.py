@@ -1,4 +1,4 @@
-"""The lifetime of what has background tasks: a nursery for them, a block that surrounds them, and how it is closed."""
+"""Lifetimes of objects with background tasks: their nursery, the block around them, and how it is closed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ __all__ = ["EnteredOnce", "background_nursery", "closing", "start", "without_can
 
 @contextlib.asynccontextmanager
 async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """A block that is closed however it ends, and out of which the gravest exception comes.
+    """Call `close` at the end of the block, however it ends, and let the gravest exception out.
 
-    ``finally: await close()`` would lose one: in a cancelled scope the close raises `Cancelled` in place of whatever
-    was raised, Ctrl-C included. Here the block's own exception leaves, except that Ctrl-C, or the end of the program,
-    passes everything, and any failure passes a cancellation. A failure that is passed over is logged.
+    ``finally: await close()`` could lose an exception: in a cancelled scope, the close raises `Cancelled` in place of
+    what the block raised, Ctrl-C included. Here the block's own exception leaves, with two exceptions: Ctrl-C and
+    `SystemExit` take precedence over everything, and any failure over a cancellation. A failure of the close that
+    does not leave is logged.
     """
+    # Not `finally`: the outcome of the block has to be known before the close runs, to be weighed against its own.
     try:
         yield
     except BaseException as exc:
@@ -33,28 +35,31 @@ async def closing(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]
             if _is_graver(later, exc):
                 raise
             if (failure := without_cancellation(later)) is not None:
-                logger.error("what was to be closed after %r failed", exc, exc_info=failure)
+                logger.error("closing failed after %r", exc, exc_info=failure)
         raise
     else:
         await close()
 
 
 def _is_graver(later: BaseException, earlier: BaseException) -> bool:
+    """Return whether an exception of the close is to leave in place of the block's own."""
+    # What remains without `Cancelled` is a failure, or the end of the program. The end of the program always leaves; a
+    # failure leaves only if the block raised nothing but `Cancelled`.
     rest = without_cancellation(later)
     return rest is not None and (not isinstance(rest, Exception) or without_cancellation(earlier) is None)
 
 
 @contextlib.asynccontextmanager
 async def background_nursery(close: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[trio.Nursery]:
-    """A nursery that ends with its block: leaving it cancels what still runs.
+    """Open a nursery that ends with its block: leaving the block cancels the tasks that still run.
 
-    The nursery is an implementation detail of whoever opens it, so what was raised in the block leaves it as the very
-    object that it was: it does not travel through the nursery, which would wrap it, or rebuild a group. If a background
-    task fails, the block is cancelled, and the task's exception leaves it. Ctrl-C that a task got, or the end of the
-    program, leaves as itself, with whatever else was raised as its cause.
+    The nursery is an implementation detail of the caller, so an exception raised in the block leaves it as the very
+    same object: it does not pass through the nursery, which would wrap it or rebuild a group. If a background task
+    fails, the block is cancelled and the task's exception leaves it. A `KeyboardInterrupt` or `SystemExit` raised in
+    a task leaves unwrapped, with everything else that was raised as its cause.
 
     Args:
-        close: Called at the end of the block, however it ends, before what still runs is cancelled; see `closing`.
+        close: Called at the end of the block, however it ends, before the remaining tasks are cancelled; see `closing`.
     """
     raised: BaseException | None = None
     failures: list[BaseException] = []
@@ -64,23 +69,29 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
                 async with contextlib.nullcontext() if close is None else closing(close):
                     yield nursery
             except BaseException as exc:
-                raised = exc  # raised again below, outside of the nursery
+                # Kept, and raised again below outside the nursery, which would wrap it in a group.
+                raised = exc
+            # After the close, which may need the tasks: a writer, for example, still has to write the last messages.
             nursery.cancel_scope.cancel("the block that these background tasks belong to has ended")
             if raised is not None and _is_cancellation(raised):
-                # Only the scope it belongs to, which may be the nursery's own, can tell whether it goes further.
+                # A `Cancelled` has to go through the nursery: the scope that it belongs to may be the nursery's own
+                # (a task failed), which then absorbs it. Only that scope can tell.
                 passing, raised = raised, None
                 raise passing
     except trio.Cancelled as exc:
         raised = exc if raised is None else raised
     except BaseExceptionGroup as group:
+        # The group may hold the block's own `Cancelled` besides the failures of tasks; only the failures count.
         left = [without_cancellation(member) for member in group.exceptions]
         failures = [failure for failure in left if failure is not None]
         if not failures and raised is None:
             raised = group
     if failures:
+        # A failure takes precedence over a cancellation; with an exception of the block's own it forms a group.
         if raised is not None and not isinstance(raised, trio.Cancelled):
             failures.insert(0, raised)
         raised = failures[0] if len(failures) == 1 else BaseExceptionGroup("background tasks failed", failures)
+        # Ctrl-C inside a group would pass by every `except KeyboardInterrupt`.
         interruption = _interruption_in(raised)
         if interruption is not None and interruption is not raised:
             raise interruption from raised
@@ -89,17 +100,17 @@ async def background_nursery(close: Callable[[], Awaitable[object]] | None = Non
 
 
 def _interruption_in(exc: BaseException) -> BaseException | None:
-    """What ends the program, in a group or alone."""
+    """Find the `KeyboardInterrupt` or `SystemExit`, alone or within a group; return None without one."""
     if isinstance(exc, BaseExceptionGroup):
         return next(filter(None, map(_interruption_in, exc.exceptions)), None)
     return None if isinstance(exc, Exception) else exc
 
 
 async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]]) -> Any:
-    """As `trio.Nursery.start`, wherever the main task may wait for it.
+    """Do what `trio.Nursery.start` does, safely even in the main task.
 
-    Trio raises Ctrl-C in the main task. If that waits in `Nursery.start`, and what it starts ends with an exception as
-    well, such as a cancellation from outside, that raises `TrioInternalError`. So a task between the two waits there.
+    Trio raises Ctrl-C in the main task. If the main task is waiting in `Nursery.start` and the starting task ends with
+    an exception too, such as an outer cancellation, that ends in a `TrioInternalError`. So another task waits there.
     """
     value: Any = None
     started = trio.Event()
@@ -116,7 +127,7 @@ async def start(nursery: trio.Nursery, function: Callable[..., Awaitable[object]
 
 
 def without_cancellation(exc: BaseException) -> BaseException | None:
-    """What is left of an exception when every `Cancelled` is taken out; the very object if there is none in it."""
+    """Return what remains of an exception without its `Cancelled`s: the same object if it contains none, or None."""
     if isinstance(exc, BaseExceptionGroup):
         matched, rest = exc.split(trio.Cancelled)
         return exc if matched is None else rest
@@ -124,18 +135,18 @@ def without_cancellation(exc: BaseException) -> BaseException | None:
 
 
 def _is_cancellation(exc: BaseException) -> bool:
-    """Whether there is a `Cancelled` in it."""
+    """Return whether the exception is or contains a `Cancelled`."""
     return without_cancellation(exc) is not exc
 
 
 class EnteredOnce(abc.ABC):
-    """An object that is its own async context manager, once; its lifetime is written as one function."""
+    """An object that is its own async context manager, once only; its lifetime is written as one generator."""
 
     _lifetime_manager: contextlib.AbstractAsyncContextManager[None] | None = None
 
     @abc.abstractmethod
     def _lifetime(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """The block: what happens before it, and after it."""
+        """Return the context manager that surrounds the block."""
 
     async def __aenter__(self) -> Self:
         if self._lifetime_manager is not None:

@@ -1,4 +1,4 @@
-"""Small things at the edge to the application: models to plain data, errors to one line, sync and async callbacks."""
+"""Small conversions at the application's edge: models to plain data, errors to one line, sync and async callbacks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def as_object(value: object, what: str) -> dict[str, Any]:
-    """A model or a mapping as a plain JSON object.
+    """Turn a model or a mapping into a plain JSON object.
 
     Args:
         value: The model or mapping.
-        what: What it is, for the error message.
+        what: A name for the value, for the error message.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: If the value is neither.
     """
+    # Not copied, since every call comes through here; those who add something to parameters copy them.
     if type(value) is dict:
         return value
     if isinstance(value, WireModel):
@@ -39,14 +40,14 @@ def as_object(value: object, what: str) -> dict[str, Any]:
 
 
 def as_json(value: object, what: str) -> Any:
-    """Whatever pydantic turns into JSON, as plain data.
+    """Convert anything that pydantic can serialize into plain JSON data.
 
     Args:
         value: The value.
-        what: What it is, for the error message.
+        what: A name for the value, for the error message.
 
     Raises:
-        TypeError: It has no form in JSON.
+        TypeError: If the value can't be written as JSON.
     """
     try:
         return to_jsonable_python(value, by_alias=True)
@@ -55,26 +56,28 @@ def as_json(value: object, what: str) -> Any:
 
 
 def as_result(result: dict[str, Any], model: type[ModelT], method: str) -> ModelT:
-    """A result of the peer's as a model.
+    """Validate a result from the peer as a model.
 
     Raises:
-        RemoteProtocolError: It is none.
+        RemoteProtocolError: If it is not valid.
     """
     try:
+        # Only the names on the wire are accepted, not those of the attributes in Python.
         return model.model_validate(result, by_alias=True, by_name=False)
     except ValidationError as exc:
-        raise RemoteProtocolError(f"the answer to {method!r} is no valid {model.__name__}: {brief(exc)}") from None
+        raise RemoteProtocolError(f"the result of {method!r} is not a valid {model.__name__}: {brief(exc)}") from None
 
 
 def another(error: Exception) -> Exception:
-    """A copy for one caller: an exception that several tasks raise would collect all their tracebacks."""
+    """Copy an exception for one more caller: raised in several tasks, one object would collect all their tracebacks."""
+    # `copy` keeps the attributes but not the cause.
     twin = copy.copy(error)
     twin.__cause__ = error.__cause__
     return twin
 
 
 def brief(exc: ValidationError, most: int = 3) -> str:
-    """The first few errors of a validation, each with its place, in one line."""
+    """Summarize a validation error in one line: its first few errors, each with its place."""
     errors = exc.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in errors[:most]]
     if len(errors) > most:
@@ -83,6 +86,6 @@ def brief(exc: ValidationError, most: int = 3) -> str:
 
 
 async def call_back(callback: Callable[..., Any], *arguments: object) -> Any:
-    """Call a sync or async callback, and return what it returns."""
+    """Call a sync or async callback and return its result."""
     outcome = callback(*arguments)
     return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -1,11 +1,14 @@
 """Every exception that trio_mcp raises, in one tree under `TrioMcpError`.
 
-The three error paths:
+There are three error paths:
 
-* the answer to one request was an error: `McpError`, with the peer's ``code``, ``message`` and ``data``;
-* the link failed: `TransportError` and its kin, raised by every call that was waiting on it;
-* a message that belongs to no request was broken: reported to the session's ``on_error`` as a `RemoteProtocolError`.
+* a request was answered with an error: `McpError`, with the peer's ``code``, ``message`` and ``data``;
+* the link failed: `TransportError` or a subclass, raised by every call that was waiting;
+* a message that belongs to no request was malformed: reported to the session's ``on_error`` as `RemoteProtocolError`.
 """
+
+# The classes pass their arguments on to `super().__init__`, because `copy.copy` calls a class with its `args`, and
+# `convert.another` copies. The text is made on demand: a `ClientGroup` sets `server` after the exception was raised.
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ __all__ = [
 
 
 class TrioMcpError(Exception):
-    """The base of everything that this library raises on its own account.
+    """The base class of this library's own exceptions.
 
     Attributes:
-        server: The name of the server that it is about, where it was raised by a `ClientGroup`; otherwise None.
+        server: The name of the server concerned, if a `ClientGroup` raised the exception; otherwise None.
     """
 
     server: str | None = None
@@ -45,17 +48,17 @@ class TrioMcpError(Exception):
         return self._text() if self.server is None else f"server {self.server!r}: {self._text()}"
 
     def _text(self) -> str:
-        """What happened, to what, and what to do; subclasses with data of their own make it from that."""
+        """Say what happened, to what, and what to do; subclasses make the text from their own attributes."""
         return super().__str__()
 
 
 class McpError(TrioMcpError):
-    """The peer answered one request with a JSON-RPC error, or a handler wants its request answered with one.
+    """The peer answered a request with a JSON-RPC error; or, raised in a handler, the error to answer with.
 
     Attributes:
         code: The JSON-RPC error code, for example -32602 (see `trio_mcp.types.error_codes`).
         message: The peer's short description.
-        data: Whatever else the peer sent along, or None.
+        data: Any further data that the peer sent, or None.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -69,16 +72,17 @@ class McpError(TrioMcpError):
 
 
 class ToolError(TrioMcpError):
-    """Raise it in a tool: the text reaches the client as a result with ``isError``, for the model to react to."""
+    """An error for a tool to raise: the client gets its text as a result with ``isError``, for the model to act on."""
 
 
+# Also a `TimeoutError`, so that code that knows nothing of MCP can handle it.
 class RequestTimeout(TrioMcpError, TimeoutError):
-    """No answer came in time; the peer has been told that the request is cancelled.
+    """No response came in time; the peer has been told that the request is cancelled.
 
     Attributes:
         method: The method of the request.
-        seconds: The limit that ran out, in seconds.
-        limit: Which limit it was: ``"timeout"`` or ``"total_timeout"``.
+        seconds: The limit that was exceeded, in seconds.
+        limit: Which limit: ``"timeout"`` or ``"total_timeout"``.
     """
 
     def __init__(self, method: str, seconds: float, limit: str = "timeout") -> None:
@@ -88,23 +92,23 @@ class RequestTimeout(TrioMcpError, TimeoutError):
         self.limit = limit
 
     def _text(self) -> str:
-        return f"no answer to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
+        return f"no response to {self.method!r} within {self.limit}={self.seconds:g} seconds; the request was cancelled"
 
 
 class TransportError(TrioMcpError):
-    """The link to the peer failed; every call that was in flight settles with this."""
+    """The link to the peer failed; every call in flight raises this."""
 
 
 class SessionClosed(TransportError):
-    """The session is closed, or was closed while the call was waiting for its answer."""
+    """The session is closed, or was closed while the call waited for its response."""
 
 
 class ProcessExited(TransportError):
     """The server process ended while it was still needed.
 
     Attributes:
-        returncode: The exit status; negative for the signal that killed it; None when it could not be learned.
-        stderr_tail: The last lines that it wrote to standard error, if they were captured.
+        returncode: The exit status, negative for the signal that killed it; None if it is not known.
+        stderr_tail: The last lines that the process wrote to standard error, if they were captured.
     """
 
     def __init__(self, command: str, returncode: int | None, stderr_tail: str = "") -> None:
@@ -124,6 +128,7 @@ class ProcessExited(TransportError):
         return f"the server process {self.command!r} {status}{tail}"
 
 
+# The kinds, and what the client does about them, are decided in `http.client.heads` and `http.client.posting`.
 HttpTrouble: TypeAlias = Literal[
     "busy",
     "forbidden",
@@ -136,26 +141,29 @@ HttpTrouble: TypeAlias = Literal[
     "too_large",
     "unauthorized",
 ]
-"""What a failed HTTP exchange means, and so how to go on: see `HttpError`."""
+"""What a failed HTTP exchange means, and so what to do next: see `HttpError`."""
 
 
 class HttpError(TransportError):
-    """A server answered with an HTTP status, or in a form, that carries no result.
+    """A server's HTTP response carried no result, because of its status or its form.
 
     Attributes:
         target: The HTTP method and the URL.
         status: The HTTP status.
-        headers: The fields of the answer, by names in lower case.
+        headers: The header fields of the response, with names in lower case.
         excerpt: The beginning of its body.
-        retry_after: How long the server asks to wait, in seconds, or None.
-        trouble: What it means:
-            ``"unauthorized"``, ``"forbidden"``: the server wants other credentials, or takes no such client;
-            ``"busy"``: it did nothing with the request and will later; ``"gateway"``: something on the way failed, and
-            nobody knows how far the request came; ``"too_large"``: the request was;
+        retry_after: How long the server asks the client to wait, in seconds, or None.
+        trouble: What the failure means:
+            ``"unauthorized"``: the server wants credentials, or different ones;
+            ``"forbidden"``: it does not admit this client;
+            ``"busy"``: it did nothing with the request, and may do so later;
+            ``"gateway"``: something on the way failed, and it is not known how far the request got;
+            ``"too_large"``: the request is too large for the server;
             ``"session_lost"``: the server has forgotten the session, open a new one;
-            ``"header_mismatch"``: the tool wants other headers than the client knows of, list the tools again;
+            ``"header_mismatch"``: the tool wants other headers than the client knows, list the tools again;
             ``"not_modern"``: the server speaks no modern revision, try ``initialize``;
-            ``"not_streamable"``: nor Streamable HTTP, try HTTP+SSE; ``"refused"``: anything else.
+            ``"not_streamable"``: it does not speak Streamable HTTP either, try HTTP+SSE;
+            ``"refused"``: anything else.
     """
 
     def __init__(
@@ -178,7 +186,7 @@ class HttpError(TransportError):
         self.retry_after = retry_after
 
     def _text(self) -> str:
-        # Control characters could hide the rest of a message on a terminal.
+        # The server chose the text: control characters could hide the rest of the message on a terminal.
         shown = "".join(character if character.isprintable() else " " for character in self.excerpt[:500])
         body = f": {shown}" if shown.strip() else ""
         advice = f" ({_ADVICE[self.trouble]})" if self.trouble in _ADVICE else ""
@@ -187,17 +195,17 @@ class HttpError(TransportError):
 
 _ADVICE: dict[HttpTrouble, str] = {
     "session_lost": "the server has forgotten the session; make a new Client",
-    "unauthorized": "the server wants credentials, or others",
+    "unauthorized": "the server wants credentials, or different ones",
     "not_streamable": "is this the URL of an MCP server?",
 }
 
 
 class LocalProtocolError(TrioMcpError):
-    """This side was asked for something that the protocol does not allow now; nothing was sent."""
+    """The caller asked for something that the protocol does not allow now; nothing was sent."""
 
 
 class CapabilityError(LocalProtocolError):
-    """A method was used whose capability the other side (or this one) has not declared; nothing was sent.
+    """A method needs a capability that the peer (or this side) has not declared; nothing was sent.
 
     Attributes:
         method: The method that needs it.
@@ -220,9 +228,10 @@ class RemoteProtocolError(TrioMcpError):
     """The peer sent something that the protocol does not allow.
 
     Attributes:
-        code: The JSON-RPC error code that names the fault best.
+        code: The JSON-RPC error code that describes the fault best.
     """
 
+    # -32600 is "Invalid Request" (JSON-RPC 2.0, section 5.1).
     def __init__(self, message: str, code: int = -32600) -> None:
         super().__init__(message, code)
         self.message = message
@@ -233,12 +242,12 @@ class RemoteProtocolError(TrioMcpError):
 
 
 class InputError(TrioMcpError):
-    """In the course of a call the server asked for input, and the callback for it gave none; ``__cause__`` says why.
+    """The server asked for input during a call, and the callback supplied none; ``__cause__`` says why.
 
     Attributes:
-        method: What the server asked for: ``"elicitation/create"``, ``"sampling/createMessage"`` or ``"roots/list"``.
-        key: The server's name for it.
-        reason: Type and text of what the callback raised, or what is wrong with its answer.
+        method: The server's request: ``"elicitation/create"``, ``"sampling/createMessage"`` or ``"roots/list"``.
+        key: The server's key for that request.
+        reason: The type and text of the callback's exception, or what is wrong with its return value.
     """
 
     def __init__(self, method: str, key: str, reason: str) -> None:
@@ -248,11 +257,12 @@ class InputError(TrioMcpError):
         self.reason = reason
 
     def _text(self) -> str:
+        # Cut: the server chose the key.
         return f"no answer to {self.method!r}, which the server asks for as {self.key[:100]!r}: {self.reason}"
 
 
 class MessageTooLarge(RemoteProtocolError):
-    """A message was longer than the limit; it was skipped, and what follows it is read as usual.
+    """A message was longer than the limit; it was skipped, and the messages after it are read as usual.
 
     Attributes:
         limit: The limit, in bytes.
@@ -260,6 +270,7 @@ class MessageTooLarge(RemoteProtocolError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message is longer than max_message_size={limit} bytes and was skipped")
+        self.args = (limit,)  # what a copy is made of
         self.limit = limit
 
 
@@ -267,7 +278,7 @@ class NegotiationError(TrioMcpError):
     """The two sides share no protocol revision.
 
     Attributes:
-        supported: What the other side said it supports.
+        supported: The revisions that the peer said it supports.
     """
 
     def __init__(self, message: str, supported: tuple[str, ...] = ()) -> None:
@@ -283,8 +294,8 @@ class ConfigError(TrioMcpError):
     """A configuration of servers can't be used.
 
     Attributes:
-        source: The file, or what else it was read from.
-        problems: Everything that is wrong with it, one line for each, with its place.
+        source: The file, or where else it was read from.
+        problems: Everything that is wrong with it, one line for each problem, with its place.
     """
 
     def __init__(self, source: str, problems: tuple[str, ...]) -> None:

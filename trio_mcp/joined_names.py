@@ -1,4 +1,4 @@
-"""The names of a group's or a mounted server's tools and prompts: two names made one, never clashing, and undone."""
+"""Joining a server's name with the name of its tool or prompt, for groups and mounts: without clashes, reversibly."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ import re
 __all__ = ["MAX_NAME", "JoinedNames"]
 
 MAX_NAME = 64
-"""Characters. The APIs of models take tool names of ``[a-zA-Z0-9_-]{1,64}``, less than MCP allows."""
+"""Characters. The APIs of models accept tool names of ``[a-zA-Z0-9_-]{1,64}``, less than MCP allows."""
 
+# Chosen: more than any server lists, and a bound on what a server that keeps inventing names can make us remember.
 MAX_REMEMBERED = 10_000
-"""Shortened names that are remembered for each server; beyond that the oldest is forgotten."""
+"""Shortened names remembered for each server; beyond that the oldest is forgotten."""
 
 SEPARATOR = "__"
 
-_SERVER = re.compile(r"(?!.*__)[a-zA-Z0-9_-]*[a-zA-Z0-9-]")  # so the first separator is where it ends
+# A server's name has no "__" and does not end with "_", so the first separator of a joined name is where it ends.
+_SERVER = re.compile(r"(?!.*__)[a-zA-Z0-9_-]*[a-zA-Z0-9-]")
 _ITEM = re.compile(r"[a-zA-Z0-9_-]+")
+# The end of a shortened name: 64 bits of SHA-256 in hexadecimal.
 _MARK = re.compile(r".*_[0-9a-f]{16}")
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class JoinedNames:
-    """``server__name`` where that is a good name and can be taken apart, and else a shortened one with a hash.
+    """Names of the form ``server__name`` if that is valid and can be split again, else shortened ones with a hash.
 
-    A name depends on nothing but the two that it is made of. The two forms can't be confused: what ends like a hash
-    always gets one.
+    A joined name depends only on its two parts. The two forms can't be confused: a name that already ends like a hash
+    is always given one.
     """
 
     def __init__(self) -> None:
         self._shortened: dict[str, dict[str, str]] = {}
 
     def join(self, server: str, name: str) -> str:
-        """The name in the group of something that a server calls so. `split` undoes it."""
+        """Join a server's name and the name of one of its items; `split` reverses this."""
         joined = f"{server}{SEPARATOR}{name}"
         if (
             len(joined) <= MAX_NAME
@@ -42,6 +45,7 @@ class JoinedNames:
             and not _MARK.fullmatch(joined)
         ):
             return joined
+        # A hash can't be reversed, so what it stands for is remembered. A dict is ordered: its first key is the oldest.
         joined = _shortened(server, name)
         of_server = self._shortened.setdefault(server, {})
         of_server[joined] = name
@@ -50,9 +54,9 @@ class JoinedNames:
         return joined
 
     def split(self, joined: str) -> tuple[str, str] | None:
-        """The server and its own name for what has this name in the group; None if nothing can have it.
+        """Split a joined name into the server and the server's own name; None if it can't be a joined name.
 
-        A shortened name can be taken apart once `join` has made it here.
+        A shortened name can be split only after this object's `join` has made it.
         """
         if _MARK.fullmatch(joined):
             for server, of_server in self._shortened.items():
@@ -63,16 +67,17 @@ class JoinedNames:
         return (server, name) if separator and _SERVER.fullmatch(server) and _ITEM.fullmatch(name) else None
 
     def is_shortened(self, joined: str) -> bool:
-        """Whether a name has the form with a hash."""
+        """Return whether a name is of the shortened form, with a hash."""
         return _MARK.fullmatch(joined) is not None
 
     def forget(self, server: str) -> None:
-        """A server has left."""
+        """Forget the shortened names of a server that has left."""
         self._shortened.pop(server, None)
 
 
 def _shortened(server: str, name: str) -> str:
+    # As JSON, so that the border between the two names counts.
     digest = hashlib.sha256(json.dumps([server, name]).encode()).hexdigest()[:16]
-    front = _FORBIDDEN.sub("_", server)[:20]
+    front = _FORBIDDEN.sub("_", server)[:20]  # what is readable of both names: the server's must not use it all up
     front += SEPARATOR + _FORBIDDEN.sub("_", name)
     return f"{front[: MAX_NAME - 17]}_{digest}"

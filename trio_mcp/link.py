@@ -1,4 +1,4 @@
-"""The contract between a session and a transport, and the way in which a transport's messages reach the session."""
+"""The contract between a session and a transport, and how a transport hands its messages to the session."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from trio_mcp.jsonrpc.messages import Failure, Incoming, Request, SessionMessage
 __all__ = ["BUFFER", "Link", "hand_on", "report_unsent"]
 
 BUFFER = 64
-"""Messages between a transport and the session, each way. More would only delay control messages behind bulk."""
+"""Messages buffered between a transport and the session, in each direction.
+
+Chosen: more would only delay control messages behind bulk.
+"""
 
 
 class Link(NamedTuple):
-    """What a transport yields: a pair of channels of `SessionMessage`, which unpacks into ``(read, write)``.
+    """A pair of channels of `SessionMessage`, which unpacks into ``(read, write)``.
 
-    A transport is an async context manager that yields one. It promises:
+    A transport is an async context manager that yields a link. It promises:
 
-    * garbage from the peer arrives as a message with a `Malformed` value, the loss of the link as one with a
-      `Failure`, and after that, or after a clean end, ``read`` ends;
-    * closing ``write`` ends the sending side once everything before it has been written;
+    * malformed input from the peer arrives as a message that holds a `Malformed`, the loss of the link as one that
+      holds a `Failure`; after that, or after a clean end, ``read`` ends;
+    * closing ``write`` ends the sending side once everything sent before has been written;
     * leaving the context manager stops everything that the transport runs.
     """
 
@@ -35,20 +38,26 @@ class Link(NamedTuple):
 async def hand_on(
     inbound: trio.MemorySendChannel[SessionMessage], message: Incoming, metadata: Mapping[str, Any] | None = None
 ) -> bool:
-    """Deliver to the session, with what the transport knows of it, and say whether it still listens."""
+    """Deliver a message to the session, with the transport's metadata, and return whether the session still reads."""
     item = SessionMessage(message, metadata=metadata)
     try:
+        # Without a checkpoint if there is room, as there mostly is: an `await` for each message would cost more than
+        # handing it over. The transport's own reads let other tasks run.
         try:
             inbound.send_nowait(item)
         except trio.WouldBlock:
             await inbound.send(item)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
+    except (trio.BrokenResourceError, trio.ClosedResourceError):  # the session, or the transport itself, has closed it
         return False
     return True
 
 
 async def report_unsent(item: SessionMessage, problem: str, inbound: trio.MemorySendChannel[SessionMessage]) -> None:
-    """What can't be encoded costs one exchange: a request fails its own call, an answer was replaced by an error."""
+    """Report a message that could not be encoded, at the cost of one call only: a request fails its own.
+
+    A response was replaced by an error response already (see `encode_or_replace`), so that is only logged.
+    """
+    # Without this the call would wait until its timeout: no response can come to what was not sent.
     if isinstance(item.message, Request):
         error = TransportError(f"{item.message.method!r} was not sent: {problem}")
         await hand_on(inbound, Failure(error, item.message.id))

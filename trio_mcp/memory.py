@@ -1,4 +1,4 @@
-"""Two links back to back, in one process: for tests, for servers embedded in their client, for benchmarks."""
+"""Two links back to back in one process, for tests, benchmarks, and servers embedded in their client."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["memory_link_pair"]
 
 @contextlib.asynccontextmanager
 async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link, Link]]:
-    """A connected pair of links.
+    """Connect two links to each other.
 
     Args:
-        encode: Turn every message into bytes and back, as a real transport does; otherwise the two sides share the
-            message objects, and must not change their content.
+        encode: Turn every message into bytes and back, as a real transport does. Otherwise the two sides share the
+            message objects and must not change their content.
 
     Yields:
-        The two ends; what one writes the other reads. Both are closed when the block ends, also when it is cancelled.
+        The two ends: what one writes, the other reads. Both are closed when the block ends, also when it is cancelled.
     """
     await trio.lowlevel.checkpoint()
+    # Named from one end: `there` sends what `here_in` receives, and the other way round.
     there, here_in = trio.open_memory_channel[SessionMessage](BUFFER)
     here, there_in = trio.open_memory_channel[SessionMessage](BUFFER)
     ends = Link(here_in, here), Link(there_in, there)
@@ -40,21 +41,24 @@ async def memory_link_pair(*, encode: bool = False) -> AsyncIterator[tuple[Link,
 
 
 class _EncodedSendChannel(trio.abc.SendChannel[SessionMessage]):
-    """Sends what the other side would have received had the message travelled as bytes."""
+    """A channel that sends what the other side would have received had the message travelled as bytes."""
 
     def __init__(
         self, channel: trio.MemorySendChannel[SessionMessage], back: trio.MemorySendChannel[SessionMessage]
     ) -> None:
         self._channel = channel
-        self._back = back  # the other side's sending half, which it alone closes
+        # The other side's sending half: the way back for what can't be sent. Only the other side closes it.
+        self._back = back
 
     def send_nowait(self, value: SessionMessage) -> None:
-        """As `trio.MemorySendChannel.send_nowait`; what can't be encoded is left to `send`."""
+        """Do what `trio.MemorySendChannel.send_nowait` does; what can't be encoded is left to `send`."""
+        # Reporting has to wait, so claim that there is no room: the sender then calls `send`, which does report.
         data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
         if data is None or problem is not None:
             raise trio.WouldBlock
         self._channel.send_nowait(SessionMessage(decode(data)))
 
+    # An async function that does not wait must still be a checkpoint.
     async def send(self, value: SessionMessage) -> None:
         data, problem = encode_or_replace(value.message)  # type: ignore[arg-type]
         if data is None:

@@ -1,6 +1,6 @@
-"""OpenTelemetry: a span and a duration for every request, as middleware. Needs ``pip install 'trio-mcp[otel]'``.
+"""OpenTelemetry as middleware: a span and a duration for every request. Needs ``pip install 'trio-mcp[otel]'``.
 
-Names and values are those of OpenTelemetry's semantic conventions for MCP (gen-ai/mcp, status: development), as of
+Names and values follow OpenTelemetry's semantic conventions for MCP (gen-ai/mcp, status: development) as of
 November 2026.
 """
 
@@ -41,46 +41,49 @@ __all__ = ["ClientTelemetry", "ServerTelemetry"]
 T = TypeVar("T")
 CallNext = Callable[[], Awaitable[dict[str, Any]]]
 
+# Seconds: the boundaries that the conventions advise for both metrics.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 
-# What a request is about: a name has few values, so it is in the span's name and in the metrics; a URI is in neither.
+# The subject of a request. A name takes few values, so it goes into the span's name and into the metrics; a URI takes
+# any number of them, so it goes into neither.
 NAMES: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 MAX_NAME = 200
 MAX_URI = 2000
-"""Characters; a peer may send any length."""
+"""Characters kept in attributes. Chosen: a peer may send any length."""
 
 MAX_NAMES = 1000
-"""Names of tools and prompts that are told apart in metrics: each is a series of its own, forever."""
+"""Names of tools and prompts distinguished in metrics. Chosen: each is a time series of its own, kept forever."""
 
 MAX_CODES = 100
-"""Codes of errors besides those of the specifications, likewise."""
+"""Error codes distinguished in metrics, besides the standard ones; likewise."""
 
 STANDARD_CODES: Final = range(-32768, -31999)
-"""What JSON-RPC reserves (section 5.1)."""
+"""The codes that JSON-RPC reserves (section 5.1)."""
 
-# The keys that the protocol reserves, whatever propagators are configured for other protocols.
+# Fixed: MCP reserves the W3C keys, whatever propagators are configured for other protocols.
 W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 
 
 @attrs.frozen
 class _Failure:
-    """How a request failed: the class of the error, the code of the answer, and its message."""
+    """How a request failed: the kind of error, the code of the error response, and its message."""
 
     kind: str
     code: int | None = None
     message: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """What is recorded of it."""
+        """Return the attributes to record."""
         found = {"error.type": self.kind}
         return found if self.code is None else {**found, "rpc.response.status_code": str(self.code)}
 
 
 class _Telemetry:
-    """What both sides share."""
+    """The part shared by both sides."""
 
+    # Set by the two subclasses: the kind of the spans, and the name and description of the metric.
     _kind: trace.SpanKind
     _metric: str
     _description: str
@@ -93,11 +96,12 @@ class _Telemetry:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._tracer = trace.get_tracer("trio_mcp", __version__, tracer_provider)
+        # The boundaries are only advice: a view of the application's takes precedence.
         self._duration = metrics.get_meter("trio_mcp", __version__, meter_provider).create_histogram(
             self._metric, "s", self._description, explicit_bucket_boundaries_advisory=BUCKETS
         )
         self._attributes = dict(attributes or {})
-        # What a peer may invent without end is told apart in metrics as far as there is room here.
+        # A peer can invent any number of names and codes; metrics distinguish those that found room here.
         self._names: set[str] = set()
         self._codes: set[int] = set()
 
@@ -110,7 +114,7 @@ class _Telemetry:
         links: Sequence[trace.Link],
         proceed: Callable[[trace.Span], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
-        """Run the rest of a request inside a span, and measure it."""
+        """Run the rest of a request inside a span, and measure its duration."""
         common = {**self._attributes, "mcp.method.name": method, "mcp.protocol.version": revision}
         about = _about(method, params)
         name = f"{method} {next(iter(about.values()))}" if method in NAMES and about else method
@@ -123,12 +127,13 @@ class _Telemetry:
                 kind=self._kind,
                 attributes={**common, **about},
                 links=links,
-                record_exception=False,  # its text may hold arguments
-                set_status_on_exception=False,
+                record_exception=False,  # the text of an exception may quote arguments
+                set_status_on_exception=False,  # set below, since a failed tool is a failure without an exception
             ) as span,
         ):
             try:
                 result = await proceed(span)
+                # Successful to the protocol, but the conventions count it as a failure: `tool_error`.
                 if method == "tools/call" and type(result) is dict and result.get("isError") is True:
                     failure = _Failure("tool_error")
                 return result
@@ -136,10 +141,12 @@ class _Telemetry:
                 failure = self._failure(exc)
                 raise
             finally:
-                # Whoever refuses a request, and with which code, its name may be an invented one: a result shows that
-                # it is not.
+                # The name in a failed request may be invented, whatever refused it and with whatever code. Only a
+                # result proves that the tool or prompt exists, so only then may the name enter the metrics.
                 served = failure is None or failure.kind == "tool_error"
+                # Otherwise the span loses the name as well: back ends group spans by their names.
                 if _told_apart(name, self._names, MAX_NAMES, entering=served):
+                    # Not the URI, which takes any number of values.
                     common |= {key: about[key] for key in about if key != "mcp.resource.uri"}
                 else:
                     span.update_name(method)
@@ -150,11 +157,11 @@ class _Telemetry:
                 self._duration.record(trio.current_time() - started, common)
 
     def _counted(self, failure: _Failure) -> _Failure:
-        """What metrics say of a failure."""
+        """Return the failure as metrics record it."""
         code = failure.code
         if code is None or code in STANDARD_CODES or _told_apart(code, self._codes, MAX_CODES, entering=True):
             return failure
-        return _Failure("_OTHER")  # as the conventions call it
+        return _Failure("_OTHER")  # the conventions' value for errors without a low-cardinality name
 
     def _failure(self, exc: BaseException) -> _Failure:
         match exc:
@@ -164,6 +171,7 @@ class _Telemetry:
                 return _Failure("timeout", None, "the request timed out")
             case trio.Cancelled():
                 return _Failure("cancelled", None, "the request was cancelled")
+            # A handler with a nursery of its own may be cancelled with a group that holds nothing else.
             case BaseExceptionGroup() if exc.split(trio.Cancelled)[1] is None:
                 return _Failure("cancelled", None, "the request was cancelled")
             case _:
@@ -177,16 +185,17 @@ class _Telemetry:
 
 
 class ServerTelemetry(_Telemetry):
-    """A middleware of a `Server`: a span of the kind SERVER for each request, and ``mcp.server.operation.duration``.
+    """Middleware for a `Server`: a span of kind SERVER for each request, and ``mcp.server.operation.duration``.
 
-    ``Server("name", middleware=[ServerTelemetry(), …])``. The span's parent is the one that the request names, and the
-    baggage of the request is OpenTelemetry's in the handler. A span that is current where the server runs is linked.
-    What the handler asks of other servers belongs to the span. Neither arguments nor results are recorded.
+    ``Server("name", middleware=[ServerTelemetry(), …])``. The span's parent is the one named in the request, and the
+    request's baggage is OpenTelemetry's current baggage in the handler. A span that is current where the server runs is
+    linked. Requests that the handler makes to other servers belong to the span. Neither arguments nor results are
+    recorded.
 
     Args:
-        tracer_provider: Makes the spans; the global one by default.
-        meter_provider: Makes the metric; the global one by default.
-        attributes: More attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
+        tracer_provider: The provider of the tracer; the global one by default.
+        meter_provider: The provider of the meter; the global one by default.
+        attributes: Further attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
     """
 
     _kind = trace.SpanKind.SERVER
@@ -198,16 +207,20 @@ class ServerTelemetry(_Telemetry):
 
     def _unexpected(self, exc: BaseException) -> _Failure:
         if isinstance(exc, Exception):
-            return _Failure(str(INTERNAL_ERROR), INTERNAL_ERROR)  # what the client is told
+            return _Failure(str(INTERNAL_ERROR), INTERNAL_ERROR)  # the error that the client gets
         return super()._unexpected(exc)
 
     async def __call__(self, context: Context[Any], call_next: CallNext) -> dict[str, Any]:
+        # An empty context: the request decides on parent and baggage, not the place where the server happens to run.
+        # A span that is current there is only linked.
         parent = _within(context.trace_context, otel_context.Context())
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if ambient.is_valid else []
 
         async def proceed(span: trace.Span) -> dict[str, Any]:
             span.set_attribute("jsonrpc.request.id", str(context.request_id)[:MAX_NAME])
+            # Set for this library too, so that calls which the handler makes through a `Client` without telemetry
+            # carry this span.
             here = TraceContext.from_meta(_carried())
             with contextlib.nullcontext() if here is None else here.use():
                 return await call_next()
@@ -216,17 +229,17 @@ class ServerTelemetry(_Telemetry):
 
 
 class ClientTelemetry(_Telemetry):
-    """A middleware of a `Client`: a span of the kind CLIENT for each request, and ``mcp.client.operation.duration``.
+    """Middleware for a `Client`: a span of kind CLIENT for each request, and ``mcp.client.operation.duration``.
 
-    ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span, and OpenTelemetry's baggage, in
-    its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, else
-    what `TraceContext.current` gives. Neither arguments nor results are recorded. What opens the connection is not
+    ``Client(target, middleware=[ClientTelemetry(), …])``. The request carries the span and OpenTelemetry's baggage in
+    its ``_meta``, so that the server's span becomes its child. Its own parent is OpenTelemetry's current span, or else
+    `TraceContext.current`. Neither arguments nor results are recorded. The requests that open the connection are not
     seen.
 
     Args:
-        tracer_provider: Makes the spans; the global one by default.
-        meter_provider: Makes the metric; the global one by default.
-        attributes: More attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
+        tracer_provider: The provider of the tracer; the global one by default.
+        meter_provider: The provider of the meter; the global one by default.
+        attributes: Further attributes for every span and measurement, for example ``{"network.transport": "pipe"}``.
     """
 
     _kind = trace.SpanKind.CLIENT
@@ -237,6 +250,7 @@ class ClientTelemetry(_Telemetry):
     )
 
     async def __call__(self, call: OutgoingCall, call_next: CallNext) -> dict[str, Any]:
+        # A trace that the caller put into `_meta` by hand counts as the parent if OpenTelemetry has none.
         given = call.params.get("_meta") or {}
         parent = otel_context.get_current()
         if not trace.get_current_span(parent).get_span_context().is_valid:
@@ -248,6 +262,7 @@ class ClientTelemetry(_Telemetry):
             try:
                 return await call_next()
             finally:
+                # Known only now: the session chooses the id when it sends the request, and may never have done so.
                 if call.request_id is not None:
                     span.set_attribute("jsonrpc.request.id", str(call.request_id))
 
@@ -255,12 +270,12 @@ class ClientTelemetry(_Telemetry):
 
 
 def _within(remote: TraceContext | None, context: OtelContext) -> OtelContext:
-    """A context with the span and the baggage that somebody else has sent, if anybody has."""
+    """Add the span and the baggage sent by a remote side, if any, to a context."""
     return context if remote is None else W3C.extract(remote.to_meta(), context)
 
 
 def _carried() -> dict[str, str]:
-    """The current span and baggage, as the protocol carries them."""
+    """Return the current span and baggage as entries of ``_meta``."""
     carrier: dict[str, str] = {}
     W3C.inject(carrier)
     return carrier
@@ -276,14 +291,14 @@ def _attached(context: OtelContext) -> Iterator[None]:
 
 
 def _told_apart(value: T, known: set[T], most: int, *, entering: bool) -> bool:
-    """Whether a value is among those that are known, which it may enter while there is room."""
+    """Return whether a value is among the known ones; while there is room, `entering` adds it."""
     if entering and len(known) < most:
         known.add(value)
     return value in known
 
 
 def _about(method: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """What a request is about, the name first."""
+    """Return the attributes for the subject of a request, the name first."""
     if method in NAMES and isinstance(name := params.get("name"), str):
         about = {NAMES[method]: name[:MAX_NAME]}
         return {**about, "gen_ai.operation.name": "execute_tool"} if method == "tools/call" else about

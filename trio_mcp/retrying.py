@@ -1,4 +1,4 @@
-"""When to try again: how long to wait, how often, and what may be repeated at all."""
+"""Retrying: what may be repeated at all, how often, and after what wait."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ __all__ = ["Backoff", "may_repeat", "retry_after"]
 
 
 def may_repeat(trouble: HttpTrouble, method: str | None) -> bool:
-    """Whether a failed exchange may be tried again without asking the caller.
+    """Return whether a failed exchange may be repeated without asking the caller.
 
     Args:
-        trouble: What went wrong, as `HttpError` has it.
+        trouble: What went wrong: `HttpError.trouble`.
         method: The method of the message that was posted; None for a GET, which is always repeatable.
     """
+    # 429 and 503: refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4).
     if trouble == "busy":
-        return True  # refused before anything was done (RFC 6585, section 4; RFC 9110, section 15.6.4)
-    # A gateway does not know how far the request came.
+        return True
+    # 502 and 504 come from a gateway, which does not know how far the request got.
     return trouble == "gateway" and (method is None or facts_of(method).repeatable)
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Read ``Retry-After``: seconds, or a date (RFC 9110, section 10.2.3).
+    """Read a ``Retry-After`` field: seconds, or a date (RFC 9110, section 10.2.3).
 
     Args:
-        value: The field, or None.
-        now: The time, in seconds since 1970.
+        value: The value of the field, or None.
+        now: The current time, in seconds since 1970.
 
     Returns:
-        The seconds to wait, not negative; None where the field is missing or can't be read.
+        The seconds to wait, not negative; None if the field is missing or malformed.
     """
     if value is None:
         return None
+    # `isdigit` alone would accept digits of other scripts.
     if value.isascii() and value.isdigit():
         return float(value)
     try:
@@ -49,18 +51,19 @@ def retry_after(value: str | None, now: float) -> float | None:
 
 @attrs.frozen
 class Backoff:
-    """How long to wait before each further attempt: longer each time, up to a limit, and never all at once.
+    """The waits between attempts: exponentially longer, up to a limit, and with jitter.
 
     Attributes:
         first: The longest wait before the second attempt, in seconds.
-        longest: The longest wait of all, in seconds.
-        attempts: How often to try again; 0 for not at all, None for no limit.
-        patience: The longest wait that a server may ask for, in seconds; one that asks for more gets no further try.
-        factor: By how much each further wait is longer.
-        jitter: The part of each wait that is left to chance, from 0 to 1, so that many clients don't come back at the
-            same moment.
+        longest: The longest wait before any attempt, in seconds.
+        attempts: The number of further attempts; 0 for none, None for no limit.
+        patience: The longest wait that a server may ask for, in seconds; if it asks for more, there are no further
+            attempts.
+        factor: The factor by which each wait is longer than the one before.
+        jitter: The random part of each wait, from 0 to 1, so that many clients don't return at the same moment.
     """
 
+    # The defaults are chosen: five attempts wait half a minute at most in all (1 + 2 + 4 + 8 + 16 s).
     first: float = 1.0
     longest: float = 30.0
     attempts: int | None = 5
@@ -71,6 +74,7 @@ class Backoff:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Backoff):
             value = getattr(self, field.name)
+            # A bool is an int to Python, and never meant as one here.
             kinds = (int, type(None)) if field.name == "attempts" else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise TypeError(f"{field.name} of a backoff must be a number, got {value!r}")
@@ -80,13 +84,13 @@ class Backoff:
             raise ValueError(f"a backoff needs {needs}, got {self}")
 
     def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:
-        """The seconds to wait before trying again, or None to give up.
+        """Return the seconds to wait before the next attempt, or None to give up.
 
         Args:
-            attempt: How often it has been tried again before, from 0.
-            random: Gives a number from 0 up to 1.
-            asked: What the server asks for, in seconds: its ``Retry-After``, or the ``retry`` of an event stream.
-                It is the wait before the first further attempt, and the least before the others.
+            attempt: The number of further attempts made so far.
+            random: Returns a random number from 0 up to 1.
+            asked: The wait that the server asks for, in seconds: its ``Retry-After``, or the ``retry`` of an event
+                stream. It is the wait before the first further attempt, and the minimum before the others.
         """
         if self.attempts is not None and attempt >= self.attempts:
             return None
@@ -96,6 +100,7 @@ class Backoff:
             return asked
         try:
             ceiling = min(self.longest, self.first * float(self.factor) ** attempt)
-        except OverflowError:
+        except OverflowError:  # without a limit on attempts, the power exceeds a float after about a thousand
             ceiling = self.longest
+        # From (1 - jitter) times the ceiling up to the whole of it.
         return max(asked or 0.0, ceiling * (1 - self.jitter + self.jitter * random()))

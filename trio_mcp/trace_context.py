@@ -1,7 +1,7 @@
 """The trace that a request belongs to: ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``.
 
 The formats are those of W3C Trace Context and W3C Baggage (2026-07-28 `basic/index`, OpenTelemetry trace context;
-SEP-414). Older revisions don't mention the keys, but their peers know them too: OpenTelemetry's conventions came first.
+SEP-414). Earlier revisions don't mention the keys, but peers use them there too: OpenTelemetry's conventions are older.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from trio_mcp.types.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
 __all__ = ["CURRENT_TRACE", "TraceContext"]
 
-# Trace Context, section 3.2: version 00 ends there, later ones may go on after a hyphen; ff is none.
+# Trace Context, section 3.2: version 00 ends after the flags, later ones may continue after a hyphen; ff is invalid.
 _TRACEPARENT = re.compile(
     r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})(?P<parent_id>[0-9a-f]{16})"
     r"-(?P<flags>[0-9a-f]{2})(?P<more>-[!-~]*)?"
 )
-# Section 3.3.1. Up to 32 members, none twice; empty ones don't count.
+# Section 3.3.1: up to 32 members with distinct keys; empty members don't count.
 _STATE_MEMBER = re.compile(
     r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
 )
 _MAX_STATE_MEMBERS = 32
-# Baggage, section 3.3: key=value, then properties. Possessive, or blanks could be shared out in ever so many ways.
+# Baggage, section 3.3: key=value, then properties. The quantifiers are possessive: hostile input could otherwise make
+# the engine try every way to split a run of blanks between two adjacent patterns.
 _TOKEN = r"[ \t]*+[!#$%&'*+.^_`|~0-9A-Za-z-]++[ \t]*+"
 _VALUE = r"[ \t]*+[!#-+\--:<-\[\]-~]*+[ \t]*+"
 _BAGGAGE_MEMBER = re.compile(rf"{_TOKEN}={_VALUE}(?:;{_TOKEN}(?:={_VALUE})?+)*+")
-# What has to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2); no more is.
+# What the specifications require to be passed on (Trace Context, section 3.3.1.5, and Baggage, section 3.3.2), in
+# characters and members; anything longer counts as malformed. A tracestate has up to 32 members of 256 + 1 + 256
+# characters and a comma each. For the traceparents of later versions there is no limit: 512 is chosen.
 _MAX_PARENT = 512
 _MAX_STATE = 32 * 514
 _MAX_BAGGAGE = 8192
@@ -42,17 +45,17 @@ _MAX_BAGGAGE_MEMBERS = 64
 
 @attrs.frozen
 class TraceContext:
-    """Where in a trace a request was made, in the formats of W3C Trace Context and W3C Baggage.
+    """The place in a trace at which a request was made, in the formats of W3C Trace Context and W3C Baggage.
 
     Attributes:
-        traceparent: The ids of the trace and of the span that the request was made in, and flags; None if there is
+        traceparent: The ids of the trace and of the span in which the request was made, and flags; None if there is
             only baggage.
         tracestate: What tracing systems add to that; None without a ``traceparent``.
         baggage: What applications pass along.
 
     Raises:
-        TypeError: A value is no string.
-        ValueError: A value is not of its format, or there is a ``tracestate`` without a ``traceparent``.
+        TypeError: If a value is not a string.
+        ValueError: If a value is malformed, or there is a ``tracestate`` without a ``traceparent``.
     """
 
     traceparent: str | None = None
@@ -67,19 +70,19 @@ class TraceContext:
             if not isinstance(value, str):
                 raise TypeError(f"{name} must be a string, got {type(value).__name__}")
             if not is_valid(value):
-                raise ValueError(f"{name} is not of the format of W3C: {value[:100]!r}")
+                raise ValueError(f"{name} is not in the format of W3C: {value[:100]!r}")
         if self.tracestate is not None and self.traceparent is None:
-            raise ValueError("a tracestate says nothing without a traceparent")
+            raise ValueError("a tracestate needs a traceparent; give both")
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> TraceContext | None:
-        """Read it from the ``_meta`` of a request.
+        """Read the trace context from the ``_meta`` of a request.
 
-        What is malformed counts as absent, as W3C demands: without a valid ``traceparent`` also the ``tracestate``, but
-        not the ``baggage``.
+        A malformed value counts as absent, as W3C demands. Without a valid ``traceparent``, the ``tracestate`` counts
+        as absent too, but not the ``baggage``.
 
         Returns:
-            None if nothing is left.
+            The trace context; None if there is neither a valid ``traceparent`` nor valid ``baggage``.
         """
         traceparent, baggage = _read(meta, TRACEPARENT), _read(meta, BAGGAGE)
         if traceparent is None and baggage is None:
@@ -87,7 +90,7 @@ class TraceContext:
         return cls(traceparent, None if traceparent is None else _read(meta, TRACESTATE), baggage)
 
     def to_meta(self) -> dict[str, str]:
-        """The entries for the ``_meta`` of a request."""
+        """Return the entries for the ``_meta`` of a request."""
         entries = {TRACEPARENT: self.traceparent, TRACESTATE: self.tracestate, BAGGAGE: self.baggage}
         return {key: value for key, value in entries.items() if value is not None}
 
@@ -98,7 +101,7 @@ class TraceContext:
 
     @property
     def parent_id(self) -> str | None:
-        """The id of the span that the request was made in, 16 hexadecimal digits."""
+        """The id of the span in which the request was made, 16 hexadecimal digits."""
         return None if self.traceparent is None else self.traceparent[36:52]
 
     @property
@@ -108,15 +111,16 @@ class TraceContext:
 
     @classmethod
     def current(cls) -> TraceContext | None:
-        """The one that requests made here carry: in a handler that of the request it serves; None outside of any.
+        """Return the trace context that requests made here carry.
 
-        It is inherited as context variables are: by child tasks, and by the threads of sync functions.
+        In a handler, that is the one of the request being served; None elsewhere, unless `use` set one. It is inherited
+        like any context variable: by child tasks, and by the threads of sync functions.
         """
         return CURRENT_TRACE.get()
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        """Have the requests that are made in the block carry it, in place of the current one."""
+        """Let the requests made in the block carry this trace context, in place of the current one."""
         token = CURRENT_TRACE.set(self)
         try:
             yield
@@ -124,30 +128,34 @@ class TraceContext:
             CURRENT_TRACE.reset(token)
 
     def added_to(self, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Parameters of a request with this in their ``_meta``, unless they name a trace already.
+        """Add this trace context to a request's parameters, unless they already name one in their ``_meta``.
 
         The argument is not changed.
         """
         if not params:
             return {"_meta": self.to_meta()}
         given = params.get("_meta") or {}
+        # A trace given by hand is left alone as a whole: the baggage of one must not join the ids of another. A `_meta`
+        # that is not an object is for the validation to refuse.
         if not isinstance(given, Mapping) or TRACEPARENT in given or BAGGAGE in given:
             return params
         return {**params, "_meta": {**self.to_meta(), **given}}
 
 
 CURRENT_TRACE: ContextVar[TraceContext | None] = ContextVar("the trace that requests belong to", default=None)
-"""What `TraceContext.current` gives."""
+"""The value that `TraceContext.current` returns."""
 
 
 def _is_traceparent(value: str) -> bool:
     match = _TRACEPARENT.fullmatch(value) if len(value) <= _MAX_PARENT else None
+    # Only versions after 00 may carry more fields.
     return match is not None and (match["version"] != "00" or match["more"] is None)
 
 
 def _is_tracestate(value: str) -> bool:
     if len(value) > _MAX_STATE:
         return False
+    # Split and matched one by one, which is linear; the limit on the length comes first.
     members = [member for part in value.split(",") if (member := part.strip(" \t"))]
     matches = [_STATE_MEMBER.fullmatch(member) for member in members]
     keys = {match["key"] for match in matches if match is not None}

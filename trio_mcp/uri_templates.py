@@ -1,8 +1,8 @@
-"""URI templates (RFC 6570), expanded and matched: levels 1 to 3, and ``{?name*}``.
+"""URI templates (RFC 6570): expanding and matching levels 1 to 3, and ``{?name*}``.
 
-Matching takes time linear in the length of the URI: there is no regular expression and no backtracking. A URI is cut
-into characters and percent triplets; literals and variables are laid over them from the end, then the values are read
-from the beginning, earlier variables as long as they can be.
+Matching takes time linear in the length of the URI: it uses no regular expression and does not backtrack. A URI is cut
+into units, which are characters and percent triplets. A first pass, from the end, notes which parts of the template can
+cover which units; a second, from the beginning, reads the values, making earlier variables as long as possible.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from urllib.parse import quote, unquote_to_bytes
 __all__ = ["MAX_URI", "UriTemplate", "check_uri"]
 
 MAX_URI = 8192
-"""Characters. RFC 9110, section 4.1, asks of HTTP that it takes 8000 octets."""
+"""Characters. Chosen near RFC 9110, section 4.1, which recommends to support URIs of at least 8000 octets."""
 
+# The character classes of RFC 3986, sections 2.2 and 2.3.
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 _RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
-_SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: what a path segment may hold beside the unreserved
+_SEGMENT = frozenset("!$&'()*+,;=:@")  # RFC 3986, section 3.3: allowed in a path segment besides the unreserved ones
 _TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
+# Narrower than the RFC's varname: a variable becomes a parameter of a Python function.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Value: TypeAlias = "str | dict[str, str]"
 
 
 class _Operator(NamedTuple):
-    """RFC 6570, appendix A: how an expression is written."""
+    """How the values of an expression are written (RFC 6570, appendix A)."""
 
     first: str = ""
     separator: str = ","
@@ -57,7 +59,7 @@ class _Literal(NamedTuple):
 
 
 class _Slot(NamedTuple):
-    """Where one variable stands, and which characters may stand there."""
+    """The place of one variable, and the characters that it may take."""
 
     name: str
     allowed: frozenset[str]
@@ -68,40 +70,43 @@ class _Slot(NamedTuple):
 
 
 def check_uri(uri: object, what: str) -> str:
-    """Check that something can be the URI of a resource: absolute (RFC 3986), and not too long.
+    """Check that a value can be the URI of a resource: absolute (RFC 3986), and not too long.
 
     Raises:
-        TypeError: It is no string.
-        ValueError: It is no such URI.
+        TypeError: If it is not a string.
+        ValueError: If it is not such a URI.
     """
+    # Templates are checked with this as well, without their expressions.
     if not isinstance(uri, str):
         raise TypeError(f"{what} must be a string, got {type(uri).__name__}")
     if len(uri) > MAX_URI:
         raise ValueError(f"{what} is longer than {MAX_URI} characters")
+    # RFC 3986, section 3.1. Without a scheme it would be a relative reference, and nothing says to what.
     if not _SCHEME.match(uri):
         raise ValueError(f"{what} must begin with a scheme, as in 'config://app'; got {uri!r}")
     if _units(_EXPRESSION.sub("", uri)) is None:
-        raise ValueError(f"{what} holds characters that no URI may hold (RFC 3986): {uri!r}")
+        raise ValueError(f"{what} holds characters that a URI can't hold (RFC 3986): {uri!r}")
     return uri
 
 
 class UriTemplate:
     """A URI template whose expansions can be matched.
 
-    Refused, because no URI would tell the values: two variables without anything between, a variable twice, a query
-    that is not at the end, ``{name:3}``, and ``*`` outside a query.
+    A template is refused if the values could not be read back from a URI: two variables with nothing between them, a
+    variable used twice, a query that is not at the end, ``{name:3}``, or ``*`` outside a query.
 
     Args:
         template: The template; it begins with a scheme.
 
     Raises:
-        TypeError, ValueError: It can't be used; the message says why.
+        TypeError: If the template is not a string.
+        ValueError: If it can't be used; the message says why.
 
     Attributes:
-        text: The template as it was given.
-        variables: The names of the variables that every URI has a value for, in order.
+        text: The template as given.
+        variables: The names of the variables that have a value in every URI, in order.
         query_variables: The names of those that a URI may lack.
-        exploded: The name of the variable of ``{?name*}``, which takes every query parameter of another name.
+        exploded: The name of the variable of ``{?name*}``, which takes all remaining query parameters.
     """
 
     def __init__(self, template: str) -> None:
@@ -117,14 +122,16 @@ class UriTemplate:
         for name, repeated in itertools.groupby(sorted(names)):
             if len(list(repeated)) > 1:
                 raise ValueError(f"{template!r}: the variable {name!r} occurs twice")
+        # `{a}{b}` matches "xy" in several ways, and the specification of templates does not choose one.
         for one, other in itertools.pairwise(parts):
             if isinstance(one, _Slot) and isinstance(other, _Slot):
                 raise ValueError(
                     f"{template!r}: nothing stands between the variables {one.name!r} and {other.name!r}, "
-                    "so no URI tells where one ends"
+                    "so a URI does not show where one ends; put a character between them"
                 )
         self._parts = parts
-        # Tells most URIs of other resources apart before anything is looked at one by one.
+        # A cheap test that rejects most URIs of other resources at once. It ends before the first "%", whose digits a
+        # URI may write in either case, and is ASCII only.
         self._prefix = re.match(r"[!-$&-z~]*", template.partition("{")[0])[0]  # type: ignore[index]
 
     def _compile(self) -> list[_Literal | _Slot]:
@@ -139,18 +146,21 @@ class UriTemplate:
                 continue
             if self._query_start:
                 raise ValueError(f"{self.text!r}: the query must be the end of the template")
+            # Prefixes, separators and the `name=` of an expression become literals between the slots.
             rules = _OPERATORS[operator]
             for position, name in enumerate(names):
                 text = (rules.separator if position else rules.first) + (f"{name}=" if rules.named else "")
                 if text:
                     parts.append(_Literal(tuple(text)))
+                # More than an expansion would leave unencoded: clients differ in what they encode.
                 allowed = _UNRESERVED | (_RESERVED if rules.keeps_reserved else _SEGMENT)
                 allowed -= self._marks_after(index)
+                # In `{a,b}` a comma ends `a`. A dot is unreserved and never encoded, so `{.a,b}` can't reserve it.
                 if len(names) > 1:
                     allowed -= {rules.separator} - _UNRESERVED
                 parts.append(_Slot(name, allowed, rules.keeps_reserved))
         if self._query_start == "?" and any(isinstance(part, _Literal) and "?" in part.units for part in parts):
-            raise ValueError(f"{self.text!r}: there is a '?' before the '{{?…}}'; use '{{&…}}' to go on with a query")
+            raise ValueError(f"{self.text!r}: there is a '?' before the '{{?…}}'; use '{{&…}}' to continue a query")
         return _joined(parts)
 
     def _add_query(self, index: int, operator: str, names: list[str], exploded: str | None) -> None:
@@ -159,16 +169,17 @@ class UriTemplate:
             raise ValueError(f"{self.text!r}: the query must be the end of the template, and '*' the end of the query")
         if not self._query_start:
             self._query_start = operator
+            # Where the variable part of a query that began as a literal starts: after that many "&" of the literal.
             self._query_at = "".join(before).partition("?")[2].count("&")
             if operator == "&" and not any("?" in text for text in before):
-                raise ValueError(f"{self.text!r}: '{{&…}}' goes on with a query, but there is no '?' before it")
+                raise ValueError(f"{self.text!r}: '{{&…}}' continues a query, but there is no '?' before it")
         elif operator == "?":
-            raise ValueError(f"{self.text!r}: there are two '{{?…}}'; go on with '{{&…}}'")
+            raise ValueError(f"{self.text!r}: there are two '{{?…}}'; continue the query with '{{&…}}'")
         self.query_variables += tuple(names)
         self.exploded = exploded
 
     def _marks_after(self, index: int) -> frozenset[str]:
-        """What ends a variable for certain: ``{+path}`` may hold a ``?``, but not where the template has a query."""
+        """Return the characters that always end a variable: ``{+path}`` may hold a ``?``, unless a query follows."""
         rest = self._expressions[index + 1 :]
         marks = {each[0] for each in rest if not isinstance(each, str)} & {"?", "&", "#"}
         for each in rest:
@@ -180,25 +191,27 @@ class UriTemplate:
         """Fill in values (RFC 6570, section 3.2).
 
         Args:
-            values: A string for each variable, and a dict of strings for that of ``{?name*}``. What is missing, or
-                an empty dict, is left out, as the RFC has it.
+            values: A string for each variable, and a dict of strings for that of ``{?name*}``. Missing values and empty
+                dicts are left out, as the RFC demands.
         """
         return "".join(
             _keep_reserved(each) if isinstance(each, str) else _expand(each, values) for each in self._expressions
         )
 
     def match(self, uri: str) -> dict[str, Value] | None:
-        """The values of the variables in a URI, decoded; None if it is no expansion of this template.
+        """Return the values of the variables in a URI, decoded; None if the URI does not match.
 
-        A variable matches at least one character, except in a query. It matches characters that an expansion would have
-        encoded, as long as a path segment may hold them. Only ``{+name}`` and ``{#name}`` match a ``/``; the others
-        outside the query don't match one that is percent-encoded either, nor a backslash or NUL, and are never
+        A variable matches at least one character, except in a query. It also matches characters that an expansion would
+        have encoded, if a path segment may hold them. Only ``{+name}`` and ``{#name}`` match a ``/``; the other
+        variables outside the query don't match a percent-encoded one either, nor a backslash or NUL, and are never
         ``.`` or ``..``. Query parameters may come in any order, each once; unknown ones don't match.
         """
+        # The limit comes first: all that follows takes time and memory in proportion to the length.
         units = _units(uri) if uri.startswith(self._prefix) and len(uri) <= MAX_URI else None
         if units is None:
             return None
         values: dict[str, Value] = {} if self.exploded is None else {self.exploded: {}}
+        # The query is split off first, because its parameters may come in any order and may be missing.
         if self._query_start:
             start = _index(units, "?", 0, 0)
             if start is not None and self._query_start == "&":
@@ -210,7 +223,8 @@ class UriTemplate:
         return values if self._read_path(units, values) else None
 
     def _read_path(self, units: list[str], values: dict[str, Value]) -> bool:
-        # reach[i][p]: the parts from i on can cover the units from p on.
+        # reach[i][p]: whether the parts from i on can cover the units from p on. One pass over the units for each part,
+        # instead of backtracking, which hostile URIs could make exponential.
         last = [False] * len(units) + [True]
         reach = [last]
         for part in reversed(self._parts):
@@ -228,12 +242,14 @@ class UriTemplate:
             if isinstance(part, _Literal):
                 position += len(part.units)
                 continue
+            # The longest run after which the rest can still be covered; `reach` says so, so nothing is ever undone.
             end = longest = position
             while end < len(units) and part.admits(units[end]):
                 end += 1
                 if following[end]:
                     longest = end
             value = _decoded(units[position:longest])
+            # After decoding: `%2e%2e` and `%2F` are the classic ways past a check of the text.
             if value is None or not (part.keeps_reserved or _is_plain(value)):
                 return False
             values[part.name] = value
@@ -241,12 +257,13 @@ class UriTemplate:
         return True
 
     def _read_query(self, units: list[str], values: dict[str, Value]) -> bool:
-        if "#" in units:
+        if "#" in units:  # a fragment: no query variable may hold it unencoded
             return False
         found: dict[str, str] = {}
         for pair in "".join(units).split("&"):
             raw_name, _, raw_value = pair.partition("=")
             name, value = _decoded([raw_name]), _decoded([raw_value])
+            # A parameter that comes twice is refused: two readers could each take a different one.
             if not name or value is None or name in found:
                 return False
             found[name] = value
@@ -261,7 +278,7 @@ _Expression: TypeAlias = "tuple[str, list[str], str | None]"
 
 
 def _parse(template: str) -> Iterator[str | _Expression]:
-    """Literals, and expressions as their operator, variables and exploded variable."""
+    """Yield literals as strings, and expressions as their operator, variables and exploded variable."""
     for number, piece in enumerate(_EXPRESSION.split(template)):
         if number % 2:
             yield _parse_expression(piece, template)
@@ -272,26 +289,29 @@ def _parse(template: str) -> Iterator[str | _Expression]:
 
 
 def _parse_expression(piece: str, template: str) -> _Expression:
+    # A first character that can't begin a name is an operator, known or not (RFC 6570, section 2.2, reserves some).
     operator = piece[:1] if piece[:1] and not (piece[0].isalnum() or piece[0] in "_%") else ""
     if operator not in _OPERATORS:
-        raise ValueError(f"{template!r}: {operator!r} is no operator that can be matched; there are + # . / ; ? &")
+        raise ValueError(f"{template!r}: unknown operator {operator!r}; use one of + # . / ; ? &")
     names = piece[len(operator) :].split(",")
     exploded: str | None = None
     if names[-1].endswith("*") and operator in ("?", "&"):
         exploded = names.pop()[:-1]
+    # A variable becomes a parameter of the handler, which can't be a keyword of Python.
     for name in [*names, *([] if exploded is None else [exploded])]:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
             raise ValueError(
-                f"{template!r}: {name!r} can't be a variable here: it must be a name that a parameter can have; "
+                f"{template!r}: {name!r} can't be a variable here: it must be a valid parameter name; "
                 "prefixes ('{x:3}') are not supported, '*' only at the end of a query ('{?x*}')"
             )
     return operator, names, exploded
 
 
 def _joined(parts: list[_Literal | _Slot]) -> list[_Literal | _Slot]:
-    """The same with neighbouring literals made one."""
+    """Merge adjacent literals."""
     joined: list[_Literal | _Slot] = []
     for part in parts:
+        # So that two slots without anything between them are neighbours, and each literal is compared in one piece.
         if isinstance(part, _Literal) and joined and isinstance(joined[-1], _Literal):
             part = _Literal(joined.pop().units + part.units)  # type: ignore[union-attr]
         joined.append(part)
@@ -314,13 +334,14 @@ def _expand(expression: _Expression, values: Mapping[str, Value]) -> str:
         text = _keep_reserved(value) if rules.keeps_reserved else quote(value, safe="~")
         if rules.named:
             name = quote(name, safe="~")
+            # RFC 6570, section 3.2.7: an empty value drops the "=" here, unlike in a query (section 3.2.8).
             text = name if operator == ";" and not value else f"{name}={text}"
         written.append(text)
     return rules.first + rules.separator.join(written) if written else ""
 
 
 def _keep_reserved(value: str) -> str:
-    """RFC 6570, section 3.2.3: percent triplets stay as well."""
+    """Encode what is neither unreserved nor reserved; percent triplets stay as they are (RFC 6570, section 3.2.3)."""
     pieces = re.split(r"(%[0-9A-Fa-f]{2})", value)
     return "".join(
         piece if number % 2 else quote(piece, safe="~:/?#[]@!$&'()*+,;=") for number, piece in enumerate(pieces)
@@ -328,14 +349,14 @@ def _keep_reserved(value: str) -> str:
 
 
 def _units(uri: str) -> list[str] | None:
-    """The characters and percent triplets of a URI; None if it holds anything else.
+    """Split a URI into characters and percent triplets; return None if it holds anything else.
 
-    Characters beyond ASCII are encoded first (RFC 3987, section 3.1); the digits of triplets get one case.
+    Characters beyond ASCII are percent-encoded first (RFC 3987, section 3.1); triplets are put in upper case.
     """
     if not uri.isascii():
         try:
             uri = "".join(each if each.isascii() else quote(each, safe="") for each in uri)
-        except UnicodeEncodeError:
+        except UnicodeEncodeError:  # a lone surrogate
             return None
     units: list[str] = []
     position = 0
@@ -355,12 +376,13 @@ def _units(uri: str) -> list[str] | None:
 def _literal_units(text: str, template: str) -> tuple[str, ...]:
     units = _units(text)
     if units is None:
-        raise ValueError(f"{template!r}: {text!r} holds characters that no URI may hold (RFC 3986)")
+        raise ValueError(f"{template!r}: {text!r} holds characters that a URI can't hold (RFC 3986)")
     return tuple(units)
 
 
 def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[bool]) -> list[bool]:
     size = len(literal)
+    # Triplets were put in upper case on both sides, so units can be compared.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - size + 1):
         if following[position + size] and tuple(units[position : position + size]) == literal:
@@ -369,6 +391,7 @@ def _literal_reach(literal: tuple[str, ...], units: list[str], following: list[b
 
 
 def _slot_reach(slot: _Slot, units: list[str], following: list[bool]) -> list[bool]:
+    # From the end: a variable may start at a unit if it admits it, and either ends there or continues after it.
     reach = [False] * (len(units) + 1)
     for position in range(len(units) - 1, -1, -1):
         reach[position] = slot.admits(units[position]) and (following[position + 1] or reach[position + 1])
@@ -381,7 +404,7 @@ def _index(units: list[str], unit: str, skip: int, start: int) -> int | None:
 
 
 def _decoded(units: list[str]) -> str | None:
-    """Percent-decoded, once; None if that is no UTF-8."""
+    """Decode percent triplets, once only; return None if the result is not UTF-8."""
     try:
         return unquote_to_bytes("".join(units)).decode()
     except UnicodeDecodeError:
@@ -389,5 +412,5 @@ def _decoded(units: list[str]) -> str | None:
 
 
 def _is_plain(value: str) -> bool:
-    """Whether a value is one name in a path, for whoever joins it to one."""
+    """Return whether a value is one path component, so that a handler may join it to a path and stay below that."""
     return value not in (".", "..") and not any(mark in value for mark in "/\\\0")

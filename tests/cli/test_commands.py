@@ -83,7 +83,7 @@ def test_an_unknown_tool_is_named_with_those_that_there_are(shop: Path) -> None:
 def test_no_answer_in_time_ends_with_4(shop: Path) -> None:
     done = run(shop, "call", "shop.py", "sleep", "--total-timeout", "0.2")
     assert done.returncode == 4
-    assert "no answer to 'tools/call' within total_timeout=0.2" in done.stderr
+    assert "no response to 'tools/call' within total_timeout=0.2" in done.stderr
 
 
 def test_read_gives_text_and_bytes_as_they_are(shop: Path) -> None:

@@ -204,7 +204,7 @@ async def test_errors_of_a_server_keep_their_type_and_name_the_server(autojump_c
         with pytest.raises(McpError, match=r"server 'b': .*did you mean 'b__greet'") as refused:
             await group.call_tool("b__great")
         assert (refused.value.server, refused.value.code) == ("b", -32602)
-        with pytest.raises(RequestTimeout, match="server 'a': no answer to 'tools/call'") as late:
+        with pytest.raises(RequestTimeout, match="server 'a': no response to 'tools/call'") as late:
             await group.call_tool("a__wait", timeout=3)
         assert late.value.server == "a"
         with pytest.raises(TypeError, match="arguments must be a mapping"):

@@ -130,7 +130,7 @@ async def test_refusals_and_malformed_answers_cost_one_call() -> None:
         with pytest.raises(McpError) as refused:
             await client.read_resource("x:/")
         assert (refused.value.code, refused.value.data) == (-32002, {"uri": "x:/"})
-        with pytest.raises(RemoteProtocolError, match=r"'resources/read' is no valid ReadResourceResult: contents\.0"):
+        with pytest.raises(RemoteProtocolError, match=r"is not a valid ReadResourceResult: contents\.0"):
             await client.read_resource("x:/")
         with pytest.raises(RemoteProtocolError, match="contents: Field required"):
             await client.read_resource("x:/")

@@ -242,7 +242,7 @@ def test_what_a_call_raises_says_what_happened() -> None:
     ("status", "headers", "text"),
     [
         (200, {"Content_Type": "text/html"}, "status 200 with the Content-Type 'text/html', which is neither"),
-        (202, {}, "status 202 without an answer to the request"),
+        (202, {}, "status 202 without a response to the request"),
         (307, {"Location": "https://elsewhere.example"}, "redirection to 'https://elsewhere.example'"),
         (799, {}, "status 799 an unknown status"),
         (405, {}, "status 405 Method Not Allowed"),
@@ -341,7 +341,7 @@ def test_where_to_post_takes_a_character_at_least_and_8000_at_most() -> None:
     longest = "/" + "x" * 7999
     assert endpoint_url("https://example.com/sse", longest.encode()) == "https://example.com" + longest
     for data in (longest + "x", ""):
-        with pytest.raises(RemoteProtocolError, match="no URL, or one that is too long"):
+        with pytest.raises(RemoteProtocolError, match="no valid URL, or one that is too long"):
             endpoint_url("https://example.com/sse", data.encode())
 
 

@@ -34,7 +34,7 @@ async def client_of(server: Server, revision: str = MODERN, **options: Any) -> A
 
 
 def listed(server: Server, revision: str = MODERN) -> list[types.Tool]:
-    """The tools that a client is told of; in a run of Trio of its own, so that any test may ask."""
+    """Return the tools that a client sees; starts its own run of Trio, so that a sync test can call it too."""
 
     async def ask() -> list[types.Tool]:
         async with client_of(server, revision) as client:
@@ -45,7 +45,7 @@ def listed(server: Server, revision: str = MODERN) -> list[types.Tool]:
 
 
 def tool_of(function: Callable[..., Any], **details: Any) -> types.Tool:
-    """The definition that a function gets, its schemas checked against the metaschema of 2020-12."""
+    """Return the definition of a function as a tool, its schemas checked against the metaschema of 2020-12."""
     server = Server("test")
     server.add_tool(function, **{"name": "tool", **details})
     (definition,) = listed(server)

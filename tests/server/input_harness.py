@@ -1,4 +1,4 @@
-"""A client of either era that answers what a server asks, and what it says."""
+"""A client of either era that answers a server's questions, and its replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hand_client(
     capabilities: dict[str, Any] = EVERYTHING,
     **options: Any,
 ) -> contextlib.AbstractAsyncContextManager[Peer]:
-    """A client that can do everything; what it has no reply to waits."""
+    """Open a client that declares every capability; a request without a scripted reply waits."""
     return client_peer(server, revision, capabilities, replies, **options)
 
 

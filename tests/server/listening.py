@@ -1,4 +1,4 @@
-"""What the tests of subscriptions share: what a server of the modern era tells a client."""
+"""Helpers for the tests of subscriptions: what a modern server tells a client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 async def news_of(peer: Peer) -> list[tuple[str, Any, str | None]]:
-    """The notifications that have come: kind, subscription, URI."""
+    """Return the notifications that have arrived, each as its kind, subscription and URI."""
     await settle()
     return [_told(message) for message in peer.arrived()]
 

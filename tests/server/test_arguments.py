@@ -32,7 +32,7 @@ async def problem_with(arguments: Any, function: Any = tool, **details: Any) -> 
 
 @every_revision
 async def test_the_model_sees_the_problem_since_2025_11_25_and_before_it_is_a_protocol_error(revision: str) -> None:
-    """SEP-1303: what a model can mend is a result with isError; before, -32602."""
+    """SEP-1303: an error that the model can correct is a result with isError; before that revision it was -32602."""
     async with client_of(server_with(tool), revision) as client:
         if at_least(revision, "2025-11-25"):
             result = await client.call_tool("tool", {"count": "many"})
@@ -126,7 +126,7 @@ async def test_no_value_is_repeated() -> None:
 
 @pytest.mark.parametrize("pattern", ["^a+$", "^(?=a)a+$"])
 async def test_patterns_of_an_input_schema_hold(pattern: str) -> None:
-    """Also such as only a backtracking engine knows."""
+    """Even those that only a backtracking engine supports."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
 
     def function(x: str) -> str:
@@ -139,7 +139,7 @@ async def test_patterns_of_an_input_schema_hold(pattern: str) -> None:
 
 
 async def test_a_problem_is_brief() -> None:
-    """Whatever a caller sends does not come back at length."""
+    """A caller's long input is not repeated in full."""
     assert len(await problem_with({"count": 1, "x" * 10_000: 1})) < 1000
     schema = {"type": "object", "additionalProperties": False}
     assert len(await problem_with({"x" * 10_000: 1}, lambda: 1, input_schema=schema)) < 1000

@@ -49,7 +49,7 @@ async def test_every_page_of_a_list_has_the_hint_of_its_method(method: str) -> N
 
 
 @pytest.mark.parametrize("method", LISTS)
-async def test_a_list_has_one_order_for_everybody(method: str) -> None:
+async def test_a_list_has_the_same_order_for_every_client(method: str) -> None:
     server = server_with_everything()
     answers = []
     for _ in range(2):
@@ -63,7 +63,7 @@ async def test_discovery_has_its_hint() -> None:
         assert hints_of(await client.request("server/discover")) == (6000, "public")
 
 
-async def test_without_hints_nothing_may_be_kept() -> None:
+async def test_without_hints_nothing_may_be_cached() -> None:
     """It says: "Servers MUST include caching hints" all the same."""
     async with client_of(server_with_everything()) as client:
         for method in (*LISTS, "server/discover"):
@@ -71,8 +71,8 @@ async def test_without_hints_nothing_may_be_kept() -> None:
         assert hints_of(await client.request("resources/read", {"uri": "test://0"})) == (0, "private")
 
 
-async def test_the_nearest_hint_counts_for_a_read() -> None:
-    """What the function says, else the resource, else the server."""
+async def test_the_most_specific_hint_counts_for_a_read() -> None:
+    """The function's hint, else the resource's, else the server's."""
     server = server_with_everything(cache_hints=HINTS)
 
     @server.resource("test://own/{x}", cache=CacheHint(ttl=0.5))
@@ -94,7 +94,7 @@ async def test_the_nearest_hint_counts_for_a_read() -> None:
         assert await read("test://own/a") == (500, "private")
 
 
-async def test_the_legacy_era_sees_none() -> None:
+async def test_the_legacy_era_sees_no_hints() -> None:
     server = server_with_everything(cache_hints=HINTS)
 
     @server.resource("test://said", cache=CacheHint(ttl=7))
@@ -108,7 +108,7 @@ async def test_the_legacy_era_sees_none() -> None:
 
 
 @pytest.mark.parametrize("ttl_ms", [-1, 10**12])
-async def test_a_function_can_not_give_a_hint_out_of_bounds(ttl_ms: int) -> None:
+async def test_a_function_cannot_give_a_hint_out_of_bounds(ttl_ms: int) -> None:
     """It says: "Servers MUST provide a ttlMs value that is >= 0"."""
     server = Server("test", expose_errors=True)
 

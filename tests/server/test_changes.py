@@ -1,4 +1,4 @@
-"""Tools come and go while clients are there (`server/tools`, List Changed Notification)."""
+"""Tools come and go while clients are connected (`server/tools`, List Changed Notification)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def one() -> int:
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
-async def test_handshake_clients_are_told_of_each_change(revision: str) -> None:
+async def test_legacy_clients_are_told_of_each_change(revision: str) -> None:
     seen: list[str] = []
     server = Server("test")
     async with client_of(server, revision, on_message=lambda message: seen.append(message.method)) as client:
@@ -53,7 +53,7 @@ async def test_many_changes_at_once_are_one_notification() -> None:
         assert len((await client.list_tools()).tools) == 50
 
 
-async def test_every_client_is_told_and_none_after_it_left() -> None:
+async def test_every_client_is_told_until_it_disconnects() -> None:
     seen: list[str] = []
     server = Server("test")
 
@@ -86,7 +86,7 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
         server.remove_tool("one")
         await trio.testing.wait_all_tasks_blocked()
         assert peer.arrived() == []
-        # What has changed since the handshake was answered is told then: the client can't know it.
+        # Changes since the result of initialize are announced then: the client can't know them.
         await peer.notify("notifications/initialized")
         assert await peer.receive() == Notification(CHANGED, None)
         await trio.testing.wait_all_tasks_blocked()
@@ -94,7 +94,7 @@ async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_the_modern_era_gets_none_without_a_subscription() -> None:
+async def test_a_modern_client_without_a_subscription_is_not_told() -> None:
     """2026-07-28: notifications go to those who opened `subscriptions/listen`."""
     seen: list[Notification] = []
     server = Server("test")
@@ -155,7 +155,7 @@ async def test_a_tool_may_add_tools(sync: bool) -> None:
         assert (await client.call_tool("one")).data == 1
 
 
-async def test_changes_from_many_threads_are_all_there() -> None:
+async def test_no_change_from_another_thread_is_lost() -> None:
     server = Server("test", page_size=7)
     stop = threading.Event()
 
@@ -180,7 +180,7 @@ async def test_changes_from_many_threads_are_all_there() -> None:
     assert sorted(names) == sorted(f"tool{number}" for number in range(200))
 
 
-def test_a_change_after_the_last_run_is_no_error() -> None:
+def test_a_change_after_the_last_run_is_harmless() -> None:
     """A server is often a module's global, and outlives its runs."""
     server = Server("test")
     kept: list[Any] = []

@@ -34,7 +34,7 @@ def languages(value: str) -> list[str]:
 
 
 def server_with(completer: Callable[..., Any], **options: Any) -> Server:
-    """A server whose prompt `review` has a completion for `language`."""
+    """Return a server whose prompt `review` completes `language`."""
     server = Server("test", **options)
     server.add_prompt(review)
     server.add_completion(completer, prompt="review", argument="language")
@@ -63,7 +63,7 @@ async def refused(client: Client, params: dict[str, Any]) -> McpError:
 
 
 async def completed(completer: Callable[..., Any], value: str = "", **options: Any) -> dict[str, Any]:
-    """What a function's suggestions look like on the wire."""
+    """Return a function's suggestions as they look on the wire."""
     async with client_of(server_with(completer, **options)) as client:
         return await complete(client, prompt_params("language", value))
 
@@ -104,7 +104,7 @@ async def test_a_function_completes_a_variable_of_a_template(revision: str) -> N
 
 @every_revision
 async def test_the_other_arguments_are_told_since_2025_06_18(revision: str) -> None:
-    """Where `context` came with that revision; to older ones it is an unknown field, which is let be."""
+    """`context` came with that revision; in older ones it is an unknown field, which is ignored."""
     seen: list[Any] = []
 
     def frameworks(value: str, arguments: Mapping[str, str], ctx: Context) -> list[str]:
@@ -160,7 +160,7 @@ async def test_at_most_100_values(count: int) -> None:
     ],
 )
 async def test_a_completion_says_more_than_a_list(given_: Completion, wire: dict[str, Any]) -> None:
-    """What it says is kept; where it is cut, that can't be the end of the values."""
+    """Its `total` and `hasMore` are kept, unless a list that was cut contradicts them."""
     assert await completed(lambda value: given_) == wire
 
 
@@ -182,7 +182,7 @@ async def test_an_exception_is_an_internal_error(revision: str, caplog: pytest.L
 
 
 @pytest.mark.parametrize("value", ["python", None, [1], {"a": "b"}, ["a", None]], ids=repr)
-async def test_what_is_no_list_of_strings_is_the_servers_fault(value: Any) -> None:
+async def test_a_completion_that_is_not_a_list_of_strings_is_an_internal_error(value: Any) -> None:
     async with client_of(server_with(lambda typed: value)) as client:
         assert (await refused(client, prompt_params("language"))).code == INTERNAL_ERROR
 
@@ -238,7 +238,7 @@ def paint(
         ("layers", "", []),
     ],
 )
-async def test_types_that_tell_their_values_complete_by_themselves(
+async def test_types_with_known_values_complete_by_themselves(
     argument: str, typed: str, values: list[str], revision: str
 ) -> None:
     """First what begins with the text, then what contains it. Arguments of other types have no suggestions."""
@@ -259,7 +259,7 @@ async def test_types_that_tell_their_values_complete_by_themselves(
         unique_by=str,
     )
 )
-async def test_what_is_suggested_is_taken(values: list[Any]) -> None:
+async def test_every_suggestion_is_accepted(values: list[Any]) -> None:
     """Each suggestion is a valid value of the argument, and every value is suggested."""
 
     def prompt(value: Any) -> str:
@@ -291,7 +291,7 @@ async def test_a_function_goes_before_the_type() -> None:
 
 
 @both_eras
-async def test_what_is_unknown_is_refused(revision: str) -> None:
+async def test_an_unknown_prompt_template_or_argument_is_refused(revision: str) -> None:
     """-32602: an unknown prompt, template, argument or variable. A known one without suggestions has an empty list."""
     server = server_with(languages)
     server.add_resource("repo://{owner}/{name}{?page,size}", lambda owner, name, page="1", size="2": "", name="repo")
@@ -349,7 +349,7 @@ def only_text(word: str) -> str:
 
 @every_revision
 @pytest.mark.parametrize("by", ["function", "type"])
-async def test_the_capability_is_declared_where_there_is_something_to_complete(by: str, revision: str) -> None:
+async def test_the_capability_is_declared_if_there_is_something_to_complete(by: str, revision: str) -> None:
     """It came with 2025-03-26. Before, the method is there without one; with nothing to complete, it is not."""
     server = Server("test")
     server.add_prompt(only_text)
@@ -414,7 +414,7 @@ def test_what_is_refused_at_registration() -> None:
 
 
 async def test_the_completions_of_a_prompt_go_with_it() -> None:
-    """It may be added again, with others; and a completion may be there before its prompt."""
+    """The prompt may be added again with other completions, and a completion may be added before its prompt."""
     server = server_with(languages)
     server.remove_prompt("review")
     server.add_completion(lambda value: ["new"], prompt="review", argument="language")

@@ -1,4 +1,4 @@
-"""What a handler learns of its request and client, and what it can tell the client meanwhile."""
+"""What a handler knows of its request and client, and what it can tell the client while it runs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Own(Context[State]):
 
 
 def test_a_subclass_of_context_is_refused() -> None:
-    """The server would fill in a plain one, and the first use of what the subclass adds would fail."""
+    """The server would fill in a plain Context, and the first use of what the subclass adds would fail."""
 
     def function(ctx: Own) -> None: ...
 
@@ -93,7 +93,7 @@ def test_a_subclass_of_context_is_refused() -> None:
 
 
 async def test_context_may_be_imported_for_type_checkers_only() -> None:
-    """As linters ask for; the name is enough."""
+    """Linters ask for that; the name is enough."""
 
     namespace: dict[str, Any] = {}
     exec("def function(ctx: 'Context', x: int = 1) -> str:\n    return ctx.method\n", namespace)
@@ -101,7 +101,7 @@ async def test_context_may_be_imported_for_type_checkers_only() -> None:
     assert (await call(namespace["function"], {})).data == "tools/call"
 
 
-def test_another_name_for_type_checkers_only_is_refused() -> None:
+def test_any_other_name_imported_for_type_checkers_only_is_refused() -> None:
     def function(ctx: TypeCheckersContext) -> None: ...
 
     with pytest.raises(TypeError, match="can't be resolved"):
@@ -170,8 +170,8 @@ def who(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("info", [{}, {"name": 3, "version": "1"}, {"version": "1"}])
-async def test_a_malformed_client_info_is_none_at_all(info: dict[str, Any]) -> None:
-    """It is display data: nothing that a call may fail for."""
+async def test_a_malformed_client_info_reads_as_none(info: dict[str, Any]) -> None:
+    """It is display data, which must not fail a call."""
     server = server_with(who)
     (modern,) = await answers(server, modern_call("who", info=info))
     *_, legacy = await answers(server, *legacy_opening({}, info), Request(1, "tools/call", {"name": "who"}))
@@ -179,7 +179,7 @@ async def test_a_malformed_client_info_is_none_at_all(info: dict[str, Any]) -> N
         assert answer.result["content"] == [{"type": "text", "text": "None"}]
 
 
-async def test_no_client_info_is_none() -> None:
+async def test_a_missing_client_info_reads_as_none() -> None:
     (answer,) = await answers(server_with(who), modern_call("who"))
     assert answer.result["content"] == [{"type": "text", "text": "None"}]
 
@@ -243,7 +243,7 @@ async def test_progress_reaches_the_caller_in_order_before_the_result(function: 
 
 @both_eras
 @pytest.mark.parametrize("function", [report_async, report_sync])
-async def test_progress_nobody_asked_for_is_not_sent(function: Any, revision: str) -> None:
+async def test_progress_without_a_token_is_not_sent(function: Any, revision: str) -> None:
     seen: list[Notification] = []
     async with client_of(server_with(function), revision, on_message=seen.append) as client:
         assert not (await client.call_tool(function.__name__)).is_error
@@ -277,7 +277,7 @@ async def test_progress_has_a_message_since_2025_03_26(revision: str, word: str 
 
 
 @pytest.mark.parametrize(("progress", "total"), [("1", None), (True, None), (math.nan, None), (1, math.inf), (1, "2")])
-async def test_progress_that_is_no_number_is_refused(progress: Any, total: Any) -> None:
+async def test_progress_that_is_not_a_number_is_refused(progress: Any, total: Any) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises((TypeError, ValueError), match="must be"):
             await ctx.report_progress(progress, total)

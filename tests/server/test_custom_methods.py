@@ -61,15 +61,15 @@ async def test_invalid_parameters(revision: str) -> None:
 
 
 @both_eras
-async def test_a_result_that_is_none_of_the_callers_kind(revision: str) -> None:
+async def test_a_result_that_does_not_fit_the_callers_model(revision: str) -> None:
     async with client_of(measuring(), revision) as client:
-        with pytest.raises(RemoteProtocolError, match=f"the answer to '{MEASURE}' is no valid Area"):
+        with pytest.raises(RemoteProtocolError, match=f"the result of '{MEASURE}' is not a valid Area"):
             await client.request(MEASURE, Area(width=2, height=3), Area)
 
 
 @both_eras
 async def test_plain_data_and_sync_functions(revision: str) -> None:
-    """Without models a function gets and gives plain data; None is an empty result. The context is the request's."""
+    """Without models a function takes and returns plain data; None is an empty result. The context is the request's."""
     server = Server("test")
     seen: list[Any] = []
 
@@ -99,7 +99,7 @@ async def test_a_wire_model_sees_the_meta(revision: str) -> None:
 
 @both_eras
 async def test_middleware_dependencies_and_progress(revision: str) -> None:
-    """All that surrounds the protocol's own methods surrounds these."""
+    """Whatever surrounds the protocol's own methods surrounds these."""
     events: list[str] = []
 
     async def middleware(context: Context, call_next: Any) -> dict[str, Any]:
@@ -217,7 +217,7 @@ async def two(params: Any, ctx: Any) -> None: ...
         ("a/b", lambda a, b, c: None, TypeError, r"its function must accept \(params, ctx\).*'c'"),
     ],
 )
-def test_what_can_not_be_a_method(name: str, function: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_method_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         measuring().add_method(name, function)
 
@@ -269,7 +269,7 @@ async def test_a_client_notifies_the_server(revision: str) -> None:
 
 @both_eras
 async def test_a_handler_notifies_the_client(revision: str) -> None:
-    """With the request that it belongs to: after the answer nothing is sent."""
+    """It goes with its request: after the response nothing is sent."""
     server = Server("test")
     contexts: list[Context] = []
     noted: list[Notification] = []
@@ -295,7 +295,7 @@ async def test_a_handler_notifies_the_client(revision: str) -> None:
     assert {"square_metres": 1.0} in [each.params for each in noted]
 
 
-async def test_the_protocols_own_notifications_can_not_be_sent_by_hand() -> None:
+async def test_the_protocols_own_notifications_cannot_be_sent_by_hand() -> None:
     server = Server("test")
 
     @server.method("com.example/try")
@@ -317,7 +317,7 @@ async def test_the_protocols_own_notifications_can_not_be_sent_by_hand() -> None
         ("com.example/sync", lambda params, ctx: None, TypeError, "its function must be async"),
     ],
 )
-def test_what_can_not_be_a_notification(name: str, function: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_notification_is_refused(name: str, function: Any, error: type[Exception], message: str) -> None:
     server = Server("test")
     server.add_notification("com.example/ping", two)
     with pytest.raises(error, match=message):

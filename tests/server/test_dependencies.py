@@ -26,7 +26,7 @@ Number = Annotated[int, Depends(number)]
 # --- the contract ----------------------------------------------------------------------------------------------------
 
 
-def test_clients_do_not_see_them() -> None:
+def test_clients_do_not_see_dependencies() -> None:
     def tool(x: int, given: Number, *, ctx: Context) -> int:
         return x
 
@@ -37,7 +37,7 @@ def test_clients_do_not_see_them() -> None:
 
 
 @both_eras
-async def test_every_kind_of_handler_has_them(revision: str) -> None:
+async def test_every_kind_of_handler_can_have_dependencies(revision: str) -> None:
     server = Server("test")
 
     @server.tool
@@ -73,8 +73,8 @@ async def test_every_kind_of_handler_has_them(revision: str) -> None:
 
 
 @both_eras
-async def test_a_client_can_not_fill_them(revision: str) -> None:
-    """Neither by an argument that the schema does not have, nor where a tool takes any argument."""
+async def test_a_client_cannot_fill_a_dependency(revision: str) -> None:
+    """Neither with an argument that is not in the schema, nor for a tool that takes any argument."""
 
     def closed(given: Number) -> int:
         return given
@@ -254,7 +254,7 @@ def two_contexts(one: Context, two: Context) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_can_not_be_used_is_refused_at_registration(marker: Any, message: str) -> None:
+def test_an_unusable_dependency_is_refused_at_registration(marker: Any, message: str) -> None:
     """The message names the tool, its parameter and the provider."""
 
     def tool(given: Annotated[Any, marker]) -> None: ...
@@ -263,7 +263,7 @@ def test_what_can_not_be_used_is_refused_at_registration(marker: Any, message: s
         Server("test").add_tool(tool)
 
 
-def test_a_default_is_no_place_for_a_marker() -> None:
+def test_a_marker_as_a_default_is_refused() -> None:
     def tool(given: Any = Depends(number)) -> None: ...  # noqa: B008 - it is what is refused
 
     with pytest.raises(TypeError, match="the parameter 'given': Depends can't be a default value; write Annotated"):
@@ -288,7 +288,7 @@ def uses_real(given: Annotated[str, Depends(real)]) -> str:
     return f"uses {given}"
 
 
-async def test_another_provider_may_stand_in_for_one() -> None:
+async def test_a_provider_can_be_overridden() -> None:
     async def fake() -> str:
         return "fake"
 
@@ -310,15 +310,15 @@ async def test_another_provider_may_stand_in_for_one() -> None:
         assert await seen() == ["uses real"] * 2
         with server.override(real, fake):
             assert await seen() == ["uses fake"] * 2
-            with server.override(real, around):  # a stand-in may depend on what it stands in for
+            with server.override(real, around):  # an override may depend on the provider that it overrides
                 assert await seen() == ["uses around real"] * 2
             assert await seen() == ["uses fake"] * 2
-            with server.override(uses_real, real):  # what stands in is taken as it is
+            with server.override(uses_real, real):  # the override is taken as it is
                 assert await seen() == ["real"] * 2
         assert await seen() == ["uses real"] * 2
 
 
-async def test_stand_ins_of_several_tasks_may_end_in_any_order() -> None:
+async def test_overrides_in_several_tasks_may_end_in_any_order() -> None:
     async def tool(given: Annotated[str, Depends(real)]) -> str:
         return given
 
@@ -333,7 +333,7 @@ async def test_stand_ins_of_several_tasks_may_end_in_any_order() -> None:
         assert (await client.call_tool("tool")).data == "real"
 
 
-def test_what_stands_in_must_be_a_provider() -> None:
+def test_an_override_must_be_a_provider() -> None:
     server = Server("test")
     message = "override: its provider 'unfilled' has a parameter 'url' that nothing fills"
     with pytest.raises(TypeError, match=message), server.override(real, unfilled):

@@ -80,7 +80,7 @@ async def test_a_method_is_one_provider_however_often_it_is_asked_for() -> None:
 
 
 async def test_a_sync_provider_runs_where_the_function_that_needs_it_runs() -> None:
-    """What belongs to a thread (a connection of sqlite3, say) is made, used and closed in that thread."""
+    """A thread's own object (an sqlite3 connection, say) is made, used and closed in that thread."""
     places: dict[str, int] = {}
 
     def here(name: str) -> None:
@@ -107,13 +107,13 @@ async def test_a_sync_provider_runs_where_the_function_that_needs_it_runs() -> N
     async with client_of(server_with(in_thread, in_loop)) as client:
         await client.call_tool("in_thread")
         assert places["enter"] == places["exit"] == places["function"] != loop
-        assert places["async"] == places["plain"] == loop  # what an async provider needs is with it
+        assert places["async"] == places["plain"] == loop  # a dependency of an async provider runs in the loop, too
         places.clear()
         await client.call_tool("in_loop")
         assert set(places.values()) == {loop}
 
 
-async def test_a_sync_function_that_must_be_awaited_would_outlive_what_it_got() -> None:
+async def test_a_sync_function_with_dependencies_must_not_return_an_awaitable() -> None:
     """A sync decorator around an async function: what the thread entered is closed when the coroutine starts."""
 
     async def tool(given: str) -> None: ...
@@ -135,7 +135,7 @@ async def test_a_sync_function_that_must_be_awaited_would_outlive_what_it_got() 
 
 
 class Recorder:
-    """Makes context managers that say what they see."""
+    """A factory of context managers that record what they see."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -155,7 +155,7 @@ class Recorder:
 
 
 @both_eras
-async def test_it_ends_with_the_outcome_of_the_function_and_before_the_answer(revision: str) -> None:
+async def test_a_provider_ends_with_the_outcome_of_the_function_and_before_the_response(revision: str) -> None:
     recorder = Recorder()
 
     async def tool(fails: str, a: Annotated[str, Depends(recorder.manager("a"))]) -> None:
@@ -233,8 +233,8 @@ async def test_a_provider_must_not_swallow_the_exception(sync: bool) -> None:
 
 
 @both_eras
-async def test_a_cancelled_request_ends_them_inside_its_scope(revision: str) -> None:
-    """They see `trio.Cancelled`, and what waits while it cleans up must shield itself, as anywhere."""
+async def test_a_cancelled_request_ends_its_providers_inside_its_scope(revision: str) -> None:
+    """They see `trio.Cancelled`, and an await during clean-up must shield itself, as anywhere."""
     recorder = Recorder()
     started, ended = trio.Event(), trio.Event()
 
@@ -258,7 +258,7 @@ async def test_a_cancelled_request_ends_them_inside_its_scope(revision: str) -> 
     assert recorder.events == ["+b", "-b Cancelled", "cancelled: True"]
 
 
-async def test_a_thread_that_nobody_waits_for_leaves_what_it_has_entered() -> None:
+async def test_an_abandoned_thread_exits_the_context_managers_it_entered() -> None:
     started, go_on = trio.Event(), threading.Event()
     left = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -281,7 +281,7 @@ async def test_a_thread_that_nobody_waits_for_leaves_what_it_has_entered() -> No
         await left.wait()
 
 
-async def test_whatever_was_entered_is_left_wherever_a_request_is_cancelled() -> None:
+async def test_wherever_a_request_is_cancelled_its_context_managers_exit() -> None:
     """A cancellation after every step: of providers, function and exits."""
     opened: list[str] = []
 
@@ -325,7 +325,7 @@ KINDS = ["sync", "async", "manager", "async manager"]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[tuple[str, list[int]]]:
-    """Providers, each of a kind and with earlier ones that it depends on."""
+    """Draw providers, each with its kind and the earlier ones that it depends on."""
     count = draw(st.integers(1, 7))
     return [
         (draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(0, number - 1), max_size=3)) if number else [])
@@ -413,7 +413,7 @@ def reachable(shape: list[tuple[str, list[int]]], roots: list[int]) -> set[int]:
     st.booleans(),
     st.booleans(),
 )
-async def test_any_graph_runs_each_provider_once_and_leaves_all_that_it_entered(
+async def test_any_graph_runs_each_provider_once_and_exits_every_context_manager(
     shape: list[tuple[str, list[int]]], picked: list[int], fails: dict[int, str], sync: bool, function_fails: bool
 ) -> None:
     """Each at most once, after what it needs; exits in reverse; also when a provider, an exit or the function fails."""

@@ -79,7 +79,7 @@ def test_sphinx_style() -> None:
     assert parameters == {"place": "Where. The text goes on in a second line.", "days": "How many days."}
 
 
-def test_a_field_has_the_last_word() -> None:
+def test_the_description_of_a_field_wins() -> None:
     def function(
         a: Annotated[int, Field(description="from the annotation")],
         b: int = Field(default=1, description="from the default"),
@@ -166,7 +166,7 @@ def test_odd_docstrings(docstring: str | None, text: str | None, parameters: dic
 
 @given(st.text(st.sampled_from("Args: :param x\n\tReturns()*'é")) | st.text())
 def test_any_docstring_can_be_read(docstring: str) -> None:
-    """It is prose: whatever it looks like, registration goes on."""
+    """It is prose: whatever it looks like, registration succeeds."""
     text, parameters = read_docstring(docstring)
     assert text is None or text.strip()
     assert all(parameters.values())

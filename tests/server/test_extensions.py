@@ -33,8 +33,8 @@ def serving() -> Server:
 
 
 @every_revision
-async def test_both_sides_declare_them(revision: str) -> None:
-    """Before 2026-07-28, too: capabilities are no closed set there, and SEP-2133 shows them in the handshake."""
+async def test_both_sides_declare_extensions(revision: str) -> None:
+    """Before 2026-07-28, too: capabilities are an open set there, and SEP-2133 shows them in the handshake."""
     async with client_of(serving(), revision, extensions={FEATURE: {"mode": "fast"}}) as client:
         assert client.extensions == {FEATURE: {"depth": 3}, OTHER: {}}
         assert client.capabilities.extensions == client.extensions
@@ -42,7 +42,7 @@ async def test_both_sides_declare_them(revision: str) -> None:
 
 
 @every_revision
-async def test_who_declares_none_says_nothing_of_them(revision: str) -> None:
+async def test_without_extensions_the_capability_is_left_out(revision: str) -> None:
     server = Server("test")
 
     @server.method("com.example/capabilities")
@@ -111,7 +111,7 @@ def test_a_method_belongs_to_an_extension_that_is_declared() -> None:
         ([FEATURE], TypeError, "extensions must map identifiers to settings, got list"),
     ],
 )
-def test_what_is_no_extension(extensions: Any, error: type[Exception], message: str) -> None:
+def test_an_invalid_extension_is_refused(extensions: Any, error: type[Exception], message: str) -> None:
     """2026-07-28 `basic/versioning`: an identifier is like a key of `_meta`, with a mandatory prefix."""
     for make in (lambda: Server("test", extensions=extensions), lambda: Client(Server("x"), extensions=extensions)):
         with pytest.raises(error, match=message):
@@ -126,8 +126,8 @@ def test_result_types_belong_to_extensions() -> None:
 
 
 @given(st.one_of(json_values(), st.dictionaries(st.just("extensions"), json_values())))
-def test_a_malformed_declaration_is_none(value: Any) -> None:
-    """Whatever a peer declares: it is read, and what comes out is settings by identifiers."""
+def test_malformed_declarations_are_left_out(value: Any) -> None:
+    """Whatever a peer declares, reading it gives a mapping of identifiers to settings."""
     found = declared_extensions(value if isinstance(value, dict) else {"extensions": value})
     assert all(isinstance(settings, dict) for settings in found.values())
 
@@ -137,6 +137,6 @@ NAMES = st.from_regex(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,5}[a-zA-Z0-9])?", fullmatch
 
 
 @given(st.lists(LABELS, min_size=1, max_size=3), NAMES)
-def test_every_identifier_of_the_rules_is_taken(labels: list[str], name: str) -> None:
+def test_every_valid_identifier_is_accepted(labels: list[str], name: str) -> None:
     identifier = f"{'.'.join(labels)}/{name}"
     assert checked_extensions({identifier: {"a": 1}}, "server") == {identifier: {"a": 1}}

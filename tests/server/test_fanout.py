@@ -1,4 +1,4 @@
-"""The fan-out of changes: everyone who asked is told, coalesced, bounded, and nobody waits for anybody."""
+"""The fan-out of changes: every subscriber is told, coalesced and bounded, and none waits for another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS: list[Topic] = [(TOOLS_CHANGED, None), *((RESOURCE_UPDATED, f"x://{name}"
 
 @attrs.define(eq=False)
 class SlowLink:
-    """A link with a few places, which are free again when somebody reads; it notes the state that each message saw."""
+    """A link with room for a few messages until they are read; it notes the state that each message saw."""
 
     capacity: int
     versions: Counter[Topic]
@@ -63,7 +63,7 @@ steps = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(capacity=st.integers(1, 3), played=st.lists(steps, max_size=60))
-async def test_whatever_happens_everyone_learns_of_the_last_state_and_of_nothing_else(  # noqa: C901 - one story with many actors
+async def test_whatever_happens_every_subscriber_learns_of_the_last_state_and_nothing_else(  # noqa: C901 - one story with many actors
     capacity: int, played: list[Any]
 ) -> None:
     """Any interleaving of changes, listeners that come and go, slow readers and turns of the event loop."""
@@ -149,7 +149,7 @@ async def test_changes_from_many_threads_reach_everyone() -> None:
             assert {uri for _, _, uri in news} == set(uris)
 
 
-async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
+async def test_a_subscriber_that_does_not_read_costs_bounded_memory_and_delays_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = Server("test", options=SessionOptions(max_outgoing_messages=8))
@@ -163,7 +163,7 @@ async def test_one_that_does_not_read_costs_a_bounded_amount_and_delays_nobody(
             for uri in uris:
                 for _ in range(5):
                     server.notify_resource_updated(uri)
-                server.notify_resource_updated(f"y://{turn}/{uri}")  # nobody listens
+                server.notify_resource_updated(f"y://{turn}/{uri}")  # no subscriber
             news = await news_of(reading)
             assert Counter(uri for _, _, uri in news) == Counter(uris), "once each, at once"
         statistics = server.statistics()
@@ -210,7 +210,7 @@ async def test_a_change_for_many_is_told_in_slices_that_others_run_between(
 
 
 async def test_announcing_costs_the_same_however_many_listen() -> None:
-    """It marks the topic; no listener is touched before the announcer has gone on."""
+    """It marks the topic; no listener is touched before the announcer has continued."""
     changes = Changes()
     told: list[Topic] = []
 
@@ -223,7 +223,7 @@ async def test_announcing_costs_the_same_however_many_listen() -> None:
         changes.add(listener, TOPICS[0])
     for _ in range(1000):
         changes.announce(TOOLS_CHANGED)
-        changes.announce(RESOURCE_UPDATED, "x://nobody")
+        changes.announce(RESOURCE_UPDATED, "x://unwatched")
     assert told == []
     assert list(changes.waiting) == [TOPICS[0]]
     assert not any(listener.waiting for listener in listeners)

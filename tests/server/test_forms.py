@@ -51,7 +51,7 @@ class Everything(BaseModel):
     fruits: list[Fruit] = []
 
 
-def test_the_form_in_the_newest_words() -> None:
+def test_the_form_in_the_newest_revision() -> None:
     assert form_of(Everything).schema_for("2026-07-28") == {
         "type": "object",
         "required": ["text", "link", "moment", "real", "size"],
@@ -114,7 +114,7 @@ def test_the_first_revision_with_forms_has_enum_names_and_defaults_of_booleans_o
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_enum_names_of_the_users_own_are_kept_as_they_are(revision: str) -> None:
+def test_custom_enum_names_are_kept(revision: str) -> None:
     """2025-11-25 and 2026-07-28 `client/elicitation` still have LegacyTitledEnumSchema, for clients that want it."""
 
     class Old(BaseModel):
@@ -133,7 +133,7 @@ def test_enum_names_that_do_not_match_the_choices_are_refused() -> None:
         form_of(Odd)
 
 
-def test_a_choice_of_several_is_refused_where_the_revision_has_none() -> None:
+def test_a_multiple_choice_is_refused_in_a_revision_without_it() -> None:
     with pytest.raises(NoSuchField, match=r"'several' is a multiple choice.*2025-06-18"):
         form_of(Everything).schema_for("2025-06-18")
 
@@ -170,18 +170,18 @@ class Numbers(enum.Enum):
         (None, "'field' is null"),
     ],
 )
-def test_what_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
+def test_a_field_that_is_not_flat_is_refused_by_name(annotation: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         form_of(create_model("Model", field=(annotation, ...)))
 
 
-def test_a_model_of_itself_is_refused() -> None:
+def test_a_recursive_model_is_refused() -> None:
     with pytest.raises(TypeError, match="'again' is object"):
         form_of(Self)
 
 
 @pytest.mark.parametrize("model", [int, dict, "Model", None, Everything.model_construct()])
-def test_what_is_no_model_is_refused(model: Any) -> None:
+def test_only_a_model_can_become_a_form(model: Any) -> None:
     with pytest.raises(TypeError, match="pydantic model"):
         form_of(model)
 
@@ -249,7 +249,7 @@ choices = st.lists(words, min_size=1, max_size=4, unique=True)
 
 @st.composite
 def kinds(draw: st.DrawFn, several: bool) -> tuple[Any, st.SearchStrategy[Any]]:
-    """An annotation, and the values that JSON has for it."""
+    """Draw an annotation, and a strategy for its values in JSON."""
     kind = draw(st.sampled_from(["text", "date", "datetime", "int", "float", "bool", "literal", "enum", "titled"]))
     if kind == "text":
         low, high = sorted((draw(st.integers(0, 5)), draw(st.integers(0, 5))))
@@ -285,7 +285,7 @@ def kinds(draw: st.DrawFn, several: bool) -> tuple[Any, st.SearchStrategy[Any]]:
 
 @st.composite
 def flat_models(draw: st.DrawFn, several: bool) -> tuple[type[BaseModel], dict[str, Any]]:
-    """A flat model, and an answer that fits it."""
+    """Draw a flat model, and an answer that fits it."""
     fields: dict[str, Any] = {}
     answer = {}
     for name in draw(st.lists(st.sampled_from("abcdef").map("f_{}".format), unique=True)):
@@ -321,7 +321,7 @@ def test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back(
         request |= {"jsonrpc": "2.0", "id": 1}
     validator(revision, "ElicitRequest").validate(request)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-    # What fits the form fits the model, and stays what it is.
+    # An answer that fits the form fits the model, and is not changed.
     jsonschema_rs.validator_for(schema).validate(answer)
     read = form.read(answer).model_dump(mode="json")
     for name, value in answer.items():

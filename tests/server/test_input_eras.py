@@ -135,12 +135,12 @@ async def test_prompts_and_resources_may_ask_too(revision: str, park: bool) -> N
         resource = await client.drive("resources/read", {"uri": "config://x"})
     assert prompt["messages"][0]["content"]["text"] == "Greet Ann"
     assert resource["contents"][0]["text"] == "x of Ann"
-    # `server/utilities/caching`: what asks is nothing to keep.
+    # `server/utilities/caching`: a result that asks is not cacheable.
     assert not any("ttlMs" in each or "cacheScope" in each for each in client.rounds)
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_nothing_else_may_ask(revision: str) -> None:
+async def test_only_tools_prompts_and_resources_may_ask(revision: str) -> None:
     """2026-07-28 `basic/patterns/mrtr`, Supported Requests: no other request may be answered with a question."""
     refused: list[str] = []
 
@@ -227,7 +227,7 @@ async def test_a_handler_may_ask_again_after_an_answer_that_does_not_fit(revisio
 
 @every_way
 @pytest.mark.parametrize("answer", [{"action": "maybe"}, {}, {"action": "accept", "content": []}, {"roots": []}])
-async def test_what_is_no_answer_at_all_is_an_error(revision: str, park: bool, answer: Any) -> None:
+async def test_a_malformed_answer_is_an_error(revision: str, park: bool, answer: Any) -> None:
     async def tool(ctx: Context) -> str:
         await ctx.elicit("Who?", Name)
         return "?"
@@ -255,8 +255,8 @@ ASKS: list[tuple[Any, dict[str, Any], str]] = [
 
 @every_way
 @pytest.mark.parametrize("number", range(len(ASKS)))
-async def test_what_the_client_has_not_declared_is_not_asked_for(revision: str, park: bool, number: int) -> None:
-    """-32021 names it, and nothing is sent, not even the questions beside it that could be."""
+async def test_a_question_needs_the_clients_capability(revision: str, park: bool, number: int) -> None:
+    """-32021 names it, and nothing is sent, not even the other questions of the round."""
     ask, declared, missing = ASKS[number]
 
     async def tool(ctx: Context) -> str:
@@ -283,7 +283,7 @@ async def test_what_the_client_has_not_declared_is_not_asked_for(revision: str, 
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
-async def test_what_the_revision_does_not_know_is_not_asked_for(revision: str) -> None:
+async def test_a_question_that_the_revision_lacks_is_not_asked(revision: str) -> None:
     server = Server("test")
 
     @server.tool
@@ -309,8 +309,8 @@ async def test_what_the_revision_does_not_know_is_not_asked_for(revision: str) -
 
 
 @every_way
-async def test_the_round_unwinds_what_the_handler_has_entered(revision: str, park: bool) -> None:
-    """As a cancellation does: child tasks, context managers, no groups; and `except Exception` does not see it."""
+async def test_the_end_of_a_round_exits_the_handlers_context_managers(revision: str, park: bool) -> None:
+    """As in a cancellation, child tasks and context managers end, without a group; `except Exception` misses it."""
     events: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -410,7 +410,7 @@ async def test_a_dependency_may_ask(revision: str, park: bool) -> None:
 
 
 @every_way
-async def test_once_is_done_once(revision: str, park: bool) -> None:
+async def test_once_runs_once(revision: str, park: bool) -> None:
     calls: list[str] = []
 
     async def book(what: str) -> dict[str, Any]:
@@ -476,7 +476,7 @@ async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served(
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> None:
-    """Also what its thread has asked, which is unwound."""
+    """This includes questions of its thread, which is unwound."""
     from trio_mcp.jsonrpc.messages import Request
 
     server = Server("test")
@@ -511,10 +511,10 @@ async def test_cancelling_the_request_cancels_what_it_has_asked(sync: bool) -> N
 
 
 @every_way
-async def test_a_handler_that_outlives_its_request_can_ask_nobody(
+async def test_a_handler_that_outlives_its_request_cannot_ask(
     revision: str, park: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Rule: nobody is asked about a request that was cancelled, and nobody waits for an answer."""
+    """Rule: the client is not asked about a cancelled request, and no task waits for its answer."""
     entered, left = trio.Event(), trio.Event()
     outcome: list[str] = []
 
@@ -582,7 +582,7 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
 
     async with hand_client(server, LEGACY, deadline=math.inf) as client:
         text = text_of(await client.tool("tool"))
-    assert text.startswith("100005 no answer to 'elicitation/create' within timeout=5")
+    assert text.startswith("100005 no response to 'elicitation/create' within timeout=5")
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ async def test_a_key_is_used_once() -> None:
         assert text_of(await client.tool("tool")) == "refused"
 
 
-async def test_a_context_that_is_kept_can_ask_nothing_more() -> None:
+async def test_a_context_kept_beyond_its_request_cannot_ask() -> None:
     kept: list[Context] = []
     server = Server("test")
 

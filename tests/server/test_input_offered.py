@@ -51,7 +51,7 @@ async def test_a_question_with_a_key_takes_the_response_to_it(server: Server) ->
         assert text_of(await early(client, name=accept(name="Ada"), age=accept(age=36))) == "Ada 36"
 
 
-async def test_what_is_missing_is_asked_for_and_the_rest_kept(server: Server) -> None:
+async def test_only_the_missing_answers_are_asked_for_and_the_rest_kept(server: Server) -> None:
     """Error Handling: ask again for what is missing, rather than refuse."""
     async with hand_client(server) as client:
         asked = await early(client, name=accept(name="Ada"), other=accept(name="x"))
@@ -60,7 +60,7 @@ async def test_what_is_missing_is_asked_for_and_the_rest_kept(server: Server) ->
         assert text_of(await client.ask("tools/call", {"name": "tool", **retry})) == "Ada 36"
 
 
-async def test_responses_to_what_nobody_asks_are_ignored(server: Server) -> None:
+async def test_responses_to_unasked_questions_are_ignored(server: Server) -> None:
     async with hand_client(server) as client:
         asked = await early(client, wrong=accept(name="x"), other=7)
         assert set(asked["inputRequests"]) == {"name"}
@@ -72,7 +72,7 @@ async def test_responses_to_what_nobody_asks_are_ignored(server: Server) -> None
     ("response", "text"),
     [(12345, "not a valid answer"), ({}, "not a valid answer"), (accept(name=7), "does not fit the form")],
 )
-async def test_a_response_that_is_no_answer_is_refused(server: Server, response: Any, text: str) -> None:
+async def test_an_invalid_response_is_refused(server: Server, response: Any, text: str) -> None:
     async with hand_client(server) as client:
         answer = await early(client, name=response)
         assert isinstance(answer, ErrorData)

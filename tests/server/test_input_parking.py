@@ -54,7 +54,7 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def link_to(run: Run) -> AsyncIterator[Peer]:
-    """One more client of a run: what a later connection to the same process is."""
+    """Open one more client of a run, as a later connection to the same process would be."""
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         nursery.start_soon(run.serve_link, theirs)
         yield Peer(ours, MODERN, EVERYTHING)
@@ -122,7 +122,7 @@ async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not()
     async with desk.server.open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
-        assert desk.events == ["start"]  # the client has gone, and the handler waits
+        assert desk.events == ["start"]  # the client has disconnected, and the handler waits
         async with desk.server.open_run() as elsewhere, link_to(elsewhere) as stranger:
             error = await stranger.ask("tools/call", retry(asked))
             assert isinstance(error, ErrorData)
@@ -156,7 +156,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.Moc
         assert "has expired" in error.message
 
 
-async def test_a_resumed_handler_has_no_deadline_any_more(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_resumed_handler_no_longer_has_a_deadline(autojump_clock: trio.testing.MockClock) -> None:
     desk = Desk(request_state_ttl=60)
 
     async def slow(ctx: Context) -> str:
@@ -185,8 +185,8 @@ async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "disconnected"])
-async def test_a_live_request_takes_its_handler_along(how: str) -> None:
-    """As with any handler; and before the request's place is free, the handler has ended."""
+async def test_the_end_of_a_live_request_cancels_its_handler(how: str) -> None:
+    """As with any handler; and the handler has ended before the request's place is free."""
     desk = Desk()
     async with desk.server.open_run() as run:
         async with link_to(run) as client:
@@ -273,7 +273,7 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
         assert server.statistics().parked == 0
 
 
-async def test_a_handler_that_fails_while_it_is_cancelled_harms_nobody(
+async def test_a_handler_that_fails_while_it_is_cancelled_does_no_harm(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = Server("test", request_state_ttl=60)
@@ -319,7 +319,7 @@ async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.t
 
 
 async def test_cancellation_anywhere_leaves_no_parked_handler_and_no_task() -> None:
-    """Of the whole exchange, at each step of any task: the run ends clean, with every handler ended."""
+    """The whole exchange is cancelled at each step of any task: the run ends cleanly, with every handler ended."""
     desk = Desk()
 
     async def scenario() -> None:
@@ -350,7 +350,7 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
 
         async def check() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            # What was asked and not answered is parked until its deadline; what a request waited for would have none.
+            # A handler with an open question is parked until its deadline; one under a request would have none.
             assert desk.events.count("start") - desk.events.count("end") == desk.parked
             await trio.sleep(61)
             assert desk.parked == 0

@@ -102,7 +102,7 @@ async def test_missing_answers_are_asked_for_again_and_given_ones_kept() -> None
         assert text_of(await go_on(client, partly["requestState"], b=accept(name="y"))) == "x y"
 
 
-async def test_answers_that_nobody_asked_for_are_ignored() -> None:
+async def test_unrequested_answers_are_ignored() -> None:
     async with hand_client(server_of(two)) as client:
         first = await begin(client)
         extra = {"second": accept(name="early"), "other": "junk", "input-2": 7}
@@ -111,7 +111,7 @@ async def test_answers_that_nobody_asked_for_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("responses", [[], "x", 3, True])
-async def test_responses_that_are_no_object_are_refused(responses: Any) -> None:
+async def test_responses_that_are_not_an_object_are_refused(responses: Any) -> None:
     async with hand_client(server_of(two)) as client:
         first = await begin(client)
         for more in ({}, {"requestState": first["requestState"]}):
@@ -178,7 +178,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
 
 async def test_a_replay_that_asks_something_else_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer belongs to the very question: a handler may not take it for another's."""
+    """The answer belongs to this very question: a handler may not take it for the answer to a different one."""
     run: list[int] = []
 
     async def tool(ctx: Context) -> str:
@@ -215,8 +215,8 @@ async def test_a_state_that_would_be_too_large_is_an_error() -> None:
         refused(await client.tool("tool"), "1000000 is the limit")
 
 
-async def test_what_a_handler_raises_on_its_way_out_counts() -> None:
-    """A clean-up that fails is told, and not lost in a question."""
+async def test_an_exception_that_a_handler_raises_on_its_way_out_counts() -> None:
+    """A failing clean-up is reported, and not lost in a question."""
 
     async def tool(ctx: Context) -> None:
         try:
@@ -230,7 +230,7 @@ async def test_what_a_handler_raises_on_its_way_out_counts() -> None:
     assert text_of(result) == "the clean-up failed"
 
 
-async def test_a_handler_that_swallows_the_end_of_its_round_has_asked_all_the_same() -> None:
+async def test_a_handler_that_swallows_the_end_of_its_round_has_still_asked() -> None:
     async def tool(ctx: Context) -> str:
         try:
             await ctx.elicit("First?", Name)
@@ -247,7 +247,7 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_asked_all_the_sa
         assert list((await begin(client))["inputRequests"]) == ["input-1"]
 
 
-async def test_the_client_cancels_a_replayed_handler_as_any_other() -> None:
+async def test_a_client_can_cancel_a_replayed_handler() -> None:
 
     events: list[str] = []
     entered = trio.Event()
@@ -319,7 +319,7 @@ async def test_returned_questions_are_bounded_and_checked(revision: str) -> None
 
 @both_eras
 async def test_both_forms_go_together(revision: str) -> None:
-    """What was awaited is not asked again when the function runs again for what it returned."""
+    """An awaited question is not asked again when the function runs again for the questions it returned."""
 
     async def tool(ctx: Context) -> str | InputRequired:
         first = await ctx.elicit("First?", Name)

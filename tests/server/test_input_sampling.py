@@ -20,7 +20,7 @@ def message(role: Any, *content: Any) -> types.SamplingMessage:
 
 
 def published(question: Any, revision: str) -> dict[str, Any]:
-    """A question as the published schema has it: a request of its own in the legacy era."""
+    """Return a question in the form of the published schema: in the legacy era that is a request of its own."""
     envelope = {"jsonrpc": "2.0", "id": 1} if revision == LEGACY else {}
     return {**envelope, "method": question.method, "params": question.params}
 
@@ -37,7 +37,7 @@ def server_that(ask: Any) -> Server:
 
 @needs_schemas
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_question_is_as_the_schema_of_each_revision_says(revision: str) -> None:
+async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> None:
     def ask(ctx: Context) -> Any:
         return ctx.sample(
             [

@@ -40,7 +40,7 @@ def number(ctx: Context[State]) -> int:
 
 
 @both_eras
-async def test_its_state_reaches_handlers_and_it_is_entered_once_per_serving(revision: str) -> None:
+async def test_the_lifespan_is_entered_once_per_serving_and_its_state_reaches_handlers(revision: str) -> None:
     recorder = Recorder()
     server = server_with(number, lifespan=recorder)
     assert recorder.events == []
@@ -55,7 +55,7 @@ async def test_its_state_reaches_handlers_and_it_is_entered_once_per_serving(rev
     assert recorder.events == ["in", "out", "in", "in", "out", "out"]
 
 
-async def test_it_gets_the_server_and_may_add_tools() -> None:
+async def test_the_lifespan_gets_the_server_and_may_add_tools() -> None:
     @contextlib.asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[str]:
         server.add_tool(lambda: server.info.name, name="who")
@@ -70,7 +70,7 @@ async def test_it_gets_the_server_and_may_add_tools() -> None:
     assert server.statistics().tools == 0
 
 
-async def test_its_tasks_may_live_as_long_as_the_serving() -> None:
+async def test_the_tasks_of_the_lifespan_may_live_as_long_as_the_serving() -> None:
     ended = trio.Event()
 
     async def background(task_status: trio.TaskStatus[str]) -> None:
@@ -137,7 +137,7 @@ async def test_a_failing_end_leaves_serve_and_the_block_of_a_client_as_it_is(rev
     assert entered
 
 
-async def test_it_is_left_when_serving_is_cancelled() -> None:
+async def test_the_lifespan_exits_when_serving_is_cancelled() -> None:
     recorder = Recorder()
     server = Server("test", lifespan=recorder)
     async with memory_link_pair() as (_ours, theirs), trio.open_nursery() as nursery:
@@ -147,7 +147,7 @@ async def test_it_is_left_when_serving_is_cancelled() -> None:
     assert recorder.events == ["in", "out"]
 
 
-async def test_a_running_tool_ends_before_it_is_left() -> None:
+async def test_a_running_tool_ends_before_the_lifespan_exits() -> None:
     """A handler must not meet a closed database."""
     recorder = Recorder()
     started = trio.Event()

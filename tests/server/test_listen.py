@@ -74,7 +74,7 @@ async def test_a_client_is_acknowledged_first_and_told_only_of_what_it_asked_for
         assert await news_of(wire) == [(method, "s", uri) for method, uri in told]
 
 
-async def test_what_is_declined_or_asked_for_twice_is_left_out_of_the_acknowledgement() -> None:
+async def test_declined_or_repeated_topics_are_left_out_of_the_acknowledgement() -> None:
     async with client_peer(full_server()) as wire:
         wanted = {"toolsListChanged": False, "promptsListChanged": True, "resourceSubscriptions": []}
         assert await wire.listen(1, **wanted) == acknowledgement(1, promptsListChanged=True)
@@ -82,7 +82,7 @@ async def test_what_is_declined_or_asked_for_twice_is_left_out_of_the_acknowledg
         assert await wire.listen(2, **twice) == acknowledgement(2, resourceSubscriptions=["x://a", "x://b"])
 
 
-async def test_what_the_server_does_not_declare_is_not_honored() -> None:
+async def test_topics_that_the_server_does_not_declare_are_not_honored() -> None:
     """Section Acknowledgment: "Notification types the server does not support are omitted"."""
     server = Server("tools only")
     wanted = {
@@ -124,7 +124,7 @@ async def test_a_malformed_filter_is_refused_and_nothing_is_told(params: dict[st
         assert await news_of(wire) == []
 
 
-async def test_the_handshake_era_has_no_such_method() -> None:
+async def test_the_legacy_era_has_no_such_method() -> None:
     server = full_server()
     async with client_peer(server, LEGACY) as wire:
         refusal = await wire.listen(2)
@@ -144,7 +144,7 @@ async def test_several_subscriptions_on_one_link_are_told_apart() -> None:
         )
 
 
-async def test_changes_in_one_go_are_one_notification_and_later_ones_another() -> None:
+async def test_changes_in_one_go_are_one_notification_and_later_changes_a_second() -> None:
     server = full_server()
     async with client_peer(server) as wire:
         await wire.listen(1, toolsListChanged=True)
@@ -178,7 +178,7 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
     server = full_server(options=SessionOptions(max_outgoing_messages=1))
     async with client_peer(server) as wire:
         for number in range(70):  # more than the link and the session hold
-            await wire.request("tools/call", {"name": "nobody"}, number)
+            await wire.request("tools/call", {"name": "unknown"}, number)
             await settle()
         await wire.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "s")
         await settle()
@@ -192,7 +192,7 @@ async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> No
         assert news == [ACKNOWLEDGED, TOOLS]
 
 
-async def test_subscriptions_take_no_place_of_a_call() -> None:
+async def test_subscriptions_do_not_use_up_call_slots() -> None:
     """A session serves as many calls as ever, however much its client listens to."""
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
     async with client_peer(full_server(options=options)) as wire:
@@ -227,7 +227,7 @@ async def test_the_resources_that_one_client_watches_are_bounded(monkeypatch: py
 
 
 async def serve_and_listen(server: Server, count: int, stalled: bool = False) -> list[Any]:
-    """Open subscriptions, end the server's side, and give what comes then until the link is closed."""
+    """Open subscriptions, close the server's side, and return what arrives until the link is closed."""
     seen: list[Any] = []
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         scope = trio.CancelScope()
@@ -249,7 +249,7 @@ async def serve_and_listen(server: Server, count: int, stalled: bool = False) ->
 
 
 @pytest.mark.parametrize("count", [1, 100], ids=["one", "more than the link holds"])
-async def test_the_server_s_own_end_is_a_result_for_each_subscription(count: int) -> None:
+async def test_when_the_server_closes_each_subscription_gets_a_result(count: int) -> None:
     """Section Graceful Closure: so that a client can tell it from the loss of the link."""
     seen = await serve_and_listen(full_server(), count)
     assert sorted(message.id for message in seen) == list(range(count))
@@ -259,7 +259,7 @@ async def test_the_server_s_own_end_is_a_result_for_each_subscription(count: int
         assert message.result["_meta"][meta.SUBSCRIPTION_ID] == message.id
 
 
-async def test_what_changed_before_the_end_is_told_before_it() -> None:
+async def test_changes_before_the_close_are_told_before_it() -> None:
     server = full_server()
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: server.serve(theirs, task_status=task_status))
@@ -271,7 +271,7 @@ async def test_what_changed_before_the_end_is_told_before_it() -> None:
     assert [type(message) for message in seen] == [Notification, Response]
 
 
-async def test_a_client_that_does_not_read_holds_the_end_up_for_the_grace_only(
+async def test_a_client_that_does_not_read_delays_the_close_by_the_grace_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = full_server(options=SessionOptions(close_grace=3.0))
@@ -281,14 +281,14 @@ async def test_a_client_that_does_not_read_holds_the_end_up_for_the_grace_only(
     assert server.statistics().runs == 0
 
 
-async def test_without_subscriptions_the_end_waits_for_nobody(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_subscriptions_the_close_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
     started = trio.current_time()
     assert await serve_and_listen(full_server(), 0) == []
     assert trio.current_time() == started
 
 
-async def test_a_client_that_leaves_ends_its_subscriptions_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    """They are no calls, whose handlers are given time to finish."""
+async def test_a_disconnect_ends_the_clients_subscriptions_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """Unlike calls, they are given no time to finish."""
     server = full_server()
     started = trio.current_time()
     async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:

@@ -31,13 +31,13 @@ class Heard:
         self.messages.append((message.level, message.logger, message.data))
 
     async def all(self) -> list[tuple[str, str | None, Any]]:
-        """Everything, after whatever is on its way has arrived."""
+        """Return everything heard, after whatever is on its way has arrived."""
         await wait_all_tasks_blocked()
         return self.messages
 
 
 def speaker() -> Server:
-    """A server with a tool that logs once at each level."""
+    """Return a server with a tool that logs once at each level."""
     server = Server("speaker")
 
     @server.tool
@@ -62,7 +62,7 @@ app = logging.getLogger("app")
 
 @pytest.mark.parametrize("mode", BOTH)
 @pytest.mark.parametrize("level", LEVELS)
-async def test_what_is_at_or_above_the_level_arrives(mode: str, level: Any) -> None:
+async def test_messages_at_or_above_the_level_arrive(mode: str, level: Any) -> None:
     heard = Heard()
     async with Client(speaker(), mode=mode, log_level=level, on_log=heard) as client:
         await client.call_tool("speak")
@@ -94,8 +94,8 @@ async def test_the_level_of_a_legacy_session_can_change_and_is_its_own() -> None
         assert [level for level, _, _ in await one.all()] == ["emergency", "alert", "emergency"]
 
 
-async def test_a_modern_request_that_does_not_ask_gets_nothing() -> None:
-    """2026-07-28, Per-request log level: MUST NOT. Another request's asking does not count."""
+async def test_a_modern_request_without_a_level_gets_no_log_messages() -> None:
+    """2026-07-28, Per-request log level: MUST NOT. The level of a different request does not count."""
     heard = Heard()
     async with Client(speaker(), mode="2026-07-28", on_log=heard) as client:
         await client.call_tool("speak")
@@ -107,7 +107,7 @@ async def test_a_modern_request_that_does_not_ask_gets_nothing() -> None:
 
 @pytest.mark.parametrize("level", ["verbose", "INFO", "", 7, ["info"], {}])
 async def test_a_level_that_does_not_exist_is_refused_on_the_wire(level: Any) -> None:
-    """Error Handling: -32602, of logging/setLevel as of a modern request that carries it."""
+    """Error Handling: -32602, for logging/setLevel and for a modern request that carries a level."""
     async with Client(speaker(), mode="legacy") as client:
         with pytest.raises(McpError, match="must be one of debug, info") as caught:
             await client.request("logging/setLevel", {"level": level})
@@ -160,7 +160,7 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
     assert mistakes[4] == "TypeError: logger must be a string, got 7"
 
 
-async def test_a_bad_level_is_an_error_even_when_nobody_listens() -> None:
+async def test_a_bad_level_is_an_error_even_without_a_listener() -> None:
     server = Server("x", expose_errors=True)
 
     @server.tool
@@ -230,7 +230,7 @@ async def test_after_the_answer_or_a_cancellation_nothing_is_sent(mode: str, han
 @pytest.mark.parametrize("mode", BOTH)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_records_go_to_the_client_of_the_request(mode: str, is_async: bool, handler: McpLogHandler) -> None:
-    """Of a tool's task, of its child tasks and threads, in order, and before the answer: no other client gets them."""
+    """Records of a tool's task, child tasks and threads arrive in order and before the response, at no other client."""
     server = Server("x")
 
     def say(who: str) -> None:
@@ -308,7 +308,7 @@ async def test_a_record_is_its_message_unless_a_formatter_says_more(handler: Mcp
         assert "a secret" in text
 
 
-async def test_what_is_logged_outside_a_request_or_by_the_library_goes_nowhere(handler: McpLogHandler) -> None:
+async def test_records_from_outside_a_request_or_from_the_library_are_not_sent(handler: McpLogHandler) -> None:
     server, heard = Server("x"), Heard()
     library = logging.getLogger("trio_mcp")
     library.addHandler(handler)
@@ -326,8 +326,8 @@ async def test_what_is_logged_outside_a_request_or_by_the_library_goes_nowhere(h
         library.removeHandler(handler)
 
 
-async def test_logging_never_waits_and_what_finds_no_room_is_dropped(handler: McpLogHandler) -> None:
-    """A tool that logs without a checkpoint fills the way out; the rest is counted, and the answer still comes."""
+async def test_logging_never_waits_and_drops_what_does_not_fit(handler: McpLogHandler) -> None:
+    """Logging without a checkpoint fills the outgoing queue; the rest is counted, and the response still comes."""
     server, heard = Server("x", options=SessionOptions(max_outgoing_messages=8)), Heard()
 
     @server.tool
@@ -373,7 +373,7 @@ async def test_threads_leave_a_bounded_number_of_records_to_the_event_loop(
         async with Client(server, mode="legacy", on_log=heard) as client:
             await client.call_tool("speak")
             received = [data for _, _, data in await heard.all()]
-            # Whether the loop takes some before it stands still is the threads' business; none is lost unseen.
+            # How many the loop takes before it is blocked depends on the threads; none is lost uncounted.
             assert len(received) + small.dropped == 20
             assert len(received) >= 5
             assert received[:5] == ["0", "1", "2", "3", "4"]
@@ -385,10 +385,10 @@ async def test_threads_leave_a_bounded_number_of_records_to_the_event_loop(
         other.removeHandler(small)
 
 
-async def test_a_record_that_cant_be_sent_costs_nobody_anything(
+async def test_a_record_that_cannot_be_sent_does_no_harm(
     handler: McpLogHandler, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bad format string is told as `logging` does it, on standard error; odd text arrives escaped."""
+    """A bad format string is reported on standard error, as `logging` does; odd text arrives escaped."""
     monkeypatch.setattr(app, "handlers", [handler])  # those of pytest do raise
     monkeypatch.setattr(app, "propagate", False)
     server, heard = Server("x"), Heard()
@@ -405,7 +405,7 @@ async def test_a_record_that_cant_be_sent_costs_nobody_anything(
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-async def test_a_thread_that_outlives_its_request_logs_to_nobody(handler: McpLogHandler) -> None:
+async def test_records_of_a_thread_that_outlives_its_request_are_dropped(handler: McpLogHandler) -> None:
     server, heard = Server("x"), Heard()
     running, go, logged = trio.Event(), threading.Event(), trio.Event()
 
@@ -426,4 +426,4 @@ async def test_a_thread_that_outlives_its_request_logs_to_nobody(handler: McpLog
         go.set()
         await logged.wait()
         assert await heard.all() == []
-    assert handler.dropped == 0  # that is no want of room
+    assert handler.dropped == 0  # not for lack of room

@@ -39,7 +39,7 @@ def test_an_icon_that_clients_must_not_load_is_refused(what: str, offer: Callabl
 
 
 @both_eras
-async def test_a_request_with_keys_that_no_rule_allows_is_served(revision: str) -> None:
+async def test_a_request_with_invalid_meta_keys_is_served(revision: str) -> None:
     """What a peer sends is never refused for a key."""
     server = Server("s")
     seen: list[dict[str, Any]] = []

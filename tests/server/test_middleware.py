@@ -22,7 +22,7 @@ def fail() -> None:
 
 
 @both_eras
-async def test_the_first_is_outermost_and_sees_every_method_with_a_handler(revision: str) -> None:
+async def test_the_first_middleware_is_outermost_and_sees_every_method_with_a_handler(revision: str) -> None:
     events: list[str] = []
 
     def recorder(name: str) -> Any:
@@ -45,7 +45,7 @@ async def test_the_first_is_outermost_and_sees_every_method_with_a_handler(revis
 
 
 @both_eras
-async def test_it_may_replace_parameters_and_result(revision: str) -> None:
+async def test_a_middleware_may_replace_parameters_and_result(revision: str) -> None:
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
         if context.method != "tools/call":
             return await call_next()
@@ -60,7 +60,7 @@ async def test_it_may_replace_parameters_and_result(revision: str) -> None:
 
 
 @both_eras
-async def test_it_may_answer_by_itself_or_try_again(revision: str) -> None:
+async def test_a_middleware_may_answer_by_itself_or_retry(revision: str) -> None:
     calls: list[str] = []
 
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
@@ -86,7 +86,7 @@ async def test_it_may_answer_by_itself_or_try_again(revision: str) -> None:
 
 
 @both_eras
-async def test_exceptions_travel_through_it(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exceptions_pass_through_middleware(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Exception] = []
 
     async def outer(context: Context, call_next: CallNext) -> dict[str, Any]:
@@ -119,7 +119,7 @@ async def test_exceptions_travel_through_it(revision: str, caplog: pytest.LogCap
     assert len(caplog.records) == 1
 
 
-async def test_one_that_forgets_to_return_the_result_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_middleware_that_forgets_to_return_the_result_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
         await call_next()
         return None  # type: ignore[return-value]
@@ -132,7 +132,7 @@ async def test_one_that_forgets_to_return_the_result_is_told(caplog: pytest.LogC
     assert "a middleware must return the result" in caplog.text
 
 
-async def test_what_it_changes_in_a_list_is_for_that_client_only() -> None:
+async def test_a_middlewares_change_to_a_list_is_for_that_client_only() -> None:
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:
         result = await call_next()
         for tool in result.get("tools", ()):
@@ -150,7 +150,7 @@ async def test_what_it_changes_in_a_list_is_for_that_client_only() -> None:
             assert (await client.call_tool("double", {"x": 1})).data == 2
 
 
-async def test_unknown_methods_have_no_handler_to_surround() -> None:
+async def test_unknown_methods_bypass_middleware() -> None:
     seen: list[str] = []
 
     async def middleware(context: Context, call_next: CallNext) -> dict[str, Any]:

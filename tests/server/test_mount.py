@@ -39,7 +39,7 @@ def lifespan_of(state: str, events: list[str]) -> Callable[[Any], contextlib.Abs
 
 
 def files(**options: Any) -> Server:
-    """A server with one of everything."""
+    """Return a server with one of everything."""
     server = Server("files", **options)
 
     @server.tool
@@ -210,7 +210,7 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
 
 
 @both_eras
-async def test_methods_of_ones_own_keep_their_names_and_have_the_state_of_their_server(revision: str) -> None:
+async def test_custom_methods_keep_their_names_and_have_the_state_of_their_server(revision: str) -> None:
     heard: list[Any] = []
     arrived = trio.Event()
     other = Server("other", lifespan=lifespan_of("own", []))
@@ -262,7 +262,7 @@ def test_a_conflict_is_refused_at_the_mount_and_nothing_is_left_of_it(offer: Cal
 
 @pytest.mark.parametrize("offer", OFFER.values(), ids=OFFER)
 def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callable[[Server], object]) -> None:
-    """And the other servers in which it is mounted don't keep it either."""
+    """The other servers in which it is mounted don't keep it either."""
     other, first, second = Server("other"), Server("first"), Server("second")
     first.mount(other)
     second.mount(other)
@@ -272,7 +272,7 @@ def test_a_conflict_that_comes_later_is_refused_where_it_is_added(offer: Callabl
     offer(first)  # there is room for it
 
 
-def test_what_can_not_be_mounted_is_refused_with_a_reason() -> None:
+def test_an_invalid_mount_is_refused_with_a_reason() -> None:
     server, other = Server("main"), Server("other", extensions={"com.example/x": {}})
     with pytest.raises(TypeError, match="only a Server can be mounted, got str"):
         server.mount("other")  # type: ignore[arg-type]
@@ -306,7 +306,7 @@ def test_names_of_any_form_stay_apart_and_short(names: list[str]) -> None:
 
 
 async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_server_that_is_served() -> None:
-    """So several processes that share the key serve one request, whatever is mounted in them."""
+    """That way several processes that share the key can serve one request, whatever is mounted in them."""
 
     def process() -> Server:
         other = Server("other")
@@ -332,7 +332,7 @@ async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_ser
 
 
 @both_eras
-async def test_updates_that_the_mounted_server_tells_reach_those_who_listen(revision: str, autojump_clock: Any) -> None:
+async def test_updates_of_the_mounted_server_reach_subscribers(revision: str, autojump_clock: Any) -> None:
     other, server = Server("other"), Server("main")
     other.add_resource("x://one", lambda: "1", name="one")
     server.mount(other, prefix="o")

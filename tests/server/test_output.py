@@ -33,7 +33,7 @@ class Subclass(Point):
 
 
 def giving(value: Any, *annotation: Any) -> Any:
-    """A tool that returns a value, with a return annotation or without."""
+    """Return a tool that returns a value, with a return annotation or without."""
 
     def give() -> Any:
         return value
@@ -221,7 +221,7 @@ async def test_a_complete_result_conforms_to_the_output_schema_too(details: dict
     assert text_of(await of(None, is_error=True)) == "words"
 
 
-async def test_an_output_schema_of_ones_own_is_shown_and_checked() -> None:
+async def test_a_custom_output_schema_is_shown_and_checked() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     assert tool_of(giving({"x": 1}), output_schema=schema).output_schema == schema
     result = await call(giving({"x": 1}), {}, output_schema=schema)
@@ -232,7 +232,7 @@ async def test_an_output_schema_of_ones_own_is_shown_and_checked() -> None:
 
 
 @pytest.mark.parametrize(("schema", "value"), [({"type": "array"}, [1]), ({"type": ["null", "string"]}, None), ({}, 3)])
-async def test_structured_content_that_is_no_object_is_for_the_modern_era(schema: Any, value: Any) -> None:
+async def test_structured_content_other_than_an_object_is_for_the_modern_era(schema: Any, value: Any) -> None:
     """2026-07-28 allows any JSON value; until 2025-11-25 an output schema must describe an object."""
     server = Server("test")
     server.add_tool(giving(value), name="tool", output_schema=schema)
@@ -252,12 +252,12 @@ async def test_structured_content_that_is_no_object_is_for_the_modern_era(schema
 @pytest.mark.parametrize(
     ("schema", "error"), [(True, TypeError), ({"type": 3}, ValueError), ({"$ref": "http://x/"}, ValueError)]
 )
-def test_an_output_schema_that_can_not_be_used_is_refused(schema: Any, error: type[Exception]) -> None:
+def test_an_unusable_output_schema_is_refused(schema: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         Server("test").add_tool(giving(1), name="tool", output_schema=schema)
 
 
-async def test_text_that_utf8_can_not_carry_is_escaped() -> None:
+async def test_text_that_utf8_cannot_encode_is_escaped() -> None:
     """File names and captured output may hold lone surrogates; the answer must still be JSON."""
 
     def fail() -> None:

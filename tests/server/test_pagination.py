@@ -36,7 +36,7 @@ async def pages(client: Client) -> list[list[str]]:
 @both_eras
 @pytest.mark.parametrize("page_size", [1, 2, 3, 4, 5, 6, 250])
 async def test_every_size_of_page(page_size: int, revision: str) -> None:
-    """Full pages but the last, in the order in which the tools were added, and no empty page at the end."""
+    """All pages but the last are full, in the order in which the tools were added; there is no empty last page."""
     for count in range(7):
         names = [f"tool{number}" for number in reversed(range(count))]
         async with client_of(server_of(names, page_size), revision) as client:
@@ -52,7 +52,7 @@ async def test_the_last_page_has_no_cursor_at_all() -> None:
         assert "nextCursor" not in await client.request("tools/list", {"cursor": first["nextCursor"]})
 
 
-async def test_a_cursor_of_null_is_none() -> None:
+async def test_a_null_cursor_means_the_first_page() -> None:
     async with client_of(server_of(["a"], 1)) as client:
         assert len((await client.request("tools/list", {"cursor": None}))["tools"]) == 1
 
@@ -74,7 +74,7 @@ CHANGES = st.lists(
     changes=st.lists(CHANGES, max_size=13),
     revision=st.sampled_from([LEGACY, MODERN]),
 )
-async def test_what_is_there_throughout_is_listed_once_and_in_order(
+async def test_an_item_that_is_there_throughout_is_listed_once_and_in_order(
     count: int, page_size: int, changes: list[Any], revision: str
 ) -> None:
     """Cursors SHOULD be stable: here they are, whatever comes and goes between two pages."""
@@ -143,7 +143,7 @@ async def test_an_invalid_cursor_is_refused(cursor: Any, revision: str) -> None:
 
 
 @given(cursor=json_values() | st.text(), change=st.data())
-async def test_what_is_no_cursor_of_ours_is_refused(cursor: Any, change: st.DataObject) -> None:
+async def test_a_forged_cursor_is_refused(cursor: Any, change: st.DataObject) -> None:
     async with client_of(server_of(["a", "b", "c"], 1)) as client:
         ours = (await client.list_tools()).next_cursor
         assert ours is not None

@@ -60,7 +60,7 @@ async def get(function: Callable[..., Any], arguments: Any = None, revision: str
 
 
 async def refusal(function: Callable[..., Any], arguments: Any, revision: str = MODERN) -> str:
-    """The message with which arguments are refused."""
+    """Return the message with which arguments are refused."""
     with pytest.raises(McpError) as caught:
         await get(function, arguments, revision)
     assert caught.value.code == INVALID_PARAMS
@@ -68,7 +68,7 @@ async def refusal(function: Callable[..., Any], arguments: Any, revision: str = 
 
 
 async def received(hint: Any, text: str) -> Any:
-    """What a parameter with a type hint is given for a string."""
+    """Return what a parameter with a type hint receives for a string."""
     values: list[Any] = []
 
     def prompt(value: Any) -> str:
@@ -100,7 +100,7 @@ def review(code: str, language: Literal["c", "python"] = "python", ctx: Context 
 
 @every_revision
 async def test_a_definition_comes_from_the_signature_and_the_docstring(revision: str) -> None:
-    """Each revision gets the fields it knows; the Context is no argument."""
+    """Each revision gets the fields it knows; the Context is not an argument."""
     icon = Icon(src="https://example.com/i.png")
     server = server_with(review, name=None, title="Review", icons=[icon], meta={"example.com/a": 1})
     async with client_of(server, revision) as client:
@@ -206,14 +206,14 @@ def test_what_is_refused_at_registration() -> None:
     ],
     ids=str,
 )
-async def test_a_string_becomes_what_the_hint_asks_for(hint: Any, text: str, value: Any) -> None:
+async def test_a_string_becomes_the_type_of_the_hint(hint: Any, text: str, value: Any) -> None:
     found = await received(hint, text)
     assert (type(found), found) == (type(value), value)
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 async def test_a_string_arrives_as_it_is(text: str) -> None:
-    """Also where it happens to be JSON: only what is no string is read as JSON."""
+    """Even if it happens to be JSON: only values for other types are read as JSON."""
     assert await received(str, text) == text
     quoted = json.dumps(text)
     assert await received(str, quoted) == quoted
@@ -248,7 +248,7 @@ async def test_lists_are_read_from_json(value: list[Any]) -> None:
     ],
     ids=str,
 )
-async def test_a_string_that_does_not_fit_is_refused(hint: Any, text: str) -> None:
+async def test_a_string_that_does_not_fit_the_hint_is_refused(hint: Any, text: str) -> None:
     """-32602, which names the argument and never tells its value."""
 
     def prompt(value: Any) -> str:
@@ -273,7 +273,7 @@ async def test_missing_arguments_are_named(revision: str) -> None:
 
 
 @both_eras
-async def test_arguments_that_are_unknown_or_no_strings_are_refused(revision: str) -> None:
+async def test_unknown_arguments_and_those_that_are_not_strings_are_refused(revision: str) -> None:
     assert "other: there is no such argument" in await refusal(review, {"code": "x", "other": "y"}, revision)
     others: list[Any] = [1, True, None, ["x"], {}]
     for value in others:
@@ -371,6 +371,6 @@ async def test_older_revisions_get_content_they_know(revision: str) -> None:
 
 
 async def test_the_result_is_not_cacheable() -> None:
-    """2026-07-28 `server/utilities/caching` lists the cacheable results; that of prompts/get is none."""
+    """2026-07-28 `server/utilities/caching` lists the cacheable results; prompts/get is not among them."""
     assert {"ttlMs", "cacheScope"}.isdisjoint(await get(lambda: "", None, MODERN))
     assert set(await get(lambda: "", None, LEGACY)) == {"messages"}

@@ -28,8 +28,8 @@ async def names(client: Client) -> list[str]:
 
 
 @every_revision
-async def test_the_capability_is_declared_where_there_are_prompts(revision: str) -> None:
-    """And stays when the last prompt goes. Changes are announced to clients of the handshake eras only."""
+async def test_the_capability_is_declared_if_there_are_prompts(revision: str) -> None:
+    """It stays when the last prompt goes. Changes are announced to legacy clients only."""
     server = Server("test")
     async with client_of(server, revision) as client:
         assert client.capabilities.prompts is None
@@ -56,7 +56,7 @@ async def test_without_the_capability_there_are_no_such_methods(revision: str) -
 @both_eras
 @pytest.mark.parametrize("page_size", [1, 2, 3, 4])
 async def test_pages(page_size: int, revision: str) -> None:
-    """Full pages but the last, in the order in which the prompts were added; modern pages carry caching hints."""
+    """All pages but the last are full, in the order of registration; modern pages carry caching hints."""
     server = Server("test", page_size=page_size)
     for number in range(3):
         server.add_prompt(hello, name=f"prompt{number}")
@@ -79,7 +79,7 @@ async def test_pages(page_size: int, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
-async def test_handshake_clients_are_told_of_changes(revision: str) -> None:
+async def test_legacy_clients_are_told_of_changes(revision: str) -> None:
     seen: list[str] = []
     server = Server("test")
     server.add_prompt(hello)
@@ -97,7 +97,7 @@ async def test_handshake_clients_are_told_of_changes(revision: str) -> None:
         assert await names(client) == ["other"]
 
 
-async def test_what_a_middleware_changes_the_next_client_does_not_see() -> None:
+async def test_a_middlewares_changes_do_not_reach_the_next_client() -> None:
     async def shout(context: Context, call_next: Callable[[], Any]) -> dict[str, Any]:
         result: dict[str, Any] = await call_next()
         for prompt in result["prompts"]:
@@ -146,7 +146,9 @@ async def test_an_exception_is_an_internal_error(sync: bool, revision: str, capl
 
 
 @pytest.mark.parametrize("value", [None, 1, {"role": "user"}, ["text", None], [["text"]], b"x"], ids=repr)
-async def test_what_is_no_message_is_the_servers_fault(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_is_not_a_message_is_an_internal_error(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     error = await failure_of(lambda: value, expose_errors=True)
     assert error.code == INTERNAL_ERROR
     assert "a prompt must return strings, content blocks" in error.message

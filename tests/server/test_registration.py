@@ -1,4 +1,4 @@
-"""What can be offered as a tool, under which name, and what is refused when it is registered (`server/tools`)."""
+"""Registration of tools: what can be a tool, under which name, and what is refused (`server/tools`)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_every_kind_of_callable_keeps_its_types_and_can_be_called(function
     assert result.data == 3
 
 
-async def test_what_a_partial_settles_is_not_offered() -> None:
+async def test_arguments_bound_by_a_partial_are_not_offered() -> None:
     """The server's author bound it, a caller must not be able to override it."""
     bound = functools.partial(functools.partial(add, b=5))
     assert tool_of(bound).input_schema["properties"] == {"a": {"type": "integer"}}
@@ -144,7 +144,7 @@ def test_other_names_are_refused_when_registered(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 129, "a\n", 3])
-def test_names_too_long_or_no_string_are_refused(name: Any) -> None:
+def test_names_that_are_too_long_or_not_a_string_are_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="not a valid tool name"):
         Server("test").add_tool(add, name=name)
 
@@ -155,7 +155,7 @@ def test_a_lambda_needs_a_name() -> None:
     Server("test").add_tool(lambda: 1, name="one")
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_name_can_be_used_only_once() -> None:
     server = server_with(add)
     with pytest.raises(ValueError, match="there is a tool named 'add' already"):
         server.add_tool(add)
@@ -166,7 +166,7 @@ def test_a_name_is_given_once() -> None:
 
 
 @pytest.mark.parametrize("thing", [3, None, "add", [add]])
-def test_what_can_not_be_called_is_refused(thing: Any) -> None:
+def test_only_a_callable_can_be_registered(thing: Any) -> None:
     with pytest.raises(TypeError, match="must be a function"):
         Server("test").add_tool(thing)
 
@@ -223,7 +223,7 @@ def test_a_callable_without_a_readable_signature_is_refused() -> None:
 
 
 @both_eras
-async def test_what_describes_a_tool_reaches_the_client(revision: str) -> None:
+async def test_the_description_of_a_tool_reaches_the_client(revision: str) -> None:
     server = Server("test")
 
     @server.tool(
@@ -258,7 +258,7 @@ async def test_what_describes_a_tool_reaches_the_client(revision: str) -> None:
 
 
 @both_eras
-async def test_an_input_schema_of_ones_own_is_shown_as_it_is_and_holds(revision: str) -> None:
+async def test_a_custom_input_schema_is_shown_as_it_is_and_enforced(revision: str) -> None:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -302,7 +302,7 @@ async def test_arguments_are_checked_against_schema_and_hints() -> None:
         ({"type": "object", "$schema": "urn:other"}, "dialect"),
     ],
 )
-def test_an_input_schema_that_can_not_be_used_is_refused(schema: Any, problem: str) -> None:
+def test_an_unusable_input_schema_is_refused(schema: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Server("test").add_tool(add, input_schema=schema)
 
@@ -325,7 +325,7 @@ def test_a_server_checks_its_own_arguments(options: Any, error: type[Exception])
         Server("test", **options)
 
 
-async def test_what_a_server_says_of_itself_reaches_the_client() -> None:
+async def test_the_servers_details_reach_the_client() -> None:
     server = Server(
         "test",
         version="1.2",

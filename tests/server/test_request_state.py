@@ -63,12 +63,12 @@ states = st.builds(
 
 
 @given(states)
-def test_what_was_sealed_is_opened(state: RequestState) -> None:
+def test_a_sealed_state_can_be_opened(state: RequestState) -> None:
     token = sealer().seal(state, "tools/call", PARAMS, None, 1)
     assert sealer().open(token, "tools/call", PARAMS, None) == state
 
 
-def test_what_the_retry_adds_to_the_parameters_is_not_bound() -> None:
+def test_parameters_that_the_retry_adds_are_not_bound() -> None:
     token = sealed()
     retry = {**PARAMS, "_meta": {"x": 1}, "inputResponses": {}, "requestState": token}
     assert sealer().open(token, "tools/call", retry, "ann") == STATE
@@ -85,12 +85,12 @@ def test_what_the_retry_adds_to_the_parameters_is_not_bound() -> None:
         ("tools/call", PARAMS, None),
     ],
 )
-def test_the_state_of_another_request_or_principal_is_refused(other: Any) -> None:
+def test_the_state_of_a_different_request_or_principal_is_refused(other: Any) -> None:
     with pytest.raises(StateRefused, match="not valid"):
         sealer().open(sealed(), *other)
 
 
-def test_a_server_of_another_name_or_key_refuses() -> None:
+def test_a_server_with_a_different_name_or_key_refuses_the_state() -> None:
     for other in (StateSealer("other", KEY), StateSealer("server"), StateSealer("server", bytes(32))):
         with pytest.raises(StateRefused, match="not valid"):
             other.open(sealed(), "tools/call", PARAMS, "ann")
@@ -107,7 +107,7 @@ def test_an_expired_state_is_refused() -> None:
 
 
 def test_keys_can_be_rotated() -> None:
-    """The first seals, any opens."""
+    """The first key seals, any key opens."""
     new = b"n" * 32
     for keys in ([KEY, new], [new, KEY]):
         assert sealer(keys=keys).open(sealed(), "tools/call", PARAMS, "ann") == STATE
@@ -177,14 +177,14 @@ def test_a_changed_payload_in_a_fresh_encoding_is_refused(field: str, value: Any
 
 
 @given(st.sampled_from(["+", "=", "==", "\n", " ", "."]), st.integers(0, 2))
-def test_another_encoding_of_the_same_bytes_is_refused(junk: str, part: int) -> None:
+def test_a_non_canonical_encoding_is_refused(junk: str, part: int) -> None:
     parts = TOKEN.split(".")
     parts[part] += junk
     refused(".".join(parts))
 
 
 @given(json_values)
-def test_what_is_no_token_is_refused(value: Any) -> None:
+def test_a_malformed_token_is_refused(value: Any) -> None:
     refused(value)
 
 

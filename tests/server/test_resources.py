@@ -35,7 +35,7 @@ async def read(client: Client, uri: str) -> list[dict[str, Any]]:
 
 
 async def contents_of(value: Any, revision: str = MODERN, **details: Any) -> list[dict[str, Any]]:
-    """What a client reads if a function returns a value."""
+    """Return what a client reads if a resource's function returns a value."""
     async with client_of(serving("x://y", lambda: value, name="y", **details), revision) as client:
         return await read(client, "x://y")
 
@@ -218,7 +218,7 @@ async def test_variables_become_arguments_as_the_hints_say(revision: str) -> Non
             assert (await refused(client, uri)).message == "Resource not found"
 
 
-async def test_the_very_uri_comes_before_templates_and_templates_in_their_order() -> None:
+async def test_an_exact_uri_comes_before_templates_and_templates_in_their_order() -> None:
     server = Server("test")
     server.add_resource("x://{word}", lambda word: f"word {word}", name="word")
     server.add_resource("x://{+rest}", lambda rest: f"rest {rest}", name="rest")
@@ -288,7 +288,7 @@ async def test_middleware_surrounds_reading() -> None:
 
 
 @every_revision
-async def test_resources_are_declared_when_there_are_some_or_once_were(revision: str) -> None:
+async def test_resources_are_declared_if_there_are_or_ever_were_any(revision: str) -> None:
     server = Server("test")
     async with client_of(server, revision) as client:
         assert client.capabilities.resources is None

@@ -37,7 +37,7 @@ async def subscribe(client: Client, uri: str) -> None:
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
-async def test_those_who_subscribed_hear_of_updates_until_they_unsubscribe(revision: str) -> None:
+async def test_subscribers_hear_of_updates_until_they_unsubscribe(revision: str) -> None:
     seen: list[Notification] = []
     server = with_resources()
     async with client_of(server, revision, on_message=seen.append) as client:
@@ -72,7 +72,7 @@ async def test_many_updates_at_once_are_one_notification() -> None:
         assert len(seen) == 2
 
 
-async def test_a_subscription_is_one_client_s_and_ends_with_it() -> None:
+async def test_a_subscription_belongs_to_one_client_and_ends_with_it() -> None:
     seen: list[str] = []
     server = with_resources()
     async with (
@@ -123,7 +123,7 @@ async def test_an_update_that_waits_to_be_sent_is_dropped_by_unsubscribing(
     assert told == uris[:-1]
 
 
-async def test_only_what_is_there_can_be_subscribed_to() -> None:
+async def test_only_an_existing_resource_can_be_subscribed_to() -> None:
     """2025-11-25 `server/resources`, Error Handling."""
     async with client_of(with_resources(), LEGACY) as client:
         for method in ("resources/subscribe", "resources/unsubscribe"):
@@ -146,7 +146,7 @@ async def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
-async def test_handshake_clients_are_told_of_changes_of_the_list(revision: str) -> None:
+async def test_legacy_clients_are_told_of_changes_of_the_list(revision: str) -> None:
     seen: list[str] = []
     server = with_resources()
     async with client_of(server, revision, on_message=lambda message: seen.append(message.method)) as client:

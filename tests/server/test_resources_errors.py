@@ -19,7 +19,7 @@ from trio_mcp.server.features.resources import ResourceNotFound
 @pytest.mark.parametrize(
     "uri", ["config://other", "", "no uri", "x" * 9000, "files://%2F", "files://..", "files://\x00"]
 )
-async def test_not_found_is_said_as_the_revision_says_it(revision: str, uri: str) -> None:
+async def test_not_found_has_the_error_code_of_the_revision(revision: str, uri: str) -> None:
     """`server/resources`, Error Handling: -32002 until 2026-07-28, -32602 since."""
     server = serving("config://app", config)
     server.add_resource("files://{name}", lambda name: name, name="files")
@@ -30,7 +30,7 @@ async def test_not_found_is_said_as_the_revision_says_it(revision: str, uri: str
 
 
 @both_eras
-async def test_a_function_may_say_that_there_is_nothing(revision: str) -> None:
+async def test_a_function_may_report_that_there_is_no_such_resource(revision: str) -> None:
     def find(name: str) -> str:
         raise ResourceNotFound(f"secret {name}")
 
@@ -73,7 +73,7 @@ async def test_a_failure_names_the_resource_and_nothing_else(
 @pytest.mark.parametrize(
     "value", [None, object(), {"a": {1, object()}}, [lambda: 1], float("nan"), {"x": float("inf")}]
 )
-async def test_what_can_not_be_contents_is_a_failure(value: Any) -> None:
+async def test_an_unusable_value_is_a_failure(value: Any) -> None:
     with pytest.raises(McpError, match="failed") as caught:
         await contents_of(value)
     assert caught.value.code == -32603
@@ -131,7 +131,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
     [
         ({"uri": "no-scheme"}, "begin with a scheme"),
         ({"uri": "x://{a}{b}"}, "nothing stands between"),
-        ({"uri": "x://a b"}, "no URI may hold"),
+        ({"uri": "x://a b"}, "a URI can't hold"),
         ({"uri": "x://" + "y" * 8192}, "longer than"),
         ({"name": ""}, "not a valid name"),
         ({"function": lambda: ""}, "pass name"),
@@ -140,7 +140,7 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
         ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "only a single resource"),
     ],
 )
-def test_what_is_no_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:
+def test_an_invalid_resource_is_refused(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Server("test").add_resource(**{"uri": "x://y", "function": config, **arguments})
 

@@ -83,7 +83,7 @@ async def test_blocks_that_a_revision_does_not_know_arrive_as_text(revision: str
 
 @needs_schemas
 @every_revision
-async def test_what_goes_out_fits_the_published_schema(revision: str) -> None:
+async def test_every_message_sent_fits_the_published_schema(revision: str) -> None:
     async with client_of(full_server(), revision) as client:
         validator(revision, "ListToolsResult").validate(await client.request("tools/list"))
         for name in ("number", "blocks"):
@@ -97,7 +97,7 @@ async def test_what_goes_out_fits_the_published_schema(revision: str) -> None:
 @needs_schemas
 @settings(max_examples=60)
 @given(result=wire_models(types.CallToolResult, LATEST), revision=st.sampled_from(REVISIONS))
-async def test_any_result_of_today_fits_the_schema_of_any_revision(result: types.CallToolResult, revision: str) -> None:
+async def test_any_current_result_fits_the_schema_of_any_revision(result: types.CallToolResult, revision: str) -> None:
     """A tool makes its result as the newest revision has it; older clients get what theirs allows."""
     server = Server("test")
     server.add_tool(lambda: result, name="tool")
@@ -111,7 +111,7 @@ async def test_any_result_of_today_fits_the_schema_of_any_revision(result: types
 
 
 @given(revisions=st.lists(st.sampled_from(REVISIONS), min_size=1, unique=True))
-async def test_a_server_serves_the_revisions_it_is_told_to(revisions: list[str]) -> None:
+async def test_a_server_serves_the_given_revisions(revisions: list[str]) -> None:
     server = Server("test", revisions=revisions)
     server.add_tool(lambda: "served", name="tool")
     for revision in REVISIONS:

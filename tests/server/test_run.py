@@ -48,7 +48,7 @@ def process() -> Iterator[ProcessPeer]:
 
 
 @pytest.mark.parametrize("tool", ["wait", "block", None])
-def test_ctrl_c_ends_it_with_status_130_and_no_traceback(process: ProcessPeer, tool: str | None) -> None:
+def test_ctrl_c_ends_run_with_status_130_and_no_traceback(process: ProcessPeer, tool: str | None) -> None:
     if tool is not None:
         process.send(call(1, tool))
         process.wait_for_error_text("waiting\n")
@@ -57,7 +57,7 @@ def test_ctrl_c_ends_it_with_status_130_and_no_traceback(process: ProcessPeer, t
     assert process.errors == (b"" if tool is None else b"waiting\n")
 
 
-def test_the_end_of_input_ends_it_with_status_0(process: ProcessPeer) -> None:
+def test_the_end_of_input_ends_run_with_status_0(process: ProcessPeer) -> None:
     process.close_input()
     assert (process.exit(), process.received, process.errors) == (0, b"", b"")
 
@@ -77,7 +77,7 @@ def test_an_unknown_transport_is_refused() -> None:
         Server("test").run("smoke")
 
 
-def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process_for_ever() -> None:
+def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process_alive() -> None:
     program = """
 import trio
 import trio_mcp.server.base_server
@@ -97,5 +97,5 @@ server.run()
         peer.send(call(2, "shielded"))
         peer.close_input()
         assert peer.exit() == 1
-    assert b"still runs" in peer.errors
+    assert b"still run after" in peer.errors
     assert b"Traceback" not in peer.errors

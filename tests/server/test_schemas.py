@@ -1,4 +1,4 @@
-"""The schemas made from type hints: valid, as expected, and of one mind with the call (`server/tools`, Tool)."""
+"""The schemas made from type hints: valid, as expected, and consistent with the call (`server/tools`, Tool)."""
 
 # ruff: noqa: UP007, UP045, PYI061  # the older spellings are among what is tested
 import dataclasses
@@ -106,7 +106,7 @@ SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("annotation", "schema"), SCHEMAS.values(), ids=SCHEMAS)
-def test_a_hint_becomes_the_schema_one_would_write(annotation: Any, schema: dict[str, Any]) -> None:
+def test_a_hint_becomes_the_schema_that_an_author_would_write(annotation: Any, schema: dict[str, Any]) -> None:
     """No titles that repeat the names: a model pays for each."""
 
     def function(x: annotation) -> list[annotation]:

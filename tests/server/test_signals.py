@@ -21,7 +21,7 @@ class Full(io.StringIO):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_an_http_server_serves_on_though_it_can_not_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_http_server_serves_even_if_it_cannot_print_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     served = False
 
     async def serve(*, shutdown: Any, task_status: trio.TaskStatus[str]) -> None:

@@ -101,7 +101,7 @@ async def test_a_field_without_default_is_required() -> None:
     assert (await call(function, {"x": 1})).data == 1
 
 
-async def test_no_call_sees_what_another_did_to_a_mutable_default() -> None:
+async def test_a_mutable_default_is_not_shared_between_calls() -> None:
     def function(
         plain: list[int] = [],
         field: list[int] = Field(default=[]),
@@ -124,7 +124,7 @@ async def test_a_default_factory_may_look_at_the_arguments_before_it() -> None:
     assert (await call(function, {"x": 3})).data == 4
 
 
-async def test_a_parameter_that_defaults_to_none_takes_a_null() -> None:
+async def test_a_parameter_that_defaults_to_none_accepts_null() -> None:
     """A model that sees the default null sends a null."""
 
     def function(x: int = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
@@ -137,7 +137,7 @@ async def test_a_parameter_that_defaults_to_none_takes_a_null() -> None:
 
 @pytest.mark.parametrize("default", [object(), float("inf"), float("nan"), len])
 async def test_a_default_without_a_json_form_works_but_is_not_shown(default: object) -> None:
-    """Also no warning: they are errors here."""
+    """There is no warning either: warnings are errors here."""
 
     def function(x: Any = default) -> bool:
         return type(x) is type(default)
@@ -263,7 +263,7 @@ async def test_types_that_are_local_to_a_function() -> None:
         assert set(tool.input_schema["$defs"]) == {"Inner", "Innermost"}
 
 
-def test_an_annotation_that_can_not_be_resolved_says_so() -> None:
+def test_an_unresolvable_annotation_says_so() -> None:
     def function(x: NoSuchType) -> int:  # type: ignore[name-defined]  # noqa: F821
         return 1
 
@@ -277,7 +277,7 @@ def test_an_annotation_that_can_not_be_resolved_says_so() -> None:
 
 
 @pytest.mark.parametrize("annotation", ["int[", "attrs.no_such_name", "1 / 0"])
-def test_an_annotation_that_can_not_be_evaluated_says_so(annotation: str) -> None:
+def test_an_annotation_that_cannot_be_evaluated_says_so(annotation: str) -> None:
     def function(x: int) -> int:
         return x
 

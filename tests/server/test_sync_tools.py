@@ -1,4 +1,4 @@
-"""Sync tools run in threads, under a limit of their own: they delay nobody, and nobody waits for an abandoned one."""
+"""Sync tools run in threads, under a limit of their own: they delay no task, and no task waits for an abandoned one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_max_sync_tools_is_the_limit_and_holds_across_clients() -> None:
     assert gate.most == 3
 
 
-async def test_threads_of_others_are_not_used_up() -> None:
+async def test_the_default_thread_limit_is_not_used_up() -> None:
     """The transport and the application have Trio's default limiter to themselves."""
     gate = Gate()
     async with client_of(server_with(gate.block)) as client, trio.open_nursery() as nursery:
@@ -107,7 +107,7 @@ async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
         assert not (await client.call_tool("next")).is_error  # the thread's place is free again
 
 
-async def test_what_an_abandoned_thread_does_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abandoned_thread_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     outcomes: list[str] = []
     done = trio.Event()
@@ -117,11 +117,11 @@ async def test_what_an_abandoned_thread_does_harms_nobody(caplog: pytest.LogCapt
         gate.block()
         try:
             trio.from_thread.run(ctx.report_progress, 1)
-            outcomes.append("reported to nobody")
+            outcomes.append("reported")
         except trio.Cancelled:
             outcomes.append("cancelled")
         token.run_sync_soon(done.set)
-        raise RuntimeError("to nobody")
+        raise RuntimeError("unheard")
 
     async with client_of(server_with(report)) as client:
         with trio.CancelScope() as scope:
@@ -207,7 +207,7 @@ async def test_sync_tools_run_outside_the_event_loop_and_async_ones_in_it() -> N
 
 
 @both_eras
-async def test_a_thread_can_look_whether_its_call_is_cancelled(revision: str) -> None:
+async def test_a_thread_can_check_whether_its_call_is_cancelled(revision: str) -> None:
     """Nothing else tells it: progress after the cancellation goes nowhere, without an error."""
     reported, ended = trio.Event(), trio.Event()
     cancelled = threading.Event()

@@ -1,4 +1,4 @@
-"""What becomes of an exception that a tool raises: for the model, for the log, for the session."""
+"""Exceptions that a tool raises: what the model, the log and the session get of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ sync_and_async = pytest.mark.parametrize("sync", [True, False], ids=["sync", "as
 @every_revision
 @sync_and_async
 async def test_a_tool_error_is_for_the_model(revision: str, sync: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """`server/tools`, Error Handling: a result with isError. It is no fault of the server's, so no log entry."""
+    """`server/tools`, Error Handling: a result with isError. It is not the server's fault, so nothing is logged."""
     result = await call(raising(ToolError("no seats left"), sync=sync), {}, revision)
     assert result.is_error
     assert text_of(result) == "no seats left"
@@ -88,13 +88,13 @@ async def test_any_other_exception_names_only_the_tool_and_is_logged_once(
     assert record.exc_info[2] is not None
 
 
-async def test_expose_errors_shows_what_happened_also_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_expose_errors_shows_the_exception_in_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
     async with client_of(server_with(raising(ZeroDivisionError("why")), expose_errors=True)) as client:
         assert text_of(await client.call_tool("async_tool")) == "the tool 'async_tool' failed: ZeroDivisionError: why"
     assert len(caplog.records) == 1
 
 
-async def test_expose_errors_shows_what_is_wrong_with_a_value() -> None:
+async def test_expose_errors_shows_why_a_value_is_invalid() -> None:
     def tool() -> int:
         return "three"  # type: ignore[return-value]
 
@@ -119,7 +119,7 @@ async def test_an_mcp_error_is_the_answer(
     assert not caplog.records
 
 
-async def test_cancel_scopes_of_a_tool_are_its_own_matter() -> None:
+async def test_cancel_scopes_inside_a_tool_work() -> None:
     async def timeout() -> str:
         with trio.move_on_after(0) as scope:
             await trio.sleep_forever()
@@ -151,8 +151,8 @@ class Stop(BaseException):
 
 @sync_and_async
 @pytest.mark.parametrize("kind", [Stop, SystemExit, KeyboardInterrupt])
-async def test_what_is_to_end_the_program_is_not_swallowed(kind: type[BaseException], sync: bool) -> None:
-    """It leaves `serve` as the very object that it was."""
+async def test_exceptions_that_end_the_program_are_not_swallowed(kind: type[BaseException], sync: bool) -> None:
+    """The very object that was raised leaves `serve`."""
     exc = kind("stop")
     caught: list[BaseException] = []
     with trio.fail_after(10):
@@ -174,7 +174,7 @@ async def test_what_is_to_end_the_program_is_not_swallowed(kind: type[BaseExcept
     assert caught == [exc]
 
 
-async def test_what_is_to_end_the_program_leaves_the_block_of_an_in_memory_client() -> None:
+async def test_exceptions_that_end_the_program_leave_the_block_of_an_in_memory_client() -> None:
     with pytest.raises(Stop):
         async with Client(server_with(raising(Stop())), mode="legacy") as client:
             with contextlib.suppress(TransportError):
@@ -206,7 +206,7 @@ async def test_a_failed_call_leaves_others_alone() -> None:
 
 
 @both_eras
-async def test_a_cleanup_that_fails_in_a_cancelled_tool_costs_only_itself(
+async def test_a_failing_cleanup_in_a_cancelled_tool_affects_nothing_else(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A nursery of the tool's own then raises a group of both, which is neither an exception nor a cancellation."""

@@ -28,7 +28,7 @@ def inner_server(seen: list[TraceContext | None]) -> Server:
 
 
 def outer_server(inner: Server, revision: str) -> Server:
-    """A server whose tools call another one, in every way a handler may."""
+    """Return a server whose tools call another server, in every way a handler may."""
 
     @contextlib.asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[Client]:
@@ -77,7 +77,7 @@ async def test_a_server_that_calls_another_passes_the_trace_on(revision: str, wa
 
 @both_eras
 @ways
-async def test_the_trace_in_which_a_server_was_started_is_not_that_of_its_requests(revision: str, way: str) -> None:
+async def test_requests_do_not_inherit_the_trace_that_the_server_was_started_in(revision: str, way: str) -> None:
     seen: list[TraceContext | None] = []
     with OTHER.use():
         async with client_of(outer_server(inner_server(seen), revision), revision) as client:
@@ -89,7 +89,7 @@ async def test_the_trace_in_which_a_server_was_started_is_not_that_of_its_reques
 
 
 @both_eras
-async def test_what_is_malformed_is_ignored_and_the_request_served(revision: str) -> None:
+async def test_a_malformed_trace_is_ignored_and_the_request_served(revision: str) -> None:
     """W3C Trace Context, section 4.3: a broken header must not break the request."""
     seen: list[TraceContext | None] = []
     async with client_of(inner_server(seen), revision) as client:

@@ -1,4 +1,4 @@
-"""What the tests of the transports choose by name."""
+"""Fixtures that the tests of the transports request by name."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ async def discovered(asked: Asked) -> None:
 
 
 class Calls:
-    """What a tool's call is answered with, by the tool's name."""
+    """Responses to calls of tools, by the tool's name."""
 
     def __init__(self, **tools: Any) -> None:
         self.tools = tools
@@ -76,7 +76,7 @@ async def cut_events(asked: Asked) -> None:
 
 @contextlib.asynccontextmanager
 async def modern(**tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """A client of a modern server with these tools; any other answers "ok"."""
+    """Connect a client to a modern server with these tools; any other tool answers "ok"."""
     with trio.fail_after(DEADLINE):
         async with (
             peer({"server/discover": discovered, "tools/call": Calls(**tools)}) as server,

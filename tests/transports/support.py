@@ -1,4 +1,4 @@
-"""What the tests of the transports share: small real children, and a cancellation at every step."""
+"""Helpers for the tests of the transports: small real children, and a cancellation at every step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHELL_ANSWERS_FIRST = """read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}
 
 
 def python(code: str, *args: str, **options: Any) -> StdioServerParameters:
-    """A child that runs a few lines of Python, without site packages so that it starts fast."""
+    """Return parameters for a child that runs a few lines of Python, without site packages so that it starts fast."""
     return StdioServerParameters(sys.executable, ["-I", "-S", "-c", textwrap.dedent(code), *args], **options)
 
 
@@ -51,8 +51,8 @@ def shell(code: str, **options: Any) -> StdioServerParameters:
 
 
 def kept_connections(http_client: httpx.AsyncClient) -> int:
-    """How many connections an HTTP client keeps for later; no request may be under way or wait for one."""
-    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx tells nobody of its pool
+    """Return the number of idle connections that an HTTP client keeps; no request may be under way or wait for one."""
+    pool: Any = http_client._transport._pool  # type: ignore[attr-defined]  # noqa: SLF001 - httpx does not expose its pool
     assert pool._requests == []  # noqa: SLF001 - as above
     assert all(connection.is_idle() for connection in pool.connections)
     return len(pool.connections)
@@ -60,7 +60,7 @@ def kept_connections(http_client: httpx.AsyncClient) -> int:
 
 @asynccontextmanager
 async def no_survivors() -> AsyncIterator[dict[str, str]]:
-    """Yields environment variables for children; fails if a process that has them outlives the block, zombies included.
+    """Yield environment variables for children; fail if a process that has them outlives the block, zombies included.
 
     A killed process that is not our child vanishes when its new parent reaps it, so it gets a moment.
     """
@@ -68,7 +68,7 @@ async def no_survivors() -> AsyncIterator[dict[str, str]]:
     before = set(psutil.Process().children())
     yield {MARK: mark}
     zombies = [child for child in psutil.Process().children() if child not in before]
-    assert not zombies, "children that nobody waited for"
+    assert not zombies, "children that were not reaped"
     await vanished(mark)
     survivors = marked(mark)
     described = [process.as_dict(["pid", "ppid", "cmdline", "status"]) for process in survivors]
@@ -85,7 +85,7 @@ async def vanished(mark: str) -> None:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """The living processes that carry a mark in their environment."""
+    """Return the living processes that carry a mark in their environment."""
     return [process for process in psutil.process_iter() if _carries(process, mark)]
 
 
@@ -97,7 +97,7 @@ def _carries(process: psutil.Process, mark: str) -> bool:
 
 
 def open_descriptors() -> set[str]:
-    """What this process has open, by number and kind."""
+    """Return this process's open descriptors, by number and kind."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -170,12 +170,12 @@ DIARY = """
 
 
 async def ready(read: trio.abc.ReceiveChannel[SessionMessage]) -> None:
-    """Wait for the sign that a child gives when it is up."""
+    """Wait for the message that a child sends when it is ready."""
     assert (await read.receive()).message == Notification("ready")
 
 
 async def use(params: StdioServerParameters) -> None:
-    """Connect to a child that gives the sign, and leave."""
+    """Connect to a child, wait until it is ready, and leave."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             await ready(read)

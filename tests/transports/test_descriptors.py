@@ -44,15 +44,15 @@ def makers(wrap: Callable[[int, int], Ends]) -> tuple[Callable[[], Awaitable[End
 
 
 @pytest.mark.parametrize("wrap", [pipe_reader, shared])
-async def test_trios_checker_for_streams_is_content(wrap: Callable[[int, int], Ends]) -> None:
-    """Checkpoints, closing while somebody waits, conflicts, wrong arguments: `trio.testing.check_one_way_stream`."""
+async def test_trios_stream_checker_passes(wrap: Callable[[int, int], Ends]) -> None:
+    """Checkpoints, closing while a task waits, conflicts, wrong arguments: `trio.testing.check_one_way_stream`."""
     make, make_clogged = makers(wrap)
     with trio.fail_after(30):
         await trio.testing.check_one_way_stream(make, make_clogged)
 
 
 async def test_a_shared_stream_leaves_the_mode_of_its_descriptor_alone() -> None:
-    """And works in either mode, as somebody else may have chosen it."""
+    """It works in either mode, as another process may have chosen it."""
     for blocking in (True, False):
         reader, writer = os.pipe()
         os.set_blocking(reader, blocking)
@@ -74,7 +74,7 @@ async def test_a_shared_stream_leaves_the_mode_of_its_descriptor_alone() -> None
 
 
 async def test_a_cancelled_wait_takes_nothing_from_a_terminal() -> None:
-    """No thread is left behind that would swallow the next line, which somebody else may be meant to read."""
+    """No thread is left behind to swallow the next line, which may be meant for another reader."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     try:
@@ -88,8 +88,8 @@ async def test_a_cancelled_wait_takes_nothing_from_a_terminal() -> None:
         os.close(theirs)
 
 
-async def test_a_write_that_is_stuck_can_be_left() -> None:
-    """A terminal that nobody reads holds up no cancellation, and its descriptor is closed when it comes free."""
+async def test_a_stuck_write_can_be_cancelled() -> None:
+    """An unread terminal does not hold up a cancellation, and its descriptor is closed once it is free."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     try:

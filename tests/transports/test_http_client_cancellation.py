@@ -169,7 +169,7 @@ async def test_a_stream_that_goes_on_after_its_answer_is_closed(autojump_clock: 
         await closed.wait()
 
 
-async def test_a_stream_that_nobody_reads_does_not_stall_the_session() -> None:
+async def test_an_unread_stream_does_not_stall_the_session() -> None:
     """Thousands of progress notifications for a slow callback: other calls go on."""
 
     async def flood(asked: Asked) -> None:

@@ -42,7 +42,7 @@ async def test_a_modern_server_is_asked_once_and_never_gets_a_handshake() -> Non
 @pytest.mark.legacy
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 422])
 @pytest.mark.parametrize("body", [b"", b"<html>", error_of(-32600), error_of(-32601)])
-async def test_what_is_no_modern_refusal_leads_to_the_handshake(status: int, body: object) -> None:
+async def test_any_refusal_that_is_not_modern_leads_to_the_handshake(status: int, body: object) -> None:
     """The body is empty or is not a recognized modern JSON-RPC error: fall back to initialize."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": refusing(status, body)}) as server, Client(server.url) as client:
@@ -53,7 +53,7 @@ async def test_what_is_no_modern_refusal_leads_to_the_handshake(status: int, bod
         assert (ping.headers["mcp-session-id"], ping.headers["mcp-protocol-version"]) == ("s1", "2025-11-25")
 
 
-async def test_a_modern_refusal_is_no_reason_for_a_handshake() -> None:
+async def test_a_modern_refusal_does_not_lead_to_a_handshake() -> None:
     """A 400 with a recognized modern error: the server speaks a modern version."""
     body = error_of(-32022, data={"supported": ["2027-01-01"]})
     with trio.fail_after(DEADLINE):
@@ -78,7 +78,7 @@ async def test_a_status_that_says_nothing_of_eras_is_the_outcome(status: int, tr
         assert "initialize" not in server.methods()
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection_fails_the_opening() -> None:
     async with peer() as server:
         url = server.url
     with trio.fail_after(DEADLINE), pytest.raises(TransportError, match=r"POST http://127.*failed: Connect"):
@@ -102,7 +102,7 @@ async def test_a_legacy_server_is_remembered_by_its_origin() -> None:
 
 
 @pytest.mark.legacy
-async def test_a_server_that_was_legacy_and_is_modern_now_is_found_out() -> None:
+async def test_a_legacy_server_that_has_become_modern_is_noticed() -> None:
     """What is remembered is a hint: a modern refusal of the handshake corrects it."""
     with trio.fail_after(DEADLINE):
         async with peer() as server:
@@ -120,7 +120,7 @@ async def test_a_server_that_was_legacy_and_is_modern_now_is_found_out() -> None
 
 @pytest.mark.legacy
 async def test_a_client_that_asks_for_the_handshake_says_nothing_of_the_server() -> None:
-    """Another client of a server of both eras still speaks the modern one."""
+    """A later client of a server of both eras still speaks the modern one."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered}) as server:
             async with Client(server.url, mode="legacy") as client:
@@ -146,7 +146,7 @@ async def test_a_server_that_was_only_slow_is_asked_again() -> None:
 
 
 @pytest.mark.legacy
-async def test_a_legacy_server_that_refuses_in_words_is_remembered_too() -> None:
+async def test_a_legacy_server_that_refuses_with_an_error_message_is_remembered_too() -> None:
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": refusing(200, error_of(-32601))}) as server:
             for _ in range(2):
@@ -155,7 +155,7 @@ async def test_a_legacy_server_that_refuses_in_words_is_remembered_too() -> None
         assert server.methods().count("server/discover") == 1
 
 
-def test_what_is_remembered_gets_old() -> None:
+def test_remembered_eras_expire() -> None:
     """A server that is updated is found out in the end."""
     now = 0.0
     origins = Origins(lambda: now)
@@ -265,7 +265,7 @@ async def test_an_endpoint_elsewhere_is_not_followed(endpoint: bytes) -> None:
 
 
 @pytest.mark.legacy
-async def test_a_url_where_nothing_is_gives_the_refusal_of_the_handshake() -> None:
+async def test_a_url_without_an_endpoint_raises_the_refusal_of_the_handshake() -> None:
     """Neither era, nor HTTP+SSE: the error is that of the handshake, and says what to look at."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": refusing(404), "initialize": refusing(404, b"no such page")}) as server:
@@ -276,7 +276,7 @@ async def test_a_url_where_nothing_is_gives_the_refusal_of_the_handshake() -> No
 
 
 @pytest.mark.legacy
-async def test_a_handshake_that_is_refused_in_words_raises_them() -> None:
+async def test_a_handshake_refused_with_an_error_message_raises_it() -> None:
     with trio.fail_after(DEADLINE):
         async with peer({"initialize": refusing(200, error_of(-32000))}) as server:
             with pytest.raises(McpError, match="-32000"):

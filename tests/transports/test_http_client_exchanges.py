@@ -85,7 +85,7 @@ async def test_each_refusal_fails_its_call_and_can_be_told_from_the_others(
     assert says in str(error)
 
 
-async def test_a_refusal_for_the_way_keeps_its_status_though_there_is_an_error_in_the_body() -> None:
+async def test_a_refusal_by_a_proxy_keeps_its_status_despite_an_error_in_the_body() -> None:
     """A proxy's 429 or 401 may hold JSON-RPC; Retry-After and the challenge would be lost in it."""
 
     async def refused(asked: Asked) -> None:
@@ -157,21 +157,21 @@ BROKEN: list[tuple[Any, type[Exception], str]] = [
     (cut_head, TransportError, r"POST http://.*/mcp failed: RemoteProtocolError"),
     (cut_json, TransportError, "failed: "),
     (cut_events, TransportError, "failed: "),
-    (no_answer, TransportError, "ended without an answer to 'tools/call'"),
+    (no_answer, TransportError, "ended without a response to 'tools/call'"),
     (silent_close, TransportError, "failed: "),
     (no_http, TransportError, "failed: RemoteProtocolError"),
-    (not_json, RemoteProtocolError, "no answer to 'tools/call': invalid JSON"),
+    (not_json, RemoteProtocolError, "not a response to 'tools/call': invalid JSON"),
     (html, HttpError, "neither JSON nor events"),
-    (accepted, HttpError, "without an answer to the request"),
-    (a_request, RemoteProtocolError, "no answer to 'tools/call': Request"),
-    (of_another, RemoteProtocolError, "no answer to 'tools/call': Response"),
-    (packed, TransportError, "packed as 'gzip', unasked"),
+    (accepted, HttpError, "without a response to the request"),
+    (a_request, RemoteProtocolError, "not a response to 'tools/call': Request"),
+    (of_another, RemoteProtocolError, "not a response to 'tools/call': Response"),
+    (packed, TransportError, "encoded as 'gzip', although only"),
     (malformed_in_stream, RemoteProtocolError, '"result" must be an object'),
 ]
 
 
 @pytest.mark.parametrize(("answer", "kind", "says"), BROKEN, ids=[case[0].__name__ for case in BROKEN])
-async def test_an_answer_that_is_none_fails_its_call_alone(answer: Any, kind: type[Exception], says: str) -> None:
+async def test_an_invalid_response_fails_only_its_call(answer: Any, kind: type[Exception], says: str) -> None:
     async with modern(t=answer, slow=endless_stream) as (server, client), trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "slow")
         await server.until("tools/call")
@@ -182,7 +182,7 @@ async def test_an_answer_that_is_none_fails_its_call_alone(answer: Any, kind: ty
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_safe_is_sent_again_when_its_connection_breaks() -> None:
+async def test_a_safe_request_is_sent_again_when_its_connection_breaks() -> None:
     """Reading a list changes nothing; a tool may have done its work."""
     broken = []
 

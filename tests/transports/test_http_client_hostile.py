@@ -71,7 +71,7 @@ ANSWERS: list[tuple[Any, type[Exception], str]] = [
 async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
     answer: Any, kind: type[Exception], says: str
 ) -> None:
-    """With a short text that says what came from where."""
+    """The error has a short text that says what came from where."""
     async with modern(t=answer) as (_, client):
         with pytest.raises(kind, match=says) as caught:
             await client.call_tool("t")
@@ -80,8 +80,8 @@ async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
 
 
 @pytest.mark.legacy
-async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
-    """Neither to on_error, nor to the server, which has had its request answered by nobody."""
+async def test_a_response_that_is_not_json_fails_only_its_call() -> None:
+    """Neither on_error nor the server is told."""
     told: list[Exception] = []
 
     async def no_json(asked: Asked) -> None:
@@ -97,7 +97,7 @@ async def test_an_answer_that_is_no_json_is_told_to_its_call_alone() -> None:
 
 
 async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A balancer may know by a cookie which server holds the session."""
+    """A load balancer may tell by a cookie which server holds the session."""
     monkeypatch.setattr(http_wire, "MAX_COOKIES", 5)
     calls = 0
 
@@ -120,8 +120,8 @@ async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch:
 
 @pytest.mark.legacy
 @pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
-async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> None:
-    """And is not mistaken for a fault of ours, with a traceback in the log."""
+async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> None:
+    """It is not mistaken for our own fault, with a traceback in the log."""
 
     async def breaks_off(asked: Asked) -> None:
         await asked.begin_events()
@@ -130,17 +130,17 @@ async def test_an_event_id_that_can_not_be_sent_back_fails_its_call(id: str) -> 
 
     with trio.fail_after(DEADLINE):
         async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
-            with pytest.raises(TransportError, match=r"can't be gone on with: the event id '.*' can't be sent back"):
+            with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
                 await client.call_tool("t")
             await works(client)
     assert server.methods().count("GET") == 1
 
 
 @pytest.mark.legacy
-async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_end(
+async def test_a_server_that_always_forgets_is_not_asked_for_sessions_endlessly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody calls: a session that is opened only to hear the server's own messages is not opened again and again."""
+    """With no calls: a session opened only to hear the server's own messages is not opened again and again."""
     monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.UNASKED_INTERVAL", DEADLINE)
     gets = 0
 
@@ -163,10 +163,10 @@ async def test_a_server_that_always_forgets_is_not_asked_for_sessions_without_en
 
 
 @pytest.mark.legacy
-async def test_a_request_of_the_servers_that_it_takes_back_leaves_nothing_in_the_log(
+async def test_a_request_that_the_server_cancels_leaves_nothing_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """However many: a refusal that nobody wants any more is no failure."""
+    """However many: a refusal of a request that was cancelled is not a failure."""
 
     async def changes_its_mind(asked: Asked) -> None:
         await asked.begin_events()
@@ -185,7 +185,7 @@ async def test_a_request_of_the_servers_that_it_takes_back_leaves_nothing_in_the
 
 
 @pytest.mark.parametrize("host", ["x" * 70 + ".invalid", "xn--a"])
-async def test_a_host_that_can_be_none_is_said_to_be_so(host: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_host_fails_with_a_clear_error(host: str, caplog: pytest.LogCaptureFixture) -> None:
     with trio.fail_after(DEADLINE):
         with pytest.raises(TransportError, match=rf"^POST http://{host}/mcp failed: "):
             async with Client(f"http://{host}/mcp"):
@@ -195,7 +195,7 @@ async def test_a_host_that_can_be_none_is_said_to_be_so(host: str, caplog: pytes
 
 @pytest.mark.legacy
 async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(autojump_clock: trio.abc.Clock) -> None:
-    """The question for the era is not waited for longer than anything else."""
+    """The request that finds out the era has no longer timeout than any other."""
 
     async def never(asked: Asked) -> None:
         await asked.gone()
@@ -209,7 +209,7 @@ async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(
         assert trio.current_time() - before < 5
 
 
-async def test_a_list_of_revisions_is_not_repeated_whole() -> None:
+async def test_a_list_of_revisions_is_not_repeated_in_full() -> None:
     async def many(asked: Asked) -> None:
         await asked.result({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
 

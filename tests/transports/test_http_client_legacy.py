@@ -56,7 +56,7 @@ async def test_every_message_names_the_session_and_the_revision() -> None:
 
 
 @pytest.mark.parametrize(("cancelled", "longest"), [(False, 2.0), (True, 0.2)])
-async def test_a_session_is_ended_with_a_delete_and_a_server_that_does_not_answer_it_holds_nobody_up(
+async def test_a_session_ends_with_a_delete_that_a_silent_server_cannot_hold_up(
     cancelled: bool, longest: float, autojump_clock: MockClock
 ) -> None:
     """L, Session Management, 5: what a client no longer needs lasts for half an hour, if it is not told."""
@@ -108,7 +108,7 @@ async def test_requests_come_after_the_answer_to_the_get_that_listens() -> None:
     assert order == ["GET", "tools/call"]
 
 
-async def test_a_get_that_is_not_answered_holds_requests_up_for_a_moment_only(autojump_clock: MockClock) -> None:
+async def test_an_unanswered_get_delays_requests_only_briefly(autojump_clock: MockClock) -> None:
     """Some servers answer it with the first message, which may never come."""
 
     async def never(asked: Asked) -> None:
@@ -119,7 +119,7 @@ async def test_a_get_that_is_not_answered_holds_requests_up_for_a_moment_only(au
 
 
 @pytest.mark.parametrize("bad", ["a b", "x" * 5000, "é"])
-async def test_a_session_id_that_can_be_none_is_refused(bad: str) -> None:
+async def test_an_invalid_session_id_is_refused(bad: str) -> None:
     async def initialize(asked: Asked) -> None:
         await asked.result(INITIALIZED, Mcp_Session_Id=bad)
 
@@ -158,7 +158,7 @@ async def test_notifications_keep_their_order() -> None:
     assert heard == list(range(20))
 
 
-async def test_a_notification_that_is_refused_is_told_and_costs_nothing_else() -> None:
+async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> None:
     faults: list[RemoteProtocolError] = []
     told = trio.Event()
 
@@ -173,7 +173,7 @@ async def test_a_notification_that_is_refused_is_told_and_costs_nothing_else() -
         await client.notify("x/note")
         await told.wait()
         assert await text(client) == "ok"
-    assert "'x/note' was not taken by the server: POST http" in str(faults[0])
+    assert "'x/note' was not accepted by the server: POST http" in str(faults[0])
 
 
 # --- cancellation -----------------------------------------------------------------------------------------------
@@ -206,14 +206,14 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
             assert await text(client) == "ok"
         assert not closed.is_set()
         release.set()
-        await closed.wait()  # the stream that nobody wants is closed when the server has been told
+        await closed.wait()  # the abandoned stream is closed when the server has been told
         with pytest.raises(RequestTimeout):
             await client.call_tool("never", timeout=0.01)
         await server.until("notifications/cancelled", 2)
 
 
 async def test_the_link_by_hand() -> None:
-    """A transport knows no session: whoever has the link may speak as they like."""
+    """A transport knows no session: the owner of the link may send what they like."""
     with trio.fail_after(DEADLINE):
         async with (
             peer({"tools/call": ok}) as server,
@@ -224,7 +224,7 @@ async def test_the_link_by_hand() -> None:
             assert (await session.send_request("tools/call", {"name": "t"}))["content"] == TEXT["content"]
 
 
-async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     async def get(asked: Asked) -> None:
         await asked.begin_events()
         await asked.chunk(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}))
@@ -254,13 +254,13 @@ async def test_an_answer_that_can_not_be_written_is_replaced(caplog: pytest.LogC
     ("name", "times"),
     [
         ("notifications/initialized", 2),  # else the server may ask this client nothing, while the session lasts
-        ("notifications/cancelled", 2),  # else the handler works on for nobody
+        ("notifications/cancelled", 2),  # else the handler works on in vain
         ("answer", 2),  # else the handler that has asked waits forever, and our own call for its timeout
         ("DELETE", 2),  # else the session lasts for its timeout
-        ("x/note", 1),  # nobody but its author knows whether it may be heard twice
+        ("x/note", 1),  # only its author knows whether it may be delivered twice
     ],
 )
-async def test_what_may_come_twice_is_sent_again(name: str, times: int) -> None:
+async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: int) -> None:
     heard = trio.Event()
     came: list[Asked] = []
     faults: list[RemoteProtocolError] = []
@@ -293,11 +293,11 @@ async def test_what_may_come_twice_is_sent_again(name: str, times: int) -> None:
         if name != "DELETE":
             await heard.wait()
     assert len(came) == times
-    assert ["was not taken by the server" in str(fault) for fault in faults] == [True] * (2 - times)
+    assert ["was not accepted by the server" in str(fault) for fault in faults] == [True] * (2 - times)
 
 
-async def test_an_endpoint_that_comes_as_its_time_runs_out_is_no_endpoint(mock_clock: MockClock) -> None:
-    """It is told and used, or late: a link that has been opened is not ended because it took so long."""
+async def test_an_endpoint_that_arrives_at_its_deadline_is_too_late(mock_clock: MockClock) -> None:
+    """It is either used or late: a link that has been opened is not closed for having taken too long."""
 
     async def late(asked: Asked) -> None:
         await asked.begin_events()

@@ -59,7 +59,7 @@ def steps(restarts: bool) -> Any:
 
 
 class Faulty:
-    """A server that does with each call what the call's tool is called."""
+    """A server that does to each call what the name of its tool says."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -142,7 +142,7 @@ async def play(mode: str, script: list[Step]) -> None:
                         nursery.start_soon(caller, client, step, mode, restarts)
                         for _ in range(step.pause):
                             await trio.lowlevel.checkpoint()
-                # What was cancelled is given up while the client lives on.
+                # Cancelled calls are given up while the client lives on.
                 while faulty.hanging:  # noqa: ASYNC110
                     await trio.sleep(0.001)
             await over(server, http_client, tasks)
@@ -177,7 +177,7 @@ async def leave(scope: trio.CancelScope, turns: int) -> None:
 
 
 async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
-    """Wait until nothing is left of any exchange; what never ends runs into the net."""
+    """Wait until no exchange is left; one that never ends runs into the safety net."""
     kept = kept_connections(http_client)
     statistics = trio.lowlevel.current_statistics
     while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
@@ -185,7 +185,7 @@ async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> 
 
 
 def ending(script: list[Step]) -> list[Step]:
-    """Whoever hangs is cancelled in the end."""
+    """Cancel every step that would hang in the end."""
     return [
         attrs.evolve(step, patience=30) if step.fault == "hang" and step.patience is None else step for step in script
     ]
@@ -200,7 +200,7 @@ def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.legacy
 @settings(max_examples=20)
 @given(script=steps(restarts=True).map(ending))
-def test_in_the_handshake_era(script: list[Step]) -> None:
+def test_in_the_legacy_era(script: list[Step]) -> None:
     trio.run(play, "legacy", script)
 
 

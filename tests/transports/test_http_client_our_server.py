@@ -62,7 +62,7 @@ async def serving(made: Made, port: int = 0) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("mode", [*HANDSHAKES, *MODERN_REVISIONS, "auto"])
 async def test_every_revision(mode: str) -> None:
-    """Calls, progress in order, timeouts, cancellation; the connections are left in order."""
+    """Calls, ordered progress, timeouts and cancellation work, and leave the connections clean."""
     made, progress = Made(), []
     with trio.fail_after(DEADLINE):
         async with serving(made) as url, Client(url, mode=mode) as client:
@@ -102,7 +102,7 @@ async def test_changes_are_heard(mode: str) -> None:
 
 @pytest.mark.legacy
 async def test_a_restart_leads_to_one_new_handshake() -> None:
-    """The guarantee of the legacy era, with a real server that is really gone in between."""
+    """The guarantee of the legacy era, with a real server that is really down in between."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     posted: list[str] = []

@@ -45,7 +45,7 @@ async def test_a_redirection_within_the_origin_is_followed(status: int) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 async def test_no_credentials_leave_the_origin(follow: bool) -> None:
-    """Not even where the caller's own client follows redirections."""
+    """Not even if the caller's own client follows redirections."""
     async with peer() as elsewhere:
 
         async def moved(asked: Asked) -> None:
@@ -78,7 +78,7 @@ async def test_redirections_that_go_in_circles_end() -> None:
 
 
 @pytest.mark.parametrize("package", [httpx, httpx2])
-async def test_a_client_of_the_callers_own_is_used_and_left_open(package: Any) -> None:
+async def test_the_callers_own_http_client_is_used_and_left_open(package: Any) -> None:
     tools = {"server/discover": discovered, "tools/call": Calls(t=streamed, cut=cut_json)}
     with trio.fail_after(DEADLINE):
         async with peer(tools) as server, package.AsyncClient(headers={"X-Own": "1"}) as http_client:
@@ -95,7 +95,7 @@ async def test_a_client_of_the_callers_own_is_used_and_left_open(package: Any) -
 
 
 async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(caplog: pytest.LogCaptureFixture) -> None:
-    """Authentication is such a hook: its failure is no end of the link."""
+    """Authentication is such a hook: its failure does not end the link."""
 
     async def hook(request: httpx.Request) -> None:
         if b'"bad"' in request.content:
@@ -121,7 +121,7 @@ async def test_what_a_hook_of_the_callers_client_raises_fails_the_call(caplog: p
         ({"url": "http://x", "max_message_size": 0}, ValueError, "max_message_size"),
     ],
 )
-async def test_arguments_that_make_no_sense(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
+async def test_invalid_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         async with streamable_http_client(**arguments):
             raise AssertionError("it opened")

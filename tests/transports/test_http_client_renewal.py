@@ -27,7 +27,7 @@ pytestmark = pytest.mark.legacy
 
 
 async def test_a_lost_session_leads_to_exactly_one_new_handshake_for_all_who_call() -> None:
-    """L, Session Management, 4; each call is sent once more, as a server that knows no session has done nothing."""
+    """L, Session Management, 4; each call is sent again: a server that does not know the session has done nothing."""
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         assert await text(client) == "ok"
@@ -100,7 +100,7 @@ async def test_a_handshake_that_fails_then_fails_each_call_with_its_own_error() 
         assert await text(client) == "ok"
 
 
-async def test_a_server_that_comes_back_with_another_revision_is_another_server() -> None:
+async def test_a_server_that_returns_with_a_different_revision_is_refused() -> None:
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         restarting.number = 2

@@ -1,4 +1,4 @@
-"""The legacy era over HTTP: the server's own stream, answers as streams, and going on with one that broke.
+"""The legacy era over HTTP: the server's own stream, responses as streams, and resuming a broken one.
 
 L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -67,7 +67,7 @@ async def test_a_server_without_a_stream_of_its_own_is_not_asked_again(status: i
     assert server.methods().count("initialize") == 1
 
 
-async def test_the_stream_is_gone_on_with_where_it_broke_off_after_the_time_the_server_asks_for(
+async def test_the_stream_is_resumed_where_it_broke_off_after_the_servers_retry_time(
     autojump_clock: MockClock,
 ) -> None:
     """L, Sending Messages, 6: the client MUST respect the retry field; Resumability, 2: Last-Event-ID."""
@@ -90,7 +90,7 @@ async def test_the_stream_is_gone_on_with_where_it_broke_off_after_the_time_the_
     assert all(wait >= 45 for wait in waits)
 
 
-async def test_a_stream_that_can_not_be_had_again_is_given_up_and_said_so() -> None:
+async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> None:
     faults: list[str] = []
     told = trio.Event()
 
@@ -116,11 +116,11 @@ async def test_a_stream_that_can_not_be_had_again_is_given_up_and_said_so() -> N
                 await told.wait()
                 assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts
-    assert "not heard any more" in faults[0]
+    assert "are no longer received" in faults[0]
     assert "given up after 3 further attempts" in faults[0]
 
 
-async def test_a_stream_that_says_the_session_is_lost_opens_another_without_being_asked() -> None:
+async def test_a_stream_that_finds_the_session_lost_renews_it_without_a_call() -> None:
     restarting = Restarting()
 
     async def get(asked: Asked) -> None:
@@ -144,7 +144,7 @@ async def test_a_stream_that_says_the_session_is_lost_opens_another_without_bein
 # --- answers as streams -----------------------------------------------------------------------------------------
 
 
-async def test_a_call_whose_stream_breaks_is_gone_on_with() -> None:
+async def test_a_call_whose_stream_breaks_is_resumed() -> None:
     """The answer comes on a GET with the last event id; nothing is called twice, nothing heard twice."""
     progress: list[float] = []
 
@@ -210,7 +210,7 @@ async def test_a_stream_that_never_brings_the_answer_fails_the_call(ends: str) -
 
 
 async def test_a_call_whose_stream_the_restarted_server_does_not_know_is_not_made_twice() -> None:
-    """The session is renewed for the calls to come; whether this one was carried out nobody knows."""
+    """The session is renewed for later calls; whether this one was carried out is unknown."""
     restarting = Restarting()
 
     async def call(asked: Asked) -> None:

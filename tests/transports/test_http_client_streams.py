@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("every_sender")
 
 
 async def cut_everywhere(pieces: list[bytes]) -> list[str]:
-    """What a session hears of a stream that arrives in these pieces."""
+    """Return what a session hears of a stream that arrives in these pieces."""
     heard: list[str] = []
 
     async def stream(asked: Asked) -> None:

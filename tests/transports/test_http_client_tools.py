@@ -35,7 +35,7 @@ REGION = tool("where", region={"type": "string", "x-mcp-header": "Region"})
 
 
 class Tools:
-    """A server whose tools the test decides, and which refuses a call without the headers that they want."""
+    """A server with the tools that the test chooses, which refuses a call without the headers that they declare."""
 
     def __init__(self, *tools: dict[str, Any], page: int = 100) -> None:
         self.tools = list(tools)
@@ -106,7 +106,7 @@ async def test_a_tool_that_was_never_listed_is_listed_when_the_server_wants_head
 
 
 async def test_a_tool_that_changed_is_listed_again() -> None:
-    """What is known is what was listed last: the old header is not sent any more."""
+    """The latest list counts: the old header is no longer sent."""
     tools = Tools(REGION)
     async with connected(tools) as (server, client):
         await client.list_tools()
@@ -141,8 +141,8 @@ async def test_a_server_that_lists_no_tools_gives_its_refusal() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"n": 2**53}, {"n": "\ud800"}])
-async def test_what_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
-    """It fails its own call, with a word on why."""
+async def test_a_value_that_no_header_can_carry_is_not_sent(arguments: dict[str, Any]) -> None:
+    """It fails its own call, with an explanation."""
     async with connected(Tools(tool("count", n={"type": "integer", "x-mcp-header": "N"}))) as (server, client):
         await client.list_tools()
         with pytest.raises((TransportError, TypeError)):
@@ -166,7 +166,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("result", [{}, {"tools": 7}, {"tools": [7, {}, {"name": 1}, {"name": "x", "inputSchema": 3}]}])
-def test_a_list_that_is_none_is_left_for_the_caller_to_complain_about(result: dict[str, Any]) -> None:
+def test_a_malformed_list_of_tools_is_passed_on_to_the_caller(result: dict[str, Any]) -> None:
     assert http_heads.RequestHeaders().learn(result) == result
 
 

@@ -1,4 +1,4 @@
-"""One HTTP connection of a server: what happens on it while it is closed."""
+"""One HTTP connection of a server: events that happen while it is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trio_mcp.http.runner.hypercorn import HttpConnection, configured, serve_asg
 
 
 class Told:
-    """A protocol, which is told of what happens to the connection."""
+    """A protocol that is told of the connection's events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -26,7 +26,7 @@ class Told:
 
 
 async def test_a_piece_that_is_sent_while_the_connection_is_closed_is_lost_without_a_fault() -> None:
-    """Each of the two may be first, as Trio has it, so this is done until both have been."""
+    """Trio may run either of the two first, so this repeats until both orders have occurred."""
     for _ in range(20):
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -1,4 +1,4 @@
-"""What a server with a URL is reached by."""
+"""Parameters for a server that is reached by a URL."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from trio_mcp import Client, HttpServerParameters
         ({"url": "https://"}, ValueError, "name a host"),
         ({"url": "https://x", "kind": "ws"}, ValueError, "url must begin with ws:// or wss://"),
         ({"url": "https://x y"}, ValueError, "spaces"),
-        ({"url": "http://[::1/"}, ValueError, "url is no URL: Invalid IPv6"),
-        ({"url": "http://x:99999/"}, ValueError, "url is no URL: Port out of range"),
+        ({"url": "http://[::1/"}, ValueError, "url is not a valid URL: Invalid IPv6"),
+        ({"url": "http://x:99999/"}, ValueError, "url is not a valid URL: Port out of range"),
         ({"url": "http://:80/"}, ValueError, "names no host"),
         ({"url": 5}, TypeError, "url must be a string"),
         ({"url": "https://x", "kind": "quic"}, ValueError, "kind must be one of http, sse, ws"),
-        ({"url": "https://x", "headers": {"a b": "c"}}, ValueError, "no header can have"),
-        ({"url": "https://x", "headers": {"": "c"}}, ValueError, "no header can have"),
+        ({"url": "https://x", "headers": {"a b": "c"}}, ValueError, "a header can't have"),
+        ({"url": "https://x", "headers": {"": "c"}}, ValueError, "a header can't have"),
         ({"url": "https://x", "headers": [1]}, TypeError, "headers must map strings to strings"),
         ({"url": "https://x", "headers": {"a": "secret\r\nb: c"}}, ValueError, "'a'.*line breaks"),
         ({"url": "https://x", "headers": {"a": "secret "}}, ValueError, "'a'.*without spaces around it"),
         ({"url": "https://x", "headers": {"a": "secret é"}}, ValueError, "'a'.*visible ASCII"),
     ],
 )
-def test_what_could_not_be_sent_is_refused_and_no_secret_is_shown(
+def test_invalid_parameters_are_refused_and_no_secret_is_shown(
     arguments: dict[str, Any], error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match) as caught:
@@ -43,6 +43,6 @@ def test_headers_are_not_in_the_representation() -> None:
     assert "secret" not in repr(parameters)
 
 
-def test_a_client_says_that_there_is_no_transport_for_it() -> None:
+def test_a_client_says_that_it_has_no_transport_for_the_parameters() -> None:
     with pytest.raises(ValueError, match="no transport for wss:// URLs"):
         Client(HttpServerParameters("wss://x", kind="ws"))

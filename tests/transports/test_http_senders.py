@@ -1,4 +1,4 @@
-"""What a link sends on by default: HTTP/1.1 as servers speak it, connections kept and given up, what goes along."""
+"""The default HTTP sender of a link: HTTP/1.1, connections kept and closed, cookies, credentials and proxies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def ok(asked: Asked) -> None:
 
 @contextlib.asynccontextmanager
 async def modern(call: Any = ok) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """A client of a modern server that answers calls like this."""
+    """Connect a client to a modern server that answers calls with `call`."""
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": discovered, "tools/call": call}) as server, Client(server.url) as client:
             yield server, client
@@ -55,14 +55,14 @@ async def works(client: Client) -> None:
 
 
 def whole(asked: Asked) -> bytes:
-    """An answer without a length, which ends with its connection."""
+    """Return the body of a response without a length, which ends with its connection."""
     return event(result(asked.id, TEXT))
 
 
 # --- what servers may do ------------------------------------------------------------------------------------------
 
 
-async def test_news_of_the_way_there_are_no_answer() -> None:
+async def test_informational_responses_are_skipped() -> None:
     """RFC 9110, section 15.2: a client must be able to parse 1xx responses, even unasked."""
 
     async def hinted(asked: Asked) -> None:
@@ -90,7 +90,7 @@ async def test_a_body_may_end_with_its_connection(version: str) -> None:
         assert server.connections == 2  # the first one was the handshake's, too
 
 
-async def test_a_server_that_wants_no_further_request_gets_none() -> None:
+async def test_connection_close_is_respected() -> None:
     async def last(asked: Asked) -> None:
         await asked.status(200, result(asked.id, TEXT), Connection="close")
         await asked.gone()
@@ -133,8 +133,8 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
         b"Transfer-Encoding : chunked\r\n",
     ],
 )
-async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
-    """RFC 9112, section 6.3: whoever is on the way may have seen its end elsewhere."""
+async def test_a_response_whose_end_is_in_doubt_fails_its_call_and_ends_its_connection(fields: bytes) -> None:
+    """RFC 9112, section 6.3: a proxy on the way may have seen its end elsewhere."""
 
     async def doubtful(asked: Asked) -> None:
         if server.connections > 1:
@@ -147,7 +147,7 @@ async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_conne
             await asked.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + given + b"\r\n" + data)
 
     async with modern(doubtful) as (server, client):
-        with pytest.raises(TransportError, match=r"failed: RemoteProtocolError|in doubt"):
+        with pytest.raises(TransportError, match=r"failed: RemoteProtocolError|unclear where"):
             await client.call_tool("t")
         await works(client)
         assert server.connections == 2
@@ -157,7 +157,7 @@ async def test_an_answer_whose_end_is_in_doubt_fails_its_call_and_ends_its_conne
 
 
 async def test_a_connection_that_the_server_has_closed_costs_no_call() -> None:
-    """It is closed while nobody uses it; the next request goes out on another."""
+    """It is closed while idle; the next request goes out on another."""
 
     async def then_close(asked: Asked) -> None:
         await ok(asked)
@@ -171,7 +171,7 @@ async def test_a_connection_that_the_server_has_closed_costs_no_call() -> None:
 
 
 class Together:
-    """Answers calls when so many of them have come."""
+    """A handler that answers its calls when a given number of them has arrived."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -186,7 +186,7 @@ class Together:
 
 
 async def test_connections_that_have_been_idle_for_long_are_closed(autojump_clock: MockClock) -> None:
-    """What was needed in a busy moment goes with the next request."""
+    """Extra connections from a busy moment are closed with the next request."""
     async with modern(Together(10)) as (server, client):
         async with trio.open_nursery() as nursery:
             for _ in range(10):
@@ -210,7 +210,7 @@ async def test_connections_that_have_been_idle_for_long_are_closed(autojump_cloc
 async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
     autojump_clock: MockClock, said: dict[str, str], kept: float
 ) -> None:
-    """1.5 s before the server says that it does, which leaves time for the way there; or after 3 s, if it says none."""
+    """It is given up 1.5 s before the server's timeout, to leave time for the way there, or after 3 s without one."""
 
     async def says(asked: Asked) -> None:
         await asked.result(TEXT, **said)
@@ -228,7 +228,7 @@ async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
 
 
 class Raw:
-    """A server that reads as much of each request as it is told to, and then answers it or aborts the connection.
+    """A server that reads a given part of each request, and then answers it or aborts the connection.
 
     Args:
         steps: What it does with one request after the other: ``answer``, or abort after the ``head`` or the ``whole``.
@@ -260,7 +260,7 @@ class Raw:
 
 
 LARGE = b"x" * 30_000_000
-"""More than the kernel takes of what nobody reads."""
+"""More than the kernel buffers for a peer that does not read."""
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ LARGE = b"x" * 30_000_000
         pytest.param("DELETE", b"", ["answer", "whole", "answer"], True, 2, id="idempotent, too"),
     ],
 )
-async def test_what_was_surely_not_carried_out_is_sent_once_more(
+async def test_a_request_that_was_surely_not_carried_out_is_sent_again(
     method: str, content: bytes, steps: list[str], works: bool, connections: int
 ) -> None:
     """RFC 9112, section 9.3.1, and RFC 9110, section 9.2.2: when a kept connection turns out to be closed."""
@@ -368,7 +368,7 @@ async def test_a_server_that_does_not_shake_hands_costs_a_connect_timeout(autoju
 
 
 async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate has to be one that is trusted, and the error says so if it is not."""
+    """The certificate has to be trusted, and the error says so if it is not."""
     server = Server("secure", version="1")
 
     @server.tool
@@ -393,7 +393,7 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_cookies_are_sent_back_for_as_long_as_they_last() -> None:
-    """A balancer may set one to find the server again that holds the session."""
+    """A load balancer may set one to find the server that holds the session."""
     given = iter(["node=a; Path=/mcp; HttpOnly", "other=b; Path=/elsewhere", "node=; Max-Age=0; Path=/mcp", "", ""])
 
     async def set_cookie(asked: Asked) -> None:

@@ -27,7 +27,7 @@ async def endless(asked: Asked) -> None:
 
 
 def left_behind() -> list[Any]:
-    """The generators of an HTTP package that have begun and not ended; a warning about one is easily missed."""
+    """Return the HTTP packages' generators that began and never ended; a warning about one is easily missed."""
     gc.collect()
     generators = [each for each in gc.get_objects() if isinstance(each, types.AsyncGeneratorType)]
     left = [each for each in generators if each.ag_frame is not None]
@@ -37,7 +37,7 @@ def left_behind() -> list[Any]:
 @pytest.mark.parametrize("package", [httpx, httpx2])
 @pytest.mark.parametrize("how", ["unread", "begun", "too large", "raising", "cancelled"])
 async def test_an_answer_that_is_left_early_leaves_no_generator_and_no_connection(package: Any, how: str) -> None:
-    """httpx nests several: what is left of one goes to the garbage collector, which can't await."""
+    """httpx nests several: an unfinished one is left to the garbage collector, which can't await."""
     with trio.fail_after(DEADLINE):
         async with (
             peer({"GET": endless}) as server,
@@ -61,7 +61,7 @@ async def test_an_answer_that_is_left_early_leaves_no_generator_and_no_connectio
 
 
 class Buffered:
-    """A body of many small parts that are there already, after which nothing comes; as httpx has it."""
+    """A body of many small parts that have already arrived, after which nothing comes; as httpx delivers it."""
 
     status_code = 200
     headers = httpx.Headers()
@@ -84,8 +84,8 @@ class Buffered:
 
 
 @pytest.mark.parametrize("how", ["read", "left unread"])
-async def test_many_small_parts_that_are_there_let_other_tasks_run(how: str) -> None:
-    """The peer chooses into how many chunks it cuts what it sends: one system call brings ten thousand."""
+async def test_many_small_parts_already_received_let_other_tasks_run(how: str) -> None:
+    """The peer chooses the number of chunks: one system call can bring ten thousand."""
     body = Buffered(10_000)
     response = HttpResponse((body, trio.lowlevel.checkpoint), "GET x", ())
     done = trio.Event()

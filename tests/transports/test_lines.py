@@ -26,7 +26,7 @@ CHANNEL = 10_000
 
 
 class Recorder(trio.abc.SendStream):
-    """A stream that keeps what each `send_all` was given, and runs `before` first."""
+    """A stream that records the data of each `send_all`, and runs `before` first."""
 
     def __init__(self, before: Callable[[], Any] | None = None) -> None:
         self.written: list[bytes] = []
@@ -72,7 +72,7 @@ class Writing:
 
 
 async def read_everything(*chunks: bytes, limit: int = 1000) -> list[Incoming]:
-    """What `read_lines` makes of a stream that gives these chunks, then ends."""
+    """Return what `read_lines` makes of a stream that delivers these chunks, then ends."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     inbound, read = trio.open_memory_channel[SessionMessage](CHANNEL)
 
@@ -109,7 +109,7 @@ def test_messages_survive_any_chunking(contents: list[dict[str, Any]], data: st.
 
 
 async def test_small_messages_that_wait_together_are_written_together() -> None:
-    """One system call carries what is there, not one per message."""
+    """One system call carries all that is waiting, rather than one per message."""
     writing = Writing(stream := Recorder())
     writing.put(*[Notification("m", {"n": n}) for n in range(100)])
     writing.write.close()
@@ -159,8 +159,8 @@ async def test_everything_before_the_close_is_written() -> None:
     assert [line["params"]["n"] for line in stream.lines()] == list(range(500))
 
 
-async def test_what_can_not_be_encoded_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """A request fails its own call, an answer becomes an error answer, a notification is logged; the rest is sent."""
+async def test_a_message_that_cannot_be_encoded_affects_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """A request fails its own call, a result becomes an error response, a notification is logged; the rest is sent."""
     bad = {"half": "\ud800"}
     writing = Writing(stream := Recorder())
     writing.put(
@@ -222,7 +222,7 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
 
 
 async def test_garbage_is_a_value_between_good_messages() -> None:
-    """Each broken line costs itself: malformed JSON, invalid UTF-8, a wrong shape, a line over the limit."""
+    """A bad line affects no other: malformed JSON, invalid UTF-8, a wrong shape, a line over the limit."""
     good = b'{"jsonrpc":"2.0","method":"good"}\n'
     received = await read_everything(
         good + b'{"jsonrpc": \n' + good + b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n' + good + b"[]\n" + good,
@@ -234,7 +234,7 @@ async def test_garbage_is_a_value_between_good_messages() -> None:
     assert codes == [(-32700, None), (-32700, 1), (-32600, None), (-32600, 2)]
 
 
-async def test_blank_lines_and_carriage_returns_are_no_messages() -> None:
+async def test_blank_lines_and_carriage_returns_are_skipped() -> None:
     """Only newlines frame; a line of white space is nothing, and CRLF is white space after the message."""
     assert await read_everything(b'\n\r\n  \n{"jsonrpc":"2.0","method":"m"}\r\n\n') == [Notification("m")]
 
@@ -248,7 +248,7 @@ async def test_a_last_line_without_newline_counts() -> None:
 
 
 async def test_reading_stops_when_the_session_has_gone() -> None:
-    """A closed session ends the reader, which does not read on into nowhere."""
+    """A closed session ends the reader, which would otherwise read on for no one."""
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     inbound, read = trio.open_memory_channel[SessionMessage](0)
     async with trio.open_nursery() as nursery:
@@ -282,7 +282,7 @@ async def test_a_session_that_does_not_read_stops_the_reading() -> None:
 
 
 async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
-    """What was delivered is a beginning of what was sent."""
+    """The messages delivered are a prefix of those sent."""
     delivered: list[int] = []
 
     async def scenario() -> None:

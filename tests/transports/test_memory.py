@@ -106,7 +106,7 @@ async def test_closing_write_ends_the_peers_reading_after_what_was_sent(encode: 
 
 @both
 async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
-    """Nobody reads any more: writing says so, it does not fill a buffer."""
+    """The peer no longer reads: writing says so instead of filling a buffer."""
     async with memory_link_pair(encode=encode) as (ours, theirs):
         await theirs.read.aclose()
         with pytest.raises(trio.BrokenResourceError):
@@ -114,7 +114,7 @@ async def test_a_closed_reader_breaks_the_peers_writing(encode: bool) -> None:
 
 
 @both
-async def test_leaving_the_block_wakes_whoever_waits(encode: bool) -> None:
+async def test_leaving_the_block_wakes_every_waiting_task(encode: bool) -> None:
     """A reader or writer outside the block, even on a clone, does not wait forever once the block is left."""
     woken: list[str] = []
 
@@ -147,7 +147,7 @@ async def test_buffers_are_bounded(encode: bool) -> None:
     assert sent > 0
 
 
-async def test_a_request_that_can_not_be_encoded_fails_its_own_call_only() -> None:
+async def test_a_request_that_cannot_be_encoded_fails_only_its_own_call() -> None:
     """The other calls, before and after, get their answers; the link stays."""
 
     async def answer(_: Any, context: Any) -> dict[str, Any]:
@@ -178,7 +178,7 @@ async def test_a_request_that_can_not_be_encoded_fails_its_own_call_only() -> No
             assert await client.send_request("echo", {"n": 3}) == {"params": {"n": 3}}
 
 
-async def test_an_answer_that_can_not_be_encoded_becomes_an_error_answer() -> None:
+async def test_a_result_that_cannot_be_encoded_becomes_an_error_response() -> None:
     """The peer is owed one answer."""
     async with memory_link_pair(encode=True) as (ours, theirs):
         await pass_on(ours, Response(7, UNENCODABLE))
@@ -187,8 +187,8 @@ async def test_an_answer_that_can_not_be_encoded_becomes_an_error_answer() -> No
         assert (answer.id, answer.error.code) == (7, -32603)
 
 
-async def test_a_notification_that_can_not_be_encoded_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for it, so the log is the only place to say so; what follows arrives."""
+async def test_a_notification_that_cannot_be_encoded_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """No caller waits for it, so only the log can say so; what follows arrives."""
     async with memory_link_pair(encode=True) as (ours, theirs):
         await pass_on(ours, Notification("bad", UNENCODABLE))
         await pass_on(ours, Notification("good"))
@@ -198,7 +198,7 @@ async def test_a_notification_that_can_not_be_encoded_is_logged_and_dropped(capl
     assert "Notification was not sent" in record.getMessage()
 
 
-async def test_a_request_that_can_not_be_encoded_does_not_break_a_half_closed_link() -> None:
+async def test_a_request_that_cannot_be_encoded_does_not_break_a_half_closed_link() -> None:
     """The peer has closed its writing side and still reads: a broken request must not end our writing."""
     async with memory_link_pair(encode=True) as (ours, theirs):
         await theirs.write.aclose()

@@ -29,14 +29,14 @@ from trio_mcp import BaseSession, SessionMessage, StdioServerParameters, stdio_c
 from trio_mcp.jsonrpc.messages import Notification
 
 
-async def test_a_server_is_asked_to_go_by_the_end_of_its_input(tmp_path: Path) -> None:
+async def test_a_server_is_first_asked_to_exit_by_closing_its_input(tmp_path: Path) -> None:
     """`basic/transports/stdio`, Shutdown: first its input is closed; one that goes gets no signal."""
     diary = tmp_path / "diary"
     await use(python(DIARY, str(diary)))
     assert diary.read_text().split() == ["EOF", "exit"]
 
 
-async def test_then_by_a_signal(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_the_end_of_its_input_gets_sigterm(tmp_path: Path) -> None:
     """One SIGTERM, after the grace."""
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
@@ -44,7 +44,7 @@ async def test_then_by_a_signal(tmp_path: Path) -> None:
     assert diary.read_text().split() == ["EOF", "SIGTERM"]
 
 
-async def test_then_it_is_killed(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """One that ignores both is gone all the same."""
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
@@ -63,7 +63,7 @@ async def test_everything_written_before_the_end_reaches_the_server(tmp_path: Pa
 
 
 async def test_a_server_that_still_has_much_to_say_may_finish(tmp_path: Path) -> None:
-    """Nobody reads its last words, but a full pipe must not keep it from exiting on its own."""
+    """Its last words are not read, but a full pipe must not keep it from exiting on its own."""
     code = """
         import sys
         print('{"jsonrpc":"2.0","method":"ready"}', flush=True)
@@ -119,8 +119,8 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> Non
         assert caught.value is error
 
 
-async def test_what_is_no_message_is_an_error_of_its_own_kind() -> None:
-    """A mistake of the caller's leaves the block as itself, in no group."""
+async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
+    """A caller's mistake leaves the block as the exception it is, not in a group."""
     with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line")) as (_, write):
             await write.send("no message")  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ async def test_what_is_no_message_is_an_error_of_its_own_kind() -> None:
 
 
 async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leaves_the_block() -> None:
-    """An exit asked for in the callback is no fault to be logged; it comes out as it was raised."""
+    """An exit requested in the callback is not an error to log; it comes out as it was raised."""
 
     def leave(line: str) -> None:
         raise SystemExit(line)
@@ -139,7 +139,7 @@ async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leave
 
 
 async def test_an_exception_raised_in_a_cancelled_block_is_not_lost() -> None:
-    """The way out is cancelled, too, and must not replace what is on its way."""
+    """The way out is cancelled, too, and must not replace the exception on its way."""
     error = RuntimeError("mine")
     with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE), trio.CancelScope() as scope:
         async with stdio_client(shell("read -r line")):
@@ -159,7 +159,7 @@ async def test_what_is_raised_after_the_server_died_leaves_it_as_the_very_object
 
 
 async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process() -> None:
-    """Nor a descriptor."""
+    """No descriptor stays open either."""
     async with no_survivors() as mark:
         before = open_descriptors()
 
@@ -226,7 +226,7 @@ async def test_nothing_runs_in_an_idle_connection() -> None:
             assert counter.steps <= 1  # our own waking
 
 
-async def test_a_channel_kept_beyond_the_block_wakes_whoever_waits_on_it() -> None:
+async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> None:
     """Clones of the link's ends don't wait forever for something that is gone."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(shell("read -r line; sleep 1000", shutdown_grace=0.05)) as (read, write):

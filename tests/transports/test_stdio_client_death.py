@@ -28,7 +28,7 @@ DIE = """
 
 
 async def settle(session: BaseSession, outcomes: list[Any], method: str, params: dict[str, Any] | None = None) -> None:
-    """Make a call and keep what became of it."""
+    """Make a call and keep its outcome."""
     try:
         outcomes.append(await session.send_request(method, params))
     except TransportError as exc:
@@ -36,7 +36,7 @@ async def settle(session: BaseSession, outcomes: list[Any], method: str, params:
 
 
 async def everything(params: StdioServerParameters) -> list[Incoming]:
-    """Everything that a server's link gives until it ends."""
+    """Return everything that arrives on a server's link until it ends."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             return [item.message async for item in read]
@@ -154,7 +154,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hide_the_death(detach:
                     if not detach:
                         await vanished(mark)  # while the block goes on
                         assert not marked(mark)
-            if detach:  # it has left the group for good: nobody's business but that of who started it
+            if detach:  # it has left the group for good: its starter has to end it
                 for process in marked(mark):
                     process.kill()
     finally:
@@ -225,7 +225,7 @@ async def test_a_server_that_never_reads_stalls_only_its_own_client() -> None:
                 nursery.cancel_scope.cancel()
 
 
-async def test_garbage_on_the_output_costs_only_itself() -> None:
+async def test_garbage_on_the_output_affects_nothing_else() -> None:
     """A server that prints to its output breaks a rule, not the conversation."""
     code = """
         import json, sys
@@ -261,7 +261,7 @@ async def test_a_flood_without_newline_on_the_output_is_bounded() -> None:
             assert (await read.receive()).message == Notification("after")
 
 
-async def test_an_endless_flood_of_garbage_can_be_left() -> None:
+async def test_an_endless_flood_of_garbage_does_not_block_the_way_out() -> None:
     """Leaving the block ends a server that never stops talking."""
     async with no_survivors() as mark:
         with trio.fail_after(DEADLINE):
@@ -283,7 +283,7 @@ async def test_the_link_ends_after_the_failure() -> None:
                     await write.send(SessionMessage(Notification("m")))
 
 
-async def test_what_can_not_be_encoded_fails_its_own_call_only() -> None:
+async def test_a_message_that_cannot_be_encoded_fails_only_its_own_call() -> None:
     with trio.fail_after(DEADLINE):
         async with stdio_client(python(ANSWER_EVERYTHING)) as link, BaseSession(*link) as session:
             with pytest.raises(TransportError, match="'echo' was not sent"):

@@ -1,4 +1,4 @@
-"""The process group of a server: nothing in it survives, whoever it has become."""
+"""The process group of a server: nothing in it survives, under whatever user or parent."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def test_a_stopped_server_is_killed(tmp_path: Path) -> None:
         await use(shell(code, env=mark, shutdown_grace=0.1))
 
 
-async def test_a_server_that_moved_to_another_group_is_ended_all_the_same(tmp_path: Path) -> None:
-    """Then there is no group of its own any more, but there is still the process."""
+async def test_a_server_that_moved_to_another_group_is_still_ended(tmp_path: Path) -> None:
+    """It then has no group of its own any more, but the process is still there."""
     code = "import os; os.setpgid(0, os.getpgid(os.getppid()))\n" + textwrap.dedent(DIARY)
     diary = tmp_path / "diary"
     async with no_survivors() as mark:
@@ -88,7 +88,7 @@ async def test_what_a_server_leaves_behind_gets_a_signal_before_it_is_killed(tmp
     assert (tmp_path / "helper").read_text() == "tidy\n"
 
 
-def test_orphans_that_fall_to_us_are_reaped() -> None:
+def test_adopted_orphans_are_reaped() -> None:
     """The first process of a container inherits what a server leaves behind, and must not collect zombies."""
     code = """
         import ctypes, psutil, trio
@@ -116,7 +116,7 @@ def test_orphans_that_fall_to_us_are_reaped() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process and then lose the right to signal it")
 def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> None:
-    """A server that runs as somebody else (sudo) can't be killed; the wait for it is bounded all the same."""
+    """A server that runs as another user (sudo) can't be killed; the wait for it is bounded all the same."""
     code = """
         import os, trio
         from trio_mcp import stdio_client, StdioServerParameters
@@ -140,7 +140,7 @@ def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> Non
                     if process.cmdline() == ["sleep", "40.25"]:
                         process.kill()
     assert output == b"out\n", errors.decode()
-    assert b"could not be ended" in errors
+    assert b"could not be killed" in errors
 
 
 def test_the_interrupt_of_the_program_ends_its_servers() -> None:

@@ -32,7 +32,7 @@ TELL = """
 
 
 async def told(params: StdioServerParameters) -> dict[str, Any]:
-    """What a child that runs `TELL` says of itself."""
+    """Return what a child that runs `TELL` reports of itself."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             message = (await read.receive()).message
@@ -152,7 +152,7 @@ def executable(path: Path, content: str, mode: int = 0o755) -> str:
     ],
     ids=["unknown", "missing", "directory", "plain", "interpreter", "format", "no-cwd", "file-cwd", "too-long"],
 )
-async def test_what_can_not_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
+async def test_a_command_that_cannot_be_started_is_one_clear_error(make: Any, said: str, tmp_path: Path) -> None:
     """It names the command and the cause, and leaves nothing behind."""
     params = make(tmp_path)
     async with no_survivors():
@@ -212,13 +212,13 @@ def test_parameters_do_not_change_after_they_were_checked() -> None:
     assert dict(params.env) == {"A": "1"}
 
 
-async def test_something_else_than_parameters_is_a_type_error() -> None:
+async def test_anything_but_parameters_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="expected StdioServerParameters, got list"):
         async with stdio_client([sys.executable]):  # type: ignore[arg-type]
             pass
 
 
-async def test_a_size_limit_that_makes_no_sense_starts_nothing() -> None:
+async def test_an_invalid_size_limit_starts_nothing() -> None:
     async with no_survivors() as mark:
         with pytest.raises(ValueError, match="max_message_size"):
             async with stdio_client(shell("sleep 1000", env=mark), max_message_size=0):

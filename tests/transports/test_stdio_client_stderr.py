@@ -1,4 +1,4 @@
-"""What becomes of a server's standard error."""
+"""Where a server's standard error goes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAY_AND_EXIT = "printf 'first\\nsecond\\nthird' >&2; exit 3"
 
 
 async def exit_of(params: StdioServerParameters) -> ProcessExited:
-    """Run a child to its end, and give the failure that the link tells of."""
+    """Run a child to its end, and return the failure that the link reports."""
     with trio.fail_after(DEADLINE):
         async with stdio_client(params) as (read, _):
             async for item in read:
@@ -32,7 +32,7 @@ async def exit_of(params: StdioServerParameters) -> ProcessExited:
 
 
 def run_harness(params: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Use a client in a process of its own, whose standard error is looked at."""
+    """Run a client in a process of its own, and capture its standard error."""
     code = f"""
         import sys, trio
         from trio_mcp import stdio_client, StdioServerParameters
@@ -62,15 +62,15 @@ def test_discarded_standard_error_appears_nowhere_but_in_the_error() -> None:
     assert harness.stdout == b"hidden"
 
 
-def test_a_closed_standard_error_of_ours_does_no_harm() -> None:
+def test_closing_our_own_standard_error_does_no_harm() -> None:
     """A service may run without one."""
     code = """StdioServerParameters("sh", ["-c", "echo lost >&2; echo two >&2"])"""
     harness = run_harness(code, preexec_fn=lambda: os.close(2))
     assert (harness.returncode, harness.stdout) == (0, b"lost\ntwo")
 
 
-def test_a_non_blocking_standard_error_of_ours_loses_nothing() -> None:
-    """Somebody who shares the description may have set O_NONBLOCK; a slow reader then means "again", not the end."""
+def test_our_own_non_blocking_standard_error_loses_nothing() -> None:
+    """A process that shares the description may have set O_NONBLOCK; a slow reader then means EAGAIN, not the end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     size = 300_000
@@ -155,7 +155,7 @@ async def test_a_callback_that_raises_is_logged_and_called_again(caplog: pytest.
 
 
 async def test_a_slow_callback_delays_neither_answers_nor_the_tail() -> None:
-    """The server goes on while the callback is stuck, and the error tells the last lines though nobody took them."""
+    """The server goes on while the callback is stuck, and the error has the last lines that the callback missed."""
     code = """
         import json, sys
         for line in sys.stdin.buffer:
@@ -227,8 +227,8 @@ async def test_a_flood_without_newline_does_not_disturb_the_conversation() -> No
     assert len(caught.value.stderr_tail) < 400_000
 
 
-def test_many_servers_with_a_blocked_standard_error_of_ours_start_all_the_same() -> None:
-    """Nobody reads our standard error: the threads that wait to write to it must not be those that others need."""
+def test_many_servers_start_while_our_own_standard_error_is_blocked() -> None:
+    """Our standard error is not read: the threads that wait to write to it must not be those that others need."""
     code = """
         import os, sys, trio
         from trio_mcp import stdio_client, StdioServerParameters

@@ -24,7 +24,7 @@ CONVERSATION = ndjson(*HANDSHAKE, call(1, "make_noise", how="descriptor"), call(
 
 @contextmanager
 def started(command: list[str], send_fd: int, receive_fd: int, **streams: Any) -> Iterator[ProcessPeer]:
-    """A server with the given streams, and our own ends of them."""
+    """Start a server with the given streams; yield a peer that holds our ends of them."""
     with subprocess.Popen(command, env=ENVIRONMENT, **streams) as process:
         try:
             yield ProcessPeer(process, send_fd, receive_fd, -1)
@@ -105,7 +105,7 @@ def test_null_as_input_ends_it() -> None:
 
 @pytest.mark.parametrize("errors_too", [False, True], ids=["stderr apart", "stderr on the terminal"])
 def test_a_terminal(errors_too: bool) -> None:
-    """A pty is no pipe; a person at it sees what goes to standard error, too."""
+    """A pty is not a pipe; a person at it sees what goes to standard error, too."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     errors = theirs if errors_too else subprocess.DEVNULL

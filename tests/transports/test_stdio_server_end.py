@@ -70,7 +70,7 @@ UNCANCELLABLE = """
 
 
 @pytest.mark.parametrize("how", ["shield", "closed output"])
-def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
+def test_a_tool_that_cannot_be_cancelled_ends_with_the_process(how: str) -> None:
     """``exit_grace``: with the client gone, a shielded handler does not keep the process for as long as it likes."""
     with process_peer(script(UNCANCELLABLE), handshake=False) as wire:
         wire.send({"jsonrpc": "2.0", "id": 1, "method": "shield"})
@@ -81,10 +81,10 @@ def test_what_can_not_be_cancelled_is_ended_with_the_process(how: str) -> None:
         else:
             wire.close_input()
         assert ended(wire) == 1
-    assert b"the client has gone" in wire.errors
+    assert b"the client has left" in wire.errors
 
 
-def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
+def test_a_block_left_in_time_is_spared_the_last_resort() -> None:
     """The process may go on to do something else."""
     code = """
         import time, trio
@@ -104,7 +104,7 @@ def test_the_last_resort_leaves_a_block_alone_that_was_left_in_time() -> None:
 
 
 @pytest.mark.parametrize("tool", [None, "sleep_async", "sleep_sync"])
-def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
+def test_an_interrupt_ends_the_server_quietly(tool: str | None) -> None:
     """Ctrl-C: exit status 130, as a shell expects, and no traceback."""
     with process_peer(NOISY) as wire:
         if tool is not None:
@@ -115,7 +115,7 @@ def test_an_interrupt_ends_it_quietly(tool: str | None) -> None:
     assert wire.errors.strip() in (b"", b"SLEEPING")
 
 
-def test_sigterm_ends_it() -> None:
+def test_sigterm_ends_the_server() -> None:
     with process_peer(NOISY) as wire:
         wire.process.send_signal(signal.SIGTERM)
         assert ended(wire) in (-signal.SIGTERM, 128 + signal.SIGTERM)
@@ -177,7 +177,7 @@ def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> None:
 
 
 def test_a_client_that_closed_its_reading_end_ends_the_server_quietly() -> None:
-    """EPIPE: nobody reads any answer any more, so there is nothing left to do, and nothing to complain about."""
+    """EPIPE: no response would be read any more, so there is nothing left to do, and nothing to report."""
     with process_peer(NOISY) as wire:
         wire.close_output()
         wire.send(call(1, "echo", value=1))
@@ -189,8 +189,8 @@ FULL = "No space left on device"
 
 
 @pytest.mark.parametrize("by", ["run", "trio-mcp run"])
-def test_a_full_disk_under_the_output_is_said_with_a_status(by: str, tmp_path: Path) -> None:
-    """Nobody reads an answer that says so: whoever looks at the process has to know."""
+def test_a_full_disk_under_the_output_gives_an_exit_status(by: str, tmp_path: Path) -> None:
+    """The client can't be told, so the exit status of the process has to say it."""
     source = tmp_path / "server.py"
     source.write_text(
         "from trio_mcp import Server\nserver = Server('s')\nif __name__ == '__main__':\n    server.run()\n"
@@ -285,7 +285,7 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_can_still_end_it() -
         time.sleep(0.2)
         grown = process.memory_info().rss - before
         wire.close_input()
-        # Nobody reads while it ends.
+        # Its output is not read while it ends.
         assert wire.process.wait(PROMPT) == 0
     assert sent > 500
     assert grown < 100_000_000  # all the answers would be more than a pipe takes, and less than a leak makes
@@ -355,7 +355,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
 
 
 def test_the_handshake_alone_then_the_end() -> None:
-    """A client that comes to look and goes again leaves status 0 and silence."""
+    """A client that connects and goes again leaves status 0 and no output."""
     with process_peer(NOISY, handshake=False) as wire:
         wire.send(*HANDSHAKE)
         wire.close_input()

@@ -54,10 +54,10 @@ def test_tools_and_their_children_read_nothing_from_the_wire() -> None:
         (b'{"jsonrpc":"2.0","id":7,"method":"no/such/method"}', -32601, 7),
     ],
 )
-def test_garbage_is_answered_where_that_is_possible_and_costs_only_itself(
+def test_garbage_is_answered_if_possible_and_affects_nothing_else(
     garbage: bytes, code: int, request_id: int | None, server: Any
 ) -> None:
-    """JSON-RPC 2.0, section 5.1: an error answer, with the id where it could be read; then all goes on."""
+    """JSON-RPC 2.0, section 5.1: an error response, with the id if it could be read; then the session goes on."""
     server.send(garbage + b"\n", call("next", "echo", value=1))
     answers = sorted((server.receive(), server.receive()), key=lambda answer: answer.get("id") == "next")
     assert (answers[0]["error"]["code"], answers[0].get("id")) == (code, request_id)
@@ -77,8 +77,8 @@ def test_garbage_is_answered_where_that_is_possible_and_costs_only_itself(
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}',
     ],
 )
-def test_what_is_owed_no_answer_gets_none(garbage: bytes, server: Any) -> None:
-    """Answers that nobody waits for, and broken notifications, are not answered: that could go on forever."""
+def test_messages_that_need_no_response_get_none(garbage: bytes, server: Any) -> None:
+    """Unexpected responses and malformed notifications are not answered: that could go on forever."""
     server.send(garbage + b"\n", call("next", "echo", value=1))
     assert server.receive()["id"] == "next"
 
@@ -112,7 +112,7 @@ LIMITED = """
 
 
 def test_a_message_over_the_limit_is_refused_and_skipped() -> None:
-    """It is answered with an error under its own id, wherever in it that stood; what follows is read as usual."""
+    """It is refused under its own id, wherever in the message that is; what follows is read as usual."""
 
     def request(request_id: int, size: int) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": request_id, "method": "x/size", "params": {"text": "x" * size}}
@@ -175,7 +175,7 @@ def test_without_a_session_messages_pass_as_they_are() -> None:
 
 
 def test_what_was_printed_before_the_block_is_written_before_the_wire_begins() -> None:
-    """And what is printed in the block does not appear on standard output when it ends."""
+    """What is printed in the block does not appear on standard output when the block ends either."""
     code = """
         print("before")
         import trio

@@ -1,1 +1,1 @@
-"""JSON-RPC 2.0 without I/O: messages, their coding, and what is in flight."""
+"""JSON-RPC 2.0 without I/O: messages, encoding and decoding, and the requests in flight."""

@@ -1,4 +1,8 @@
-"""Bytes to messages and back. Garbage becomes a `Malformed` value; nothing here raises for what a peer sent."""
+"""Bytes to messages and back. Malformed input becomes a `Malformed` value; nothing that a peer sends raises here.
+
+Envelopes are checked by hand and not by a model, because every message passes through here; and with `type(x) is int`,
+because a bool must not pass as an integer.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +42,26 @@ __all__ = [
 ]
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
-"""Bytes. Large enough for a base64 photograph or a book, small enough that a broken peer can't exhaust the memory."""
+"""Bytes. Chosen: large enough for a base64 photograph or a book, too small for a broken peer to exhaust the memory."""
 HEAD = 4096
-"""Bytes kept of the beginning of a message that is too large: enough for its id, method and the first parameters."""
+"""Bytes kept of the beginning of an oversized message. Chosen: enough for its id, method and first parameters."""
 TAIL = 512
-"""Bytes kept of its end, where some peers write the id."""
+"""Bytes kept of its end, where some peers write the id. Chosen: the longest id accepted there is 400 characters."""
 
 _Item = Request | Notification | Response | ErrorResponse | Malformed
 
-# A batch is handled as one: bounded so that one line cannot stand for an unbounded number of requests.
+# Messages. Chosen: a batch is handled as a whole, so one line must not stand for any number of requests.
 MAX_BATCH = 1000
 
 
 def decode(data: bytes | bytearray) -> Incoming:
-    """Turn one JSON text into a message, or into a `Malformed` that says what is wrong with it.
+    """Turn one JSON text into a message, or into a `Malformed` that describes what is wrong with it.
 
     Args:
-        data: One JSON text in UTF-8, without framing. A number beyond the range of a double arrives as infinity
+        data: One JSON text in UTF-8, without framing. A number beyond the range of a double becomes infinity
             (RFC 8259, section 6, leaves that to the receiver); it can't be sent on, see `encode`.
     """
+    # `allow_inf_nan` concerns the words NaN and Infinity, which are not JSON.
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as exc:
@@ -68,16 +73,17 @@ def parse(value: Any, size: int = 0) -> Incoming:
     """Turn parsed JSON into a message, or into a `Malformed`.
 
     Args:
-        value: The JSON.
-        size: The bytes that it was parsed from.
+        value: The parsed JSON.
+        size: The number of bytes it was parsed from.
     """
     if type(value) is dict:
         return _parse_object(value, size)
     if type(value) is list:
-        if not value:
+        if not value:  # JSON-RPC 2.0, section 6, has an error for it
             return Malformed(INVALID_REQUEST, "an empty batch")
         if len(value) > MAX_BATCH:
-            return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are taken")
+            return Malformed(INVALID_REQUEST, f"a batch of {len(value)} messages; at most {MAX_BATCH} are accepted")
+        # Nothing tells how many bytes each message had; an equal share keeps the sum right, which is what is bounded.
         share = size // len(value)
         return Batch(
             tuple(
@@ -91,6 +97,8 @@ def parse(value: Any, size: int = 0) -> Incoming:
 
 
 def _parse_object(obj: dict[str, Any], size: int) -> _Item:
+    # The order matters: whatever is wrong with a message, its id should be known by then, so that the error response
+    # can carry it.
     method = obj.get("method")
     if method is None and ("result" in obj or "error" in obj):
         return _parse_answer(obj)
@@ -104,7 +112,7 @@ def _parse_object(obj: dict[str, Any], size: int) -> _Item:
     if params is not None and type(params) is not dict:
         if "id" in obj and known_id is None:
             return Malformed(INVALID_REQUEST, _BAD_ID)
-        # By-position parameters are JSON-RPC, but no method of MCP takes them.
+        # JSON-RPC allows parameters by position, but no method of MCP takes them.
         return Malformed(INVALID_PARAMS, f'"params" must be an object, not {_kind(params)}', known_id, "id" in obj)
     if known_id is not None:
         return Request(known_id, method, params, size)
@@ -117,6 +125,7 @@ _BAD_ID = '"id" must be a string or an integer'
 
 
 def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
+    # Nothing here asks for a response (`expects_answer`): answering a response could go on forever between two peers.
     answer_id = obj.get("id")
     known_id = answer_id if type(answer_id) is int or type(answer_id) is str else None  # see `is_request_id`
 
@@ -125,6 +134,7 @@ def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
 
     if obj.get("jsonrpc") != "2.0":
         return broken('"jsonrpc" must be "2.0"')
+    # An error response may come without an id, or with null: the peer could not read ours (JSON-RPC 2.0, section 5).
     if known_id is None and answer_id is not None:
         return broken(_BAD_ID)
     if "error" not in obj:
@@ -135,7 +145,7 @@ def _parse_answer(obj: dict[str, Any]) -> Response | ErrorResponse | Malformed:
             return broken(f'"result" must be an object, not {_kind(result)}')
         return Response(known_id, result)
     if "result" in obj:
-        return broken('an answer has either "result" or "error", not both')
+        return broken('a response has either "result" or "error", not both')
     error = obj["error"]
     if type(error) is not dict or type(error.get("code")) is not int or type(error.get("message")) is not str:
         return broken('"error" must be an object with an integer "code" and a string "message"')
@@ -153,34 +163,35 @@ def _kind(value: object) -> str:
 
 
 def encode(message: Message) -> bytes:
-    """Turn a message into one JSON text in UTF-8, without a newline in it.
+    """Turn a message into one JSON text in UTF-8 that contains no newline.
 
     Raises:
-        ValueError: Its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
+        ValueError: If its content can't be written as JSON (NaN, infinity, a lone surrogate, a foreign object).
     """
     plain = _as_json(message)
     try:
         data = to_json(plain)
-        # to_json writes NaN and Infinity, which is not JSON. The words may also stand inside a string: compare to know.
+        # to_json writes NaN and Infinity, which are not JSON. The words may also be part of a string, so compare with
+        # what it writes when told to replace the numbers. This costs a second pass only if the words occur at all.
         lawful = not (b"NaN" in data or b"Infinity" in data) or data == to_json(plain, inf_nan_mode="null")
-    except Exception as exc:  # the content may hold any object, and writing it may run any code
+    except Exception as exc:  # the content may hold any object, whose serializer may raise anything
         raise ValueError(f"{type(exc).__name__}: {exc}") from None
     if not lawful:
-        raise ValueError("NaN and infinity are no JSON numbers")
+        raise ValueError("NaN and infinity are not JSON numbers")
     return data
 
 
 def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
-    """Encode, and where an answer can't be encoded encode an error answer in its place: the peer is owed one.
+    """Encode a message, or in place of a response that can't be encoded an error response: the peer waits for one.
 
     Returns:
-        The bytes (None where nothing can be sent), and what was wrong (None where nothing was).
+        The bytes, or None if nothing can be sent, and what was wrong, or None if nothing was.
     """
     try:
         return encode(message), None
     except ValueError as exc:
         problem = f"it can't be written as JSON: {exc}"
-    if type(message) is Batch:  # one bad answer costs the others nothing
+    if type(message) is Batch:  # one bad response must not cost the others
         texts = [text for text, _ in map(encode_or_replace, message.items) if text is not None]  # type: ignore[arg-type]
         return (b"[" + b",".join(texts) + b"]" if texts else None), problem
     if type(message) is Response or type(message) is ErrorResponse:
@@ -188,11 +199,12 @@ def encode_or_replace(message: Message) -> tuple[bytes | None, str | None]:
         try:
             return encode(ErrorResponse(message.id, error)), problem
         except ValueError:
-            pass  # not even the id can be written, so it never came over a wire
+            pass  # even the id can't be written, so no peer sent it and none waits
     return None, problem
 
 
 def _as_json(message: Message | Malformed) -> dict[str, Any] | list[Any]:
+    # By type and with literal dicts, the most frequent first, because every message passes through here.
     if type(message) is Response:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     if type(message) is Request:
@@ -207,7 +219,8 @@ def _as_json(message: Message | Malformed) -> dict[str, Any] | list[Any]:
         error: dict[str, Any] = {"code": message.error.code, "message": message.error.message}
         if message.error.data is not None:
             error["data"] = message.error.data
-        # An id that could not be read is left out: the schema has no null there (JSONRPCErrorResponse, 2025-11-25).
+        # An id that could not be read is left out, where JSON-RPC has null: the schema of MCP allows no null there
+        # (JSONRPCErrorResponse, 2025-11-25).
         answered = {} if message.id is None else {"id": message.id}
         return {"jsonrpc": "2.0", **answered, "error": error}
     if type(message) is Batch:
@@ -219,35 +232,36 @@ def _as_json(message: Message | Malformed) -> dict[str, Any] | list[Any]:
 
 
 class LineDecoder:
-    """Cuts a byte stream into lines and decodes them, in linear time and within a size limit.
+    """A decoder that cuts a byte stream into lines and parses them, in linear time and within a size limit.
 
-    One JSON text per line is what stdio and every plain byte stream carry (`basic/transports/stdio`).
-
-    A line over the limit is skipped up to its newline and reported as one `Malformed`; the next line is read as usual.
+    stdio and all plain byte streams carry one JSON text per line (`basic/transports/stdio`). A line over the limit is
+    skipped up to its newline and reported as one `Malformed`; the next line is read as usual.
 
     Args:
-        max_message_size: The longest line taken, in bytes, without its newline.
+        max_message_size: The longest line accepted, in bytes, without its newline.
     """
 
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
         if max_message_size < 1:
             raise ValueError(f"max_message_size must be at least 1 byte, got {max_message_size}")
         self.max_message_size = max_message_size
-        # One buffer and not a list of what was read: byte by byte, a peer could make a list cost many times the limit.
+        # One buffer rather than a list of chunks: a peer that sends byte by byte could make a list cost many times the
+        # limit, since every bytes object has an overhead of its own.
         self._line = bytearray()
         self._size = 0
         self._head = b""
         self._tail = b""
 
     def feed(self, data: bytes | bytearray) -> Iterator[Incoming]:
-        """Take what was read from the stream and give every message that is complete now.
+        """Take bytes read from the stream and yield every message that is now complete.
 
         Consume the iterator before feeding again.
         """
         lines = bytes(data).split(b"\n")
         for line in lines[:-1]:
             if not self._size and len(line) <= self.max_message_size:
-                # By far the most frequent: the whole line at once.
+                # By far the most frequent case, without a copy: nothing is buffered, and the line is complete. Blank
+                # lines are ignored.
                 message = decode(line) if line and not line.isspace() else None
             else:
                 self._append(line)
@@ -258,17 +272,19 @@ class LineDecoder:
             self._append(lines[-1])
 
     def finish(self) -> Incoming | None:
-        """The stream has ended: what an unfinished last line amounts to, or None."""
+        """Return the message in the unfinished last line of a stream that has ended, if any."""
         return self._finish(cut_off=True)
 
     def _append(self, piece: bytes) -> None:
         if not piece:
             return
+        # `_size` counts on beyond the limit, while only the head and the tail are kept.
         fits = self._size + len(piece) <= self.max_message_size
         self._size += len(piece)
         if fits:
             self._line += piece
             return
+        # The first piece beyond the limit: of the buffer only its two ends are kept.
         if self._line:
             self._head, self._tail = bytes(self._line[:HEAD]), bytes(self._line[-TAIL:])
             self._line = bytearray()
@@ -278,6 +294,7 @@ class LineDecoder:
 
     def _finish(self, *, cut_off: bool = False) -> Incoming | None:
         if self._size > self.max_message_size:
+            # The end of a message that was cut off is not its end, so an id there may be a nested object's.
             tail = b"" if cut_off else self._tail
             message: Incoming | None = oversize(self._head, tail, self._size, self.max_message_size)
         else:
@@ -291,26 +308,27 @@ class LineDecoder:
 
 # --- what can still be learned from a text that could not be read --------------------------------------------------
 #
-# Whose answer or request it was, to settle just that. A wrong id would fail a call that has nothing to do with it, so
-# an id counts only where what is legible proves that it is the message's own, even if one more byte of the text is
-# not what was sent.
+# Which request or response it was, so that only that call fails. A wrong id would fail an unrelated call. So an id
+# counts only if the legible part proves that it is the message's own, even if one more byte of the text was corrupted.
 
+# How pydantic_core ends its error messages.
 _PLACE = re.compile(r"at line (\d+) column (\d+)$")
+# What numbers, true, false and null are made of.
 _LITERAL = (string.ascii_letters + string.digits + "+-.").encode()
-# The brace that ends a whole message ends the outermost object, so an id right before it is the message's own.
+# The last brace of a complete message closes the outermost object, so an id right before it is the message's own.
 _LAST_ID = re.compile(rb'(?<=[{,\s])"id"\s*:\s*(-?\d{1,400}|"(?:[^"\\]|\\.){0,400}")\s*\}\s*$')
 
 
 def unparsable(data: bytes, fault: str) -> Malformed:
-    """Describe a text that is no JSON.
+    """Describe a text that is not JSON.
 
     Args:
         data: The text.
-        fault: What the parser says of it, with the place.
+        fault: The parser's message, with the place.
     """
-    if fault.startswith("trailing characters"):  # two texts in one: nothing tells whose id it is
+    if fault.startswith("trailing characters"):  # two texts on one line: there is no telling whose id it is
         return Malformed(PARSE_ERROR, f"invalid JSON: {fault}")
-    if fault.startswith("EOF"):  # it breaks off: the brace that ends it, if any, is a nested object's
+    if fault.startswith("EOF"):  # truncated: the brace at its end, if any, belongs to a nested object
         legible, tail = data, b""
     else:
         legible, tail = data[: _offset(data, fault)], data[-TAIL:]
@@ -318,13 +336,13 @@ def unparsable(data: bytes, fault: str) -> Malformed:
 
 
 def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
-    """Describe a message that was not kept because it is too large.
+    """Describe a message that was discarded because it is too large.
 
     Args:
         head: Its first `HEAD` bytes.
         tail: Its last `TAIL` bytes; empty if it was cut off.
         size: Its size in bytes.
-        limit: The largest size that is taken.
+        limit: The largest size accepted.
     """
     reason = f"a message of {size} bytes is longer than max_message_size={limit}"
     return _describe(head, tail, INVALID_REQUEST, reason, limit)
@@ -332,19 +350,23 @@ def oversize(head: bytes, tail: bytes, size: int, limit: int) -> Malformed:
 
 def _describe(legible: bytes, tail: bytes, code: int, reason: str, limit: int | None = None) -> Malformed:
     members = _members(legible)
-    # The last member that is legible may be cut short, so it does not count.
+    # The last legible member may be cut short, so it does not count.
     request_id = members.get("id") if members and next(reversed(members)) != "id" else None
     if request_id is None and legible.lstrip()[:1] == b"{" and (last := _LAST_ID.search(tail)):
         request_id = _read(last[1])
+    # As in `_parse_object`: without a method it is a response, and nothing is sent in response to that.
     is_answer = "method" not in members and ("result" in members or "error" in members)
     known_id: RequestId | None = request_id if is_request_id(request_id) else None
     return Malformed(code, reason, known_id, expects_answer=not is_answer, limit=limit)
 
 
 def _members(legible: bytes, *, again: bool = True) -> dict[str, Any]:
-    """The members of the outermost object, as far as a text that breaks off somewhere shows them."""
+    """Return the members of the outermost object, as far as a truncated text shows them.
+
+    If the legible part is itself invalid, one more attempt is made, with the text before the new fault.
+    """
     cut = legible.rstrip(_LITERAL)
-    # A literal in the place of the one that is missing or cut short, so that the member it belongs to shows.
+    # Put a literal in place of the missing or truncated one, so that its member shows up (and can be discounted).
     completed = cut + b"0" if cut.rstrip().endswith(b":") else cut
     for text in (completed, cut):
         try:
@@ -364,7 +386,7 @@ def _read(token: bytes) -> Any:
 
 
 def _offset(data: bytes, fault: str) -> int:
-    """Where the parser gave up, in bytes."""
+    """Return where the parser gave up, in bytes from the start."""
     place = _PLACE.search(fault)
     if place is None:
         return 0

@@ -1,4 +1,4 @@
-"""What is in flight, and what can happen to it: the values that `trio_mcp.jsonrpc.peer.Peer` works with."""
+"""Requests in flight and the events that concern them: the values that `trio_mcp.jsonrpc.peer.Peer` works with."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ __all__ = [
 
 
 class Hold(Protocol):
-    """What a transport counts as under way: as long as anybody keeps it."""
+    """A reference count on something that a transport limits, such as the bytes of a request under way."""
 
     def keep(self) -> None:
-        """One more keeps it."""
+        """Add a reference."""
 
     def release(self) -> None:
-        """One of them is done with it."""
+        """Drop a reference."""
 
 
+# Compared by identity (`eq=False`): these are states, and two requests may have the same content.
 @attrs.define(eq=False)
 class OutgoingRequest:
-    """A request of ours in flight.
+    """One of our requests in flight.
 
     Attributes:
         request: The envelope; its id doubles as the progress token.
-        wants_progress: Progress notifications for it become events.
-        sent: It has been handed to the link, so a cancellation must be told to the peer.
-        settled: Its outcome is known; set once.
-        waiter: Whatever the session needs to find the waiting call; untouched here.
+        wants_progress: Whether progress notifications for it become events.
+        sent: Whether it has been handed to the link, so that the peer must be told of a cancellation.
+        settled: Whether its outcome is known; set once.
+        waiter: What the session needs to find the waiting call; not used here.
     """
 
     request: Request
@@ -56,20 +57,22 @@ class OutgoingRequest:
     waiter: Any = None
 
 
+# `cancelled` and `answered` exclude each other and are final; `running` is about the handler's task, which may outlast
+# either: it ends when `Peer.finished` is called.
 @attrs.define(eq=False)
 class IncomingRequest:
-    """A request of the peer's in flight.
+    """One of the peer's requests in flight.
 
     Attributes:
         request: The envelope.
-        cancelled: The peer has cancelled it, or the session is closed: nothing may be sent for it any more.
-        answered: Its answer has been given.
-        running: Its handler has been started and not yet been reported finished.
-        lane: Where it runs besides the limit; None if it counts for that.
-        batch: The batch that its answer belongs to, if any.
-        metadata: What the transport told of it; untouched here.
-        hold: Kept from its arrival until its handler is over, or it is dropped from the queue.
-        scope: The cancel scope of its handler, or whatever else cancels it; untouched here.
+        metadata: The transport's metadata; not used here.
+        cancelled: Whether the peer has cancelled it, or the session is closed: nothing may be sent for it any more.
+        answered: Whether its response has been given.
+        running: Whether its handler has been started and not yet reported finished.
+        lane: The lane in which it runs, apart from the usual limit; None if it counts towards that limit.
+        batch: The batch that its response belongs to, if any.
+        hold: Kept from its arrival until its handler has ended or it is dropped from the queue.
+        scope: The cancel scope of its handler, or whatever else cancels it; not used here.
     """
 
     request: Request
@@ -90,38 +93,47 @@ class IncomingRequest:
 
 @attrs.define(eq=False)
 class BatchInProgress:
-    """The answers of one incoming batch, kept until the last is there (JSON-RPC 2.0, section 6)."""
+    """The responses to one incoming batch, kept until the last is there (JSON-RPC 2.0, section 6).
+
+    Attributes:
+        waiting: How many responses are still missing.
+        answers: The responses so far.
+    """
 
     waiting: int = 0
     answers: list[Response | ErrorResponse] = attrs.Factory(list)
 
     def close_one(self, answer: Response | ErrorResponse | None) -> Batch | None:
+        """Count one request as done, with its response if it gets one; return the batch once it is complete."""
         self.waiting -= 1
         if answer is not None:
             self.answers.append(answer)
+        # Section 6 again: if there is no response at all, nothing is sent, not even an empty array.
         return Batch(tuple(self.answers)) if not self.waiting and self.answers else None
 
 
-# --- what can happen ---------------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------------------------
 
 
+# Returned by `Peer.receive`, in the order in which the session is to act on them.
 @attrs.define
 class RequestStarted:
-    """Run the handler now, and call `Peer.finished` when its task has ended."""
+    """The session is to run a handler now, and to call `Peer.finished` when the handler's task has ended."""
 
     incoming: IncomingRequest
 
 
 @attrs.define
 class NotificationReceived:
-    """A notification that the bookkeeping has no interest in."""
+    """A notification arrived that does not concern the bookkeeping."""
 
     notification: Notification
 
 
+# Of the `OutgoingRequest` itself and not of its id: the session finds the waiting call in its `waiter`.
 @attrs.define
 class Settled:
-    """A request of ours has its outcome: a result, the peer's error, or an exception that says why there is neither."""
+    """One of our requests has its outcome: a result, the peer's error, or an exception if there is neither."""
 
     outgoing: OutgoingRequest
     outcome: dict[str, Any] | ErrorData | Exception
@@ -129,7 +141,7 @@ class Settled:
 
 @attrs.define
 class ProgressReceived:
-    """Progress on a request of ours that asked for it; the parameters are checked, and have so many bytes."""
+    """Progress arrived for one of our requests that asked for it; the parameters are checked, `size` is in bytes."""
 
     outgoing: OutgoingRequest
     params: dict[str, Any]
@@ -138,7 +150,7 @@ class ProgressReceived:
 
 @attrs.define
 class CancelRequested:
-    """The peer has cancelled a running request of its own: cancel the handler's scope."""
+    """The peer has cancelled a running request of its own; the session is to cancel the handler's scope."""
 
     incoming: IncomingRequest
     reason: str | None
@@ -146,14 +158,14 @@ class CancelRequested:
 
 @attrs.define
 class Reply:
-    """Send this now."""
+    """The session is to send this now."""
 
     message: Message
 
 
 @attrs.define
 class Fault:
-    """Something arrived that belongs to no request, for the protocol-level ``on_error``."""
+    """Something invalid arrived that belongs to no request; the session is to report it to ``on_error``."""
 
     error: RemoteProtocolError
 

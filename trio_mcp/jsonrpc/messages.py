@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0 envelopes, and what else can come out of a link. Light and immutable; their content is plain JSON data.
+"""JSON-RPC 2.0 envelopes, and what else a link can deliver. Light and immutable; their content is plain JSON data.
 
-https://www.jsonrpc.org/specification and the section Messages of `basic` in every revision of MCP.
+See https://www.jsonrpc.org/specification and the section Messages of `basic` in every revision of MCP.
 """
 
 from __future__ import annotations
@@ -32,22 +32,28 @@ RequestId: TypeAlias = str | int
 
 
 def is_request_id(value: object) -> TypeGuard[RequestId]:
-    """Whether a value may be a request id or a progress token: a string or an integer, never bool, float or null."""
+    """Return whether a value can be a request id or progress token: a string or integer, never bool, float or null."""
+    # JSON-RPC allows null and fractions as well; MCP does not (`basic`, Requests). `isinstance` would accept bool.
     kind = type(value)
     return kind is int or kind is str
 
 
 def show_id(request_id: RequestId) -> str:
-    """An id for a text: the peer chose it, so it may be of any length."""
+    """Return an id as text for a message, shortened: the peer chose it, so it may be of any length."""
+    # Cut twice: the text of a string before it is escaped, and an integer, which may have thousands of digits.
     return repr(request_id if isinstance(request_id, int) else request_id[:100])[:200]
 
 
+# The sizes take no part in comparisons: a message equals its copy that was never written as JSON.
 @attrs.frozen
 class Request:
-    """A request: the peer owes exactly one answer, unless it is cancelled.
+    """A request: the peer owes exactly one response, unless it is cancelled.
 
     Attributes:
-        size: The bytes that it had on its way here; 0 for one that was never written as JSON.
+        id: Chosen by the sender, and unique among its requests in flight.
+        method: The name of the method.
+        params: The parameters; None if there are none.
+        size: The number of bytes in which it arrived; 0 if it was never written as JSON.
     """
 
     id: RequestId
@@ -58,7 +64,7 @@ class Request:
 
 @attrs.frozen
 class Notification:
-    """A one-way message; its ``size`` is as that of a `Request`."""
+    """A message without a response; its attributes are those of a `Request`."""
 
     method: str
     params: dict[str, Any] | None = None
@@ -75,7 +81,7 @@ class Response:
 
 @attrs.frozen
 class ErrorData:
-    """What an error answer says."""
+    """The content of an error response."""
 
     code: int
     message: str
@@ -84,23 +90,25 @@ class ErrorData:
 
 @attrs.frozen
 class ErrorResponse:
-    """The error answer to a request; ``id`` is None only where the request's id could not be read."""
+    """The error response to a request; ``id`` is None only if the request's id could not be read."""
 
+    # JSON-RPC has null here (2.0, section 5); MCP leaves the member out.
     id: RequestId | None
     error: ErrorData
 
 
+# A value, so that the session can answer it, report it, or fail the one call that it concerns, while the link goes on.
 @attrs.frozen
 class Malformed:
-    """Garbage is a value: something arrived that is no message.
+    """Something that arrived and is not a valid message; a value, not an exception.
 
     Attributes:
-        code: The JSON-RPC error code that names the fault.
+        code: The JSON-RPC error code that describes the fault.
         reason: What is wrong with it, in one line.
-        id: The id, where it could be recovered.
-        expects_answer: An error answer is due. Not so for a broken notification, nor for a broken answer to a
-            request of ours (then ``id`` tells which of our calls it fails).
-        limit: The size limit in bytes, where the fault is that the message exceeds it.
+        id: Its id, if that could be recovered.
+        expects_answer: Whether an error response is due. It is not for a malformed notification, nor for a malformed
+            response to one of our requests (then ``id`` says which call fails).
+        limit: The size limit in bytes, if the fault is that the message exceeds it.
     """
 
     code: int
@@ -119,11 +127,11 @@ class Batch:
 
 @attrs.frozen
 class Failure:
-    """The transport's word that something was lost.
+    """Reported by the transport when a request or the whole link is lost.
 
     Attributes:
-        error: What the waiting calls raise.
-        request_id: The one request that failed; None when the link itself is lost.
+        error: The exception that the waiting calls raise.
+        request_id: The request that failed; None if the link itself is lost.
     """
 
     error: Exception
@@ -131,25 +139,26 @@ class Failure:
 
 
 Message: TypeAlias = Request | Notification | Response | ErrorResponse | Batch
-"""What a session sends."""
+"""The messages that a session sends."""
 
 Incoming: TypeAlias = Message | Malformed | Failure
 """What a transport may deliver."""
 
 
+# A key of `SessionMessage.metadata`.
 RELATED: Final = "related_request_id"
 
 
 @attrs.frozen
 class SessionMessage:
-    """What travels through the memory channels between a session and its transport.
+    """The item that travels through the memory channels between a session and its transport.
 
     Attributes:
-        message: The envelope; inwards also `Malformed` and `Failure`.
-        related_request_id: Outwards: the peer's request that this message belongs to, so that a transport with one
-            stream per request (Streamable HTTP) can put it on the right one.
-        metadata: Inwards: what the transport knows of the message (for example HTTP headers); may be empty. Under
-            `RELATED` it has the id of the request of ours on whose own stream the message came.
+        message: The envelope; on the way in also `Malformed` or `Failure`.
+        related_request_id: On the way out: the peer's request that this message belongs to, so that a transport with
+            one stream per request (Streamable HTTP) can put it on the right stream.
+        metadata: On the way in: what the transport knows about the message (for example HTTP headers); may be empty.
+            `RELATED` maps to the id of our request on whose own stream the message came.
     """
 
     message: Incoming

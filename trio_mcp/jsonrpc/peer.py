@@ -1,15 +1,15 @@
-"""The bookkeeping of one side of a link: every request in flight, in both directions, is changed here and nowhere else.
+"""The bookkeeping of one side of a link: requests in flight, in both directions, are changed here and nowhere else.
 
-Sans-IO: a session feeds it what arrives (`Peer.receive`) and asks it what to send; it answers with events and messages.
-Its promises, which a state machine test drives in every interleaving:
+It does no I/O: a session feeds it what arrives (`Peer.receive`) and asks it what to send; it returns events and
+messages. Its promises, which a state machine test checks under every interleaving:
 
-* a request of ours settles exactly once: by its answer, its error, its cancellation, or the close;
-* nothing is sent for a request of the peer's after the peer has cancelled it;
-* ids never clash, and after the close nothing is left in flight;
+* each of our requests settles exactly once: by its result, its error, its cancellation, or the close;
+* nothing is sent for a request of the peer after the peer has cancelled it;
+* ids never clash, and nothing is left in flight after the close;
 * what the peer can make us hold is bounded, whatever it sends.
 
-Life of a request of ours:   open -> (sent) -> settled | cancelled
-Life of a request of theirs: queued -> running -> answered | cancelled, then `finished` frees its place
+Life of one of our requests:   open -> (sent) -> settled | cancelled
+Life of one of their requests: queued -> running -> answered | cancelled, then `finished` frees its place
 """
 
 from __future__ import annotations
@@ -53,31 +53,33 @@ from trio_mcp.types.versions import MODERN_REVISIONS
 
 __all__ = ["Peer"]
 
+# Batches came with this revision and went with the next (2025-06-18, changelog).
 BATCH_REVISION = "2025-03-26"
 
 DEFAULT_MAX_INCOMING_BYTES = 64 * 1024 * 1024
-"""Bytes: as much as one message may have."""
+"""Bytes. Chosen: as large as one message may be (`codec.DEFAULT_MAX_MESSAGE_SIZE`)."""
 
 
 class Peer:
     """Everything in flight on one link.
 
     Args:
-        max_running: How many of the peer's requests run at once; as many again in each `Lane`.
-        max_queued: How many more wait for a place; beyond that a request is refused with `OVERLOADED`.
-        max_bytes: How many bytes all of these have, as they arrived; the same beyond that. One alone may have more.
+        max_running: How many of the peer's requests run at once; each `Lane` has as many places of its own.
+        max_queued: How many more wait for a place; beyond that, requests are refused with `OVERLOADED`.
+        max_bytes: How many bytes all of these may have, as they arrived; beyond that, requests are refused likewise. A
+            single request may exceed it.
 
     Attributes:
-        revision: The revision of the session that was opened on this side; None before that, and on a server that
-            has no session because each request names its revision.
-        closed: Nothing goes in or out any more.
-        next_id: The id that the next request of ours gets.
-        running_count: How many handlers have been started and not yet been reported `finished`, those of a `Lane`
-            aside.
-        incoming_bytes: How many bytes the peer's requests have whose handlers run or wait for a place.
+        revision: The revision of the session that was opened on this side; None before that, and on a server without
+            a session, where each request names its revision.
+        closed: Whether the link is closed: nothing goes in or out any more.
+        next_id: The id that our next request gets.
+        running_count: The number of handlers that have been started and not yet reported `finished`, without those in
+            a `Lane`.
+        incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
 
     Raises:
-        ValueError: A limit makes no sense.
+        ValueError: If a limit is out of range.
     """
 
     def __init__(
@@ -87,40 +89,45 @@ class Peer:
             raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
         self.revision: str | None = None
         self.closed = False
+        # Whether the peer has ended its side: it can't answer any more, though it may still read.
         self._deaf = False
         self._max_running = max_running
         self._max_queued = max_queued
         self._max_bytes = max_bytes
         self.incoming_bytes = 0
         self.next_id = 1
+        # Two tables, since ids are unique within one direction only (JSON-RPC 2.0, section 4). A request leaves its
+        # table when it is settled, answered or cancelled, while its handler may still run.
         self._outgoing: dict[RequestId, OutgoingRequest] = {}
         self._incoming: dict[RequestId, IncomingRequest] = {}
         self._queue: deque[IncomingRequest] = deque()
         self.running_count = 0
+        # Handlers that run in a lane. Pings must not wait behind slow tools, and subscriptions last as long as the
+        # session, so neither counts towards `max_running`.
         self._besides: dict[Lane, int] = {"priority": 0, "listening": 0}
 
     @property
     def outgoing_count(self) -> int:
-        """How many requests of ours are unsettled."""
+        """The number of our requests that are not settled."""
         return len(self._outgoing)
 
     @property
     def incoming_count(self) -> int:
-        """How many of the peer's requests are running or queued, unanswered and not cancelled."""
+        """The number of the peer's requests that are running or queued, neither answered nor cancelled."""
         return len(self._incoming)
 
     @property
     def queued_count(self) -> int:
-        """How many of the peer's requests wait for a place."""
+        """The number of the peer's requests that wait for a place."""
         return len(self._queue)
 
     @property
     def listening_count(self) -> int:
-        """How many of those that listen there are."""
+        """The number of open subscriptions (`subscriptions/listen`)."""
         return self._besides["listening"]
 
     def serves(self, request_id: RequestId) -> bool:
-        """Whether a request of the peer's is running or queued, unanswered and not cancelled."""
+        """Return whether this request of the peer is running or queued, neither answered nor cancelled."""
         return request_id in self._incoming
 
     # --- our requests --------------------------------------------------------------------------------------------
@@ -128,18 +135,19 @@ class Peer:
     def open_request(
         self, method: str, params: dict[str, Any] | None, *, wants_progress: bool = False
     ) -> OutgoingRequest:
-        """Take an id for a request of ours and enter it.
+        """Assign an id to a new request and record it as in flight.
 
-        With ``wants_progress`` the id also goes into ``params["_meta"]["progressToken"]``; the caller's dicts are
+        With ``wants_progress``, the id also goes into ``params["_meta"]["progressToken"]``; the caller's dicts are
         not changed.
 
         Raises:
-            SessionClosed: The peer is closed.
+            SessionClosed: If the session is closed, or the peer has ended its side.
         """
         if self._deaf:
             raise SessionClosed(f"{method!r} was not sent: the session is closed")
         request_id = self.next_id
         self.next_id += 1
+        # The id is unique among requests in flight, which is all that a token has to be (`basic/utilities/progress`).
         if wants_progress:
             params = {**(params or {})}
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
@@ -148,15 +156,16 @@ class Peer:
         return outgoing
 
     def cancel(self, outgoing: OutgoingRequest, reason: str | None = None) -> Notification | None:
-        """Give up a request of ours.
+        """Give up one of our requests.
 
         Returns:
-            The notice to send: None if it is settled already, was never sent, or must not be cancelled
+            The notification to send; None if the request is already settled, was never sent, or must not be cancelled
             (``initialize``: `basic/utilities/cancellation`).
         """
         if outgoing.settled:
             return None
         self._settle(outgoing)
+        # If it was not sent yet, the writer drops it when its turn comes, and there is nothing to cancel at the peer.
         if not outgoing.sent or facts_of(outgoing.request.method).handshake:
             return None
         params: dict[str, Any] = {"requestId": outgoing.request.id}
@@ -165,7 +174,7 @@ class Peer:
         return Notification("notifications/cancelled", params)
 
     def fail(self, request_id: RequestId | None, error: Exception) -> tuple[Event, ...]:
-        """One request of ours, if it is one, gets no answer."""
+        """Fail our request with this id, if it is in flight."""
         outgoing = self._outgoing.get(request_id) if request_id is not None else None
         if outgoing is None:
             return ()
@@ -179,16 +188,17 @@ class Peer:
     # --- the peer's requests -------------------------------------------------------------------------------------
 
     def answer(self, incoming: IncomingRequest, outcome: dict[str, Any] | ErrorData) -> Message | None:
-        """Give the answer to a request of the peer's.
+        """Answer a request of the peer with a result or an error.
 
         Returns:
-            What to send: None if the peer has cancelled it meanwhile, or while other answers of its batch are missing.
+            The message to send; None if the peer has cancelled the request, or its batch still lacks other responses.
 
         Raises:
-            LocalProtocolError: It has been answered before.
+            LocalProtocolError: If the request is already answered.
         """
         if incoming.answered:
             raise LocalProtocolError(f"request {show_id(incoming.request.id)} is already answered")
+        # Not a mistake of the handler: the cancellation may have come while it was finishing.
         if incoming.cancelled:
             return None
         incoming.answered = True
@@ -199,17 +209,17 @@ class Peer:
         return message if incoming.batch is None else incoming.batch.close_one(message)
 
     def finished(self, incoming: IncomingRequest) -> IncomingRequest | None:
-        """The handler's task has ended; its place is free. A request that it left unanswered is given up.
+        """Free the place of a handler whose task has ended; a request that it left unanswered is given up.
 
         Returns:
-            The queued request that takes the place: run its handler now.
+            The queued request that takes the place, whose handler is to be run now; None if nothing waits.
         """
-        if not incoming.running:
+        if not incoming.running:  # called a second time
             return None
         incoming.running = False
         if not incoming.answered and not incoming.cancelled:
             self._drop(incoming)
-        self.incoming_bytes -= incoming.request.size  # as in `_leave_queue`: this is the way of every call
+        self.incoming_bytes -= incoming.request.size  # `_leave_queue`, inlined: every call comes through here
         if incoming.hold is not None:
             incoming.hold.release()
         if incoming.lane is not None:
@@ -218,12 +228,13 @@ class Peer:
         if not self._queue:
             self.running_count -= 1
             return None
+        # The place passes on, so `running_count` stays as it is.
         successor = self._queue.popleft()
         successor.running = True
         return successor
 
     def _leave_queue(self, incoming: IncomingRequest) -> None:
-        """It will never run."""
+        """Release what a queued request holds, because it will never run."""
         self.incoming_bytes -= incoming.request.size
         if incoming.hold is not None:
             incoming.hold.release()
@@ -233,12 +244,12 @@ class Peer:
     def receive(
         self, message: Incoming, metadata: Mapping[str, Any] | None = None, hold: Hold | None = None
     ) -> tuple[Event, ...]:
-        """Enter what arrived and say what follows from it. After the close nothing does.
+        """Record what arrived and return the events that follow from it; after the close there are none.
 
         Args:
             message: What arrived.
-            metadata: What the transport knows of it.
-            hold: Kept as long as any of its requests is queued or runs.
+            metadata: The transport's metadata.
+            hold: Kept as long as any of the message's requests is queued or running.
         """
         if self.closed:
             return ()
@@ -268,14 +279,18 @@ class Peer:
         if self.revision in MODERN_REVISIONS:  # then this is the client: see `_protest`
             text = f"the server sent the request {request.method[:100]!r}; in revision {self.revision} it may not"
             return (Fault(RemoteProtocolError(text)),)
+        # Only among those in flight: remembering all ids ever used would take unbounded memory.
         if request.id in self._incoming:
             return self._refuse(request, INVALID_REQUEST, f"id {show_id(request.id)} is already in flight", batch)
         incoming = IncomingRequest(request, metadata, batch=batch, hold=hold)
         lane = facts_of(request.method).lane
+        # One request alone may exceed the limit (`max_message_size` bounds it); else a large one could never be served.
         if self.incoming_bytes and self.incoming_bytes + request.size > self._max_bytes and lane != "priority":
-            taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are taken"
+            taken = f"{self.incoming_bytes} of max_incoming_bytes={self._max_bytes} are in use"
             return self._refuse(request, OVERLOADED, f"too many bytes of requests: {taken}; try again later", batch)
-        # Bounded too: a peer that does not read its answers could pile them up, if answering them ever has to wait.
+        # Lanes are bounded too: a peer that does not read responses could pile up requests if answering has to wait.
+        # A priority request that finds its lane full takes its turn with the others; a subscription, which could hold a
+        # usual place forever, is refused.
         if lane is not None and self._besides[lane] < self._max_running:
             incoming.lane = lane
             self._besides[lane] += 1
@@ -294,6 +309,7 @@ class Peer:
         self.incoming_bytes += request.size
         if hold is not None:
             hold.keep()
+        # Queued: it starts when `finished` hands it a place.
         if self._queue and self._queue[-1] is incoming:
             return ()
         incoming.running = True
@@ -309,14 +325,17 @@ class Peer:
         if outgoing is not None:
             self._settle(outgoing)
             return (Settled(outgoing, outcome),)
+        # An error without an id is the peer's complaint about something that it could not read.
         if request_id is None:
+            # Cut: the peer chose the text.
             text = outcome.message[:500] if isinstance(outcome, ErrorData) else "a result"
             return (Fault(RemoteProtocolError(f"the peer reports an error that belongs to no request: {text}")),)
         if self._was_ours(request_id):
-            return ()  # late or duplicate: the request was settled before, most likely by a cancellation
-        return (Fault(RemoteProtocolError(f"an answer to request {show_id(request_id)}, which was never made")),)
+            return ()  # late or duplicate: the request is settled, most likely cancelled while the response was coming
+        return (Fault(RemoteProtocolError(f"a response to request {show_id(request_id)}, which was never made")),)
 
     def _was_ours(self, request_id: RequestId) -> bool:
+        # Our ids count up from 1, so every id that was ever used is known without a list of them.
         return type(request_id) is int and 0 < request_id < self.next_id
 
     def _receive_notification(self, notification: Notification) -> tuple[Event, ...]:
@@ -333,6 +352,7 @@ class Peer:
         outgoing = self._outgoing.get(token)
         if outgoing is not None and outgoing.wants_progress:
             return (ProgressReceived(outgoing, params, size),)
+        # Tokens are given out only with requests that want progress.
         if outgoing is not None or not self._was_ours(token):
             return (Fault(RemoteProtocolError(f"progress for token {show_id(token)}, which was never given")),)
         return ()  # late: the request is settled
@@ -342,12 +362,15 @@ class Peer:
         if not is_request_id(request_id):
             return ()
         incoming = self._incoming.get(request_id)
-        # Unknown, finished and malformed cancellations are ignored (`cancellation`, section Error Handling).
+        # Cancellations that are malformed or name an unknown or finished request are ignored (`cancellation`, Error
+        # Handling), and initialize must not be cancelled.
         if incoming is None or facts_of(incoming.request.method).handshake:
             return self._receive_teardown(request_id, reason)
         was_running = incoming.running
         batch_answer = self._drop(incoming)
         events: list[Event] = []
+        # A running handler keeps its place until its task has ended (`finished`): cancelling takes time, and a peer
+        # that cancels at once could otherwise have any number of them running.
         if was_running:
             events.append(CancelRequested(incoming, reason if isinstance(reason, str) else None))
         else:
@@ -358,7 +381,8 @@ class Peer:
         return tuple(events)
 
     def _receive_teardown(self, request_id: RequestId, reason: object) -> tuple[Event, ...]:
-        """The one request of ours that the other side may cancel (2026-07-28 `patterns/cancellation`)."""
+        """End our subscription, the only one of our requests that the peer may cancel (`patterns/cancellation`)."""
+        # 2026-07-28: the server ends a `subscriptions/listen` by cancelling the client's request.
         outgoing = self._outgoing.get(request_id)
         if outgoing is None or not facts_of(outgoing.request.method).lasting:
             return ()
@@ -367,6 +391,7 @@ class Peer:
         return (Settled(outgoing, TransportError(f"the server ended the subscription{why}")),)
 
     def _drop(self, incoming: IncomingRequest) -> Batch | None:
+        # A cancelled request gets no response, so its batch must not wait for one.
         incoming.cancelled = True
         del self._incoming[incoming.request.id]
         return None if incoming.batch is None else incoming.batch.close_one(None)
@@ -374,6 +399,7 @@ class Peer:
     def _receive_malformed(self, message: Malformed) -> tuple[Event, ...]:
         too_large = message.limit is not None
         error = MessageTooLarge(message.limit) if too_large else RemoteProtocolError(message.reason, message.code)  # type: ignore[arg-type]
+        # A malformed response still fails its call, if its id is legible.
         if not message.expects_answer:
             outgoing = self._outgoing.get(message.id) if message.id is not None else None
             if outgoing is None:
@@ -383,8 +409,8 @@ class Peer:
         return self._protest(error, ErrorResponse(message.id, ErrorData(message.code, message.reason)))
 
     def _protest(self, error: RemoteProtocolError, answer: ErrorResponse) -> tuple[Event, ...]:
-        # A modern client writes requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages); a
-        # server opens no modern session, so a modern revision here means that this is the client.
+        # A modern client sends requests and cancellations only (2026-07-28 `transports/stdio`, Sending Messages). A
+        # server opens no session in the modern era, so a modern revision here means that this side is the client.
         return (Fault(error),) if self.revision in MODERN_REVISIONS else (Fault(error), Reply(answer))
 
     def _receive_batch(self, batch: Batch, metadata: Mapping[str, Any] | None, hold: Hold | None) -> tuple[Event, ...]:
@@ -393,12 +419,14 @@ class Peer:
             text = f"batches are part of revision {BATCH_REVISION} only; this session speaks {spoken}"
             protest = self._protest(RemoteProtocolError(text), ErrorResponse(None, ErrorData(INVALID_REQUEST, text)))
             ids = [item.id for item in batch.items if isinstance(item, (Response, ErrorResponse))]
-            return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)  # no other answer comes
-        # JSON-RPC answers a batch with a batch; one more than its requests is counted, so that refusals given on the
-        # spot don't complete it before all of it has been read.
+            # The responses in it count as lost: their calls would otherwise wait for others that never come.
+            return sum((self.fail(each, RemoteProtocolError(text)) for each in ids), protest)
+        # JSON-RPC answers a batch with a batch. The count starts at one, so that refusals given on the spot don't
+        # complete the batch before all of it has been read; the last line of this function takes that one back.
         answers = BatchInProgress(1)
         events: list[Event] = []
         for item in batch.items:
+            # 2025-03-26 `basic/lifecycle`, Initialization.
             if isinstance(item, Request) and facts_of(item.method).handshake:
                 error = ErrorData(INVALID_REQUEST, "initialize must not be part of a batch")
                 answers.answers.append(ErrorResponse(item.id, error))
@@ -417,11 +445,12 @@ class Peer:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def end_of_input(self) -> list[OutgoingRequest]:
-        """The peer will send nothing more, but may still read the answers to what it has asked.
+        """Note that the peer will send nothing more; it may still read the responses to its requests.
 
         Returns:
-            The requests of ours that will never be answered, to settle with an error.
+            Our requests that will never be answered, to be settled with an error.
         """
+        # The peer's requests run on: it may have closed only its sending side, and read the responses.
         self._deaf = True
         outgoing = list(self._outgoing.values())
         for request in outgoing:
@@ -429,11 +458,12 @@ class Peer:
         return outgoing
 
     def close(self) -> tuple[list[OutgoingRequest], list[IncomingRequest]]:
-        """Nothing goes in or out any more.
+        """Close: nothing goes in or out any more.
 
         Returns:
-            The requests of ours to settle with an error, and the peer's running requests, whose scopes to cancel.
+            Our requests, to be settled with an error, and the peer's running ones, whose scopes are to be cancelled.
         """
+        # From here on `receive` returns no events: what still arrives is dropped.
         self.closed = True
         outgoing = self.end_of_input()
         incoming = list(self._incoming.values())

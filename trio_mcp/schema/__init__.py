@@ -1,1 +1,1 @@
-"""JSON Schema: validation within bounds, and the flat schemas of forms."""
+"""JSON Schema: validation at a bounded cost, and the flat schemas of forms."""

@@ -1,7 +1,7 @@
-"""Forms of an elicitation: defaults for what an answer leaves out, and whether an answer fits (`client/elicitation`).
+"""Elicitation forms: filling in defaults and checking answers (`client/elicitation`).
 
-A form is a flat JSON Schema, section Requested Schema. Other than in a tool's schema, ``format`` is part of what is
-asked: email, uri, date and date-time are checked here.
+A form is a flat JSON Schema (section Requested Schema). Unlike in a tool's schema, ``format`` is a requirement: email,
+uri, date and date-time are checked here.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from trio_mcp.schema.validator import SchemaError, SchemaValidator
 
 __all__ = ["Form"]
 
+# Fields listed in an error message. Chosen: the server may name any number.
 MAX_SHOWN_FIELDS = 10
 
 
 class Form:
-    """The form that a server asks to be filled in.
+    """A form that a server asks the client to fill in.
 
     Args:
         schema: The ``requestedSchema``, as plain data.
 
     Raises:
-        SchemaError: It can't be used; the message says why.
+        SchemaError: If the schema can't be used; the message says why.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = dict(schema)
         fields = schema.get("properties")
         if not isinstance(fields, Mapping):
-            raise SchemaError("a form has its fields in an object 'properties'")
+            raise SchemaError("the schema of a form must have an object 'properties' with its fields")
         self._fields: Mapping[str, Any] = fields
+        # A form comes from a server, so it goes through the same bounded validation as any schema of a peer.
         self._validator = SchemaValidator(self._schema)
 
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer, with the defaults of the fields that it leaves out.
+        """Complete an answer with the defaults of the fields that it leaves out.
 
-        A default that does not fit its own field is none.
+        A default that is not valid for its own field is ignored.
         """
         defaults = {
             name: field["default"]
@@ -49,11 +51,12 @@ class Form:
         return {**defaults, **content}
 
     def problem(self, content: Mapping[str, Any]) -> str | None:
-        """What is wrong with an answer, in one line; None if it fits.
+        """Say what is wrong with an answer, in one line; return None if it is valid.
 
         Raises:
-            SchemaError: Finding out would cost too much.
+            SchemaError: If finding out would cost too much.
         """
+        # JSON Schema allows unknown fields unless told otherwise; in a form they are a mistake, most likely in a name.
         unknown = next((name for name in content if name not in self._fields), None)
         if unknown is not None and not self._takes_more:
             known = ", ".join(repr(name) for name in list(self._fields)[:MAX_SHOWN_FIELDS]) or "none at all"
@@ -69,13 +72,14 @@ class Form:
 
     @property
     def _takes_more(self) -> bool:
-        """Whether it asks, beyond what forms are meant to be, for fields that it does not name."""
+        """Whether the schema explicitly allows fields that it does not name, which forms are not meant to do."""
         return bool(self._schema.get("additionalProperties")) or "patternProperties" in self._schema
 
 
 def _has_default(field: Mapping[str, Any]) -> bool:
     if "default" not in field:
         return False
+    # An invalid default would turn an answer that leaves the field out into an invalid one.
     try:
         problem = SchemaValidator(dict(field)).problem(field["default"])
     except SchemaError:
@@ -88,15 +92,16 @@ def _wrong_format(field: Any, value: Any) -> str | None:
         return None
     name = field.get("format")
     fits = _FORMATS.get(name) if isinstance(name, str) else None
-    return None if fits is None or fits(value) else f"the text is no {name}"
+    return None if fits is None or fits(value) else f"the text is not a valid {name}"
 
 
-# Addresses as HTML takes them, and of any script (RFC 6531): no quoted local parts, no comments.
+# Addresses as HTML's input fields accept them, in any script (RFC 6531): no quoted local parts, no comments.
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f<>(),;:\\\"\[\]]{1,64}@[^\s@.<>(),;:\\\"\[\]]+(?:\.[^\s@.<>(),;:\\\"\[\]]+)*")
-# RFC 3986, appendix A: a scheme, and then only characters that a URI may have
+# RFC 3986, appendix A: a scheme, then only characters that a URI can have. All patterns here take linear time.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+# RFC 3339, section 5.6; `fromisoformat` alone would accept other forms of ISO 8601, such as week dates.
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# RFC 3339, section 5.6
+# RFC 3339, section 5.6, with leap seconds.
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])")
 
 
@@ -114,6 +119,7 @@ def _is_date_time(text: str) -> bool:
     return _is_date(text[:10]) and text[10:11] in ("T", "t", " ") and _TIME.fullmatch(text[11:]) is not None
 
 
+# Other formats are annotations. 320 characters: 64 before the "@" and 255 after it (RFC 5321, section 4.5.3.1).
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "email": lambda text: len(text) <= 320 and _EMAIL.fullmatch(text) is not None,
     "uri": lambda text: _URI.fullmatch(text) is not None,

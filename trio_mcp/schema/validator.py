@@ -1,15 +1,15 @@
-"""JSON Schema validation of what a peer sent, against a schema that a peer sent: both are hostile.
+"""JSON Schema validation of a value from a peer against a schema from a peer, either of which may be hostile.
 
 2026-07-28 `basic/index`, section JSON Schema Usage: 2020-12 unless the schema names another dialect, no network
-``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``: it is far faster
-than the pure-Python library and loads in a fraction of the time. It can't be interrupted, so what a validation could
-cost is counted before it starts. ``format`` is an annotation, as 2020-12 has it.
+``$ref``, and bounds on what a schema may cost. The validation itself is done by ``jsonschema-rs``, which is far faster
+than the pure-Python library and loads in a fraction of the time. It can't be interrupted, so the possible cost of a
+validation is counted before it starts. ``format`` is an annotation, as in 2020-12.
 
-A schema is taken apart into subschemas. Each place of a value is looked at by some of them, each of them some number of
-times: shared and recursive references multiply, which is how a small schema can cost exponential time. The subschemas
-that look at a place, with their numbers, are a state; a member's or an item's state follows from its parent's. States
-are worked out when a value first leads to them and kept, so counting is a walk over the value with one dictionary
-lookup per step.
+A schema is taken apart into subschemas. Each place in a value is examined by some of them, by each a number of times:
+shared and recursive references multiply, which is how a small schema can take exponential time. The subschemas that
+examine a place, with these numbers, are called a state; the state of a member or item follows from its parent's. States
+are computed when a value first leads to them, and kept, so counting is a walk over the value with one dictionary lookup
+per step. One examination of a place by a simple subschema is called a look; it is the unit of cost.
 """
 
 from __future__ import annotations
@@ -37,22 +37,27 @@ DIALECTS = (
 )
 """The values of ``$schema`` that are supported, each with or without an empty fragment."""
 
-# Finding the words for what is wrong takes longer than finding that something is: up to 6 µs for each error.
+# Explaining what is wrong takes longer than finding that something is: up to 6 µs for each error, as measured. The
+# error messages quote the value, so their bytes are limited too.
 MAX_EXPLAINED_ERRORS = 100_000
 MAX_EXPLAINED_BYTES = 50_000_000
+# Errors shown, and characters of each. Chosen: a message is one line that a person or a model reads.
 MAX_EXPLANATIONS = 3
 MAX_EXPLANATION = 300
 
+# Chosen: far beyond real schemas. They bound the time to compile a schema, and the recursion of the library on it.
 MAX_SUBSCHEMAS = 10_000
 MAX_SCHEMA_DEPTH = 100
 
-# Prices in looks of a simple subschema at a value, about 50 ns each, as measured with jsonschema-rs 0.60.
-_PATTERN_SIZE = 20  # a pattern takes as long to compile as that many subschemas
+# Costs in looks; a look takes about 50 ns, as measured with jsonschema-rs 0.60.
+_PATTERN_SIZE = 20  # compiling a pattern, in subschemas that take as long to compile
 _FLOAT = 40  # comparing with a float of an enum
 _CONTAINER = 4  # comparing with an array or object
-# Each unevaluated* evaluates what stands beside it again, up to 2.6 times as measured, nested ones the nested ones.
+# Each unevaluated* evaluates the subschemas beside it again, up to 2.6 times as measured; nested ones multiply.
 _UNEVALUATED_FACTOR = 3
 
+# Keywords by the shape of their subschemas: a list, a single one, a mapping. Those of every draft are mixed: a keyword
+# unknown to a draft is counted though it costs nothing there, which errs on the safe side.
 _LISTS = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _MAPS = ("dependentSchemas", "dependencies")
@@ -60,6 +65,7 @@ _REFS = ("$ref", "$dynamicRef", "$recursiveRef")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _DEFINITIONS = ("$defs", "definitions")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
+# An array index in a JSON pointer (RFC 6901, section 4), of bounded length.
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -69,22 +75,22 @@ class SchemaError(ValueError):
 
 @attrs.define(eq=False)
 class Part:
-    """One subschema and who looks where on its behalf.
+    """One subschema, and the subschemas that it applies, by the place they examine.
 
     Attributes:
-        cost: What one look of its own keywords costs.
-        patterns: How many patterns it matches against a string.
-        key_patterns: How many patterns it matches against each key.
+        cost: The cost of one look by its own keywords.
+        patterns: The number of patterns it matches against a string.
+        key_patterns: The number of patterns it matches against each key.
         factor: How often the subschemas at the same place may be evaluated for one evaluation of this one.
-        rank: Parts at the same place have a higher rank than the part that sends them there.
-        here: The subschemas that look at the same place, references included.
-        named: Those that look at the member of a name.
-        members: Those that may look at any member.
-        others: Those that look at members without a name above.
-        names: Those that look at the keys.
-        prefix: Those that look at the item of an index.
-        rest: Those that look at items beyond the prefix.
-        items: Those that look at any item.
+        rank: An order in which parts at the same place come after the parts that apply them.
+        here: The subschemas that examine the same place, references included.
+        named: Those that examine the member of a certain name.
+        members: Those that may examine any member.
+        others: Those that examine the members not in `named`.
+        names: Those that examine the keys.
+        prefix: Those that examine the item at a certain index.
+        rest: Those that examine the items beyond the prefix.
+        items: Those that examine any item.
     """
 
     cost: int = 1
@@ -102,25 +108,27 @@ class Part:
     items: list[Part] = attrs.Factory(list)
 
 
-_NOTHING = Part(rank=-1)  # `true` and `false`, which are no part of any one schema
+_NOTHING = Part(rank=-1)  # `true` and `false`, which apply nothing and are shared by all schemas
 
 
 def take_apart(schema: dict[str, Any]) -> Part:
-    """Resolve a schema into parts, and return the part of its root.
+    """Take a schema apart, and return the part of its root.
 
     Raises:
-        SchemaError: It is too large, or one of its references can't be followed.
+        SchemaError: If the schema is too large, or one of its references can't be followed.
     """
     return _Dismantling(schema).root
 
 
 class _Dismantling:
+    """The work of taking one schema apart."""
+
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
         self._parts: dict[int, tuple[Part, dict[str, Any]]] = {}
         self._anchors: dict[str, Any] = {}
         self._size = 0
-        # draft-04 wrote `id`, which is an ordinary word in later ones.
+        # The keyword was `id` in draft-04; in later drafts `id` means nothing.
         dialect = str(schema.get("$schema", "2020-12"))
         self._id = "id" if "draft-04" in dialect else "$id"
         self._has_prefixes = "2020-12" in dialect
@@ -129,7 +137,9 @@ class _Dismantling:
         self._rank()
 
     def _visit(self, schema: Any) -> Part:
-        """The part of a subschema, after a look at everything below it."""
+        """Return the part of a subschema, after entering everything below it."""
+        # By identity: a subschema that is referred to from several places is entered once. With a list of its own
+        # instead of recursion, which a hostile schema could make too deep.
         if not isinstance(schema, dict):
             return _NOTHING
         if id(schema) not in self._parts:
@@ -154,8 +164,12 @@ class _Dismantling:
             raise SchemaError(f"the schema is too large: more than {MAX_SUBSCHEMAS} subschemas")
         if depth > MAX_SCHEMA_DEPTH:
             raise SchemaError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} deep")
+        # An id inside would be a new base for the references below it. Refusing it keeps references simple: each is a
+        # fragment of the one document.
         if isinstance(schema.get(self._id), str) and schema is not self._schema:
             raise SchemaError(f"the schema embeds another one with an {self._id} of its own, which is not supported")
+        # A dynamic anchor may be resolved in another place, but not without a second one of that name or a second
+        # document, and both are refused.
         for anchor in {schema[key] for key in _ANCHORS if isinstance(schema.get(key), str)}:
             if self._anchors.setdefault(anchor, schema) is not schema:
                 raise SchemaError(f"the schema has two anchors named {anchor[:100]!r}")
@@ -166,7 +180,7 @@ class _Dismantling:
             known = len(self._parts)
             for part, schema in pending:
                 self._connect_part(part, schema)
-            # A pointer may lead to where no keyword leads, and so to parts that nobody has seen.
+            # A pointer may lead where no keyword leads (`#/x-mine/address`), and so to parts not entered before.
             pending = list(self._parts.values())[known:]
 
     def _connect_part(self, part: Part, schema: dict[str, Any]) -> None:
@@ -176,50 +190,54 @@ class _Dismantling:
         def under(*keys: str) -> list[Part]:
             return visit(*(schema[key] for key in keys if key in schema and not isinstance(schema[key], list)))
 
+        # From draft 2019-09 on, keywords beside a $ref apply too. In earlier drafts they don't, and are counted anyway.
         targets = [self._resolve(schema[key]) for key in _REFS if isinstance(schema.get(key), str)]
         part.here = [each for each in visit(*_in_place(schema), *targets) if each is not _NOTHING]
         part.named = {key: visit(child) for key, child in _map(schema, "properties").items()}
+        # Which patterns match a name is not computed: each is assumed to match every name, which errs on the safe side.
         part.members = visit(*_map(schema, "patternProperties").values()) + under("unevaluatedProperties")
         part.others = under("additionalProperties")
         part.names = under("propertyNames")
         part.prefix = visit(*_list(schema, "prefixItems"), *_list(schema, "items"))
         part.rest = under("additionalItems")
         part.items = under("unevaluatedItems", "contains")
-        # A draft that knows no prefixItems has `items` look at every item.
+        # Only in drafts with prefixItems does `items` begin after the prefix; in earlier ones it applies to every item.
         (part.rest if self._has_prefixes else part.items).extend(under("items"))
 
     def _resolve(self, reference: str) -> Any:
+        # Not even a reference to a published meta-schema: nothing is fetched on behalf of a peer.
         if not reference.startswith("#"):
             text = f"the schema refers to {reference[:200]!r}, outside itself; such references are not followed"
             raise SchemaError(text)
         target = self._follow(unquote(reference[1:]))
         if not isinstance(target, (dict, bool)):
-            raise SchemaError(f"the schema refers to {reference[:200]!r}, where it has no schema")
+            raise SchemaError(f"the schema refers to {reference[:200]!r}, but there is no schema at that place")
         return target
 
     def _follow(self, fragment: str) -> Any:
         if not fragment:
             return self._schema
-        if not fragment.startswith("/"):
+        if not fragment.startswith("/"):  # an anchor; else a JSON pointer
             return self._anchors.get(fragment)
         target: Any = self._schema
         for step in fragment[1:].split("/"):
             if isinstance(target, list):
                 target = target[int(step)] if _INDEX.fullmatch(step) and int(step) < len(target) else None
             elif isinstance(target, dict):
-                target = target.get(step.replace("~1", "/").replace("~0", "~"))
+                target = target.get(step.replace("~1", "/").replace("~0", "~"))  # RFC 6901, section 4
             else:
                 return None
         return target
 
     def _rank(self) -> None:
-        """Number the parts so that whoever is sent to the same place comes after who sends it; refuse circles."""
+        """Rank the parts so that each comes after those that apply it at the same place; refuse circles."""
+        # A topological sort. A circle in `here` consumes no input, so a validator would recurse forever.
         waiting = dict.fromkeys((part for part, _ in self._parts.values()), 0)
         for part in waiting:
             for child in part.here:
                 waiting[child] += 1
         ready = [part for part, count in waiting.items() if not count]
-        for rank, part in enumerate(ready):  # grows while it is read
+        for rank, part in enumerate(ready):  # the list grows during the loop
             part.rank = rank
             for child in part.here:
                 waiting[child] -= 1
@@ -230,23 +248,26 @@ class _Dismantling:
 
 
 def _own_cost(schema: dict[str, Any]) -> int:
-    """What a look costs apart from the subschemas: comparisons, and names to look up."""
+    """Return the cost of one look apart from subschemas: comparisons, and names to look up."""
     cost = 1 + len(_map(schema, "properties")) + len(_list(schema, "required"))
     cost += sum(len(_list(schema, key)) for key in _LISTS)
+    # Each name that has to be there is looked up. `dependencies` may hold lists of names or schemas.
     for values in _map(schema, "dependentRequired").values():
         cost += len(values) if isinstance(values, list) else 1
     for values in _map(schema, "dependencies").values():
         cost += len(values) if isinstance(values, list) else 1
+    # Comparing stops at the first difference, but a value made for it differs only at the end.
     if "const" in schema:
         cost += _comparison(schema["const"])
     choices = _list(schema, "enum")
-    # Looked up at once where all are strings or all are integers.
+    # The library looks the value up in one step if the choices are all strings or all integers.
     if len({type(choice) for choice in choices}) > 1 or isinstance(next(iter(choices), None), (dict, list, float)):
         cost += sum(map(_comparison, choices))
     return cost
 
 
 def _comparison(value: Any) -> int:
+    """Return the cost of comparing a value with this one."""
     cost, pending = 0, [value]
     while pending:
         current = pending.pop()
@@ -269,6 +290,7 @@ def _list(schema: dict[str, Any], key: str) -> list[Any]:
 
 
 def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield the subschemas that examine the same place as the schema."""
     for key in _LISTS:
         yield from _list(schema, key)
     for key in _SINGLE:
@@ -279,7 +301,9 @@ def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _children(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield all direct subschemas, and the definitions."""
     yield from _in_place(schema)
+    # Definitions examine nothing by themselves, but references lead into them.
     for key in ("properties", "patternProperties", *_DEFINITIONS):
         yield from _map(schema, key).values()
     for key in ("prefixItems", "items"):
@@ -290,27 +314,28 @@ def _children(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 MAX_WORK = 2_000_000
-"""Looks of a subschema at a value, 0.1 s for a usual schema and a few seconds for the worst that was found."""
+"""Looks in one validation. As measured, 0.1 s for a usual schema, and a few seconds for the worst one found."""
 MAX_DEPTH = 200
-"""Levels of a value. JSON that arrives is limited to as many by its parser; the validator overflows its stack later."""
+"""Levels of a value: as many as the JSON parser accepts. The library overflows its stack only beyond that."""
 MAX_HOPS = 2_000
-"""Subschemas that are inside of each other while a value is validated; the validator overflows its stack later."""
+"""Subschemas nested within each other during a validation. The library overflows its stack only beyond that."""
 
+# Chosen: a bound on the memory that a schema with ever new combinations of subschemas can take.
 MAX_STATES = 2_000
-_NEW_STATE = 200  # working one out takes as long as that many looks
+_NEW_STATE = 200  # computing a state takes as long as this many looks
 
-_ENDLESS = 2**60  # numbers that double at every step need not grow forever
+_ENDLESS = 2**60  # a ceiling for counts that double at every step, which else would become huge integers
 
 _Lookers: TypeAlias = dict[Part, int]
 
 
 class CostModel:
-    """Counts what validations against one schema could cost.
+    """The possible costs of validations against one schema.
 
     Args:
         root: The schema, taken apart.
-        per_byte: What matching a pattern against one byte costs.
-        per_match: What one match costs besides.
+        per_byte: The cost of matching a pattern against one byte.
+        per_match: The fixed cost of each match.
     """
 
     def __init__(self, root: Part, *, per_byte: int, per_match: int) -> None:
@@ -322,21 +347,23 @@ class CostModel:
 
     @property
     def states_kept(self) -> int:
-        """How many states have been worked out and are kept."""
+        """The number of states that have been computed and are kept."""
         return len(self._states)
 
     def work(self, value: Any) -> int:
-        """Count the looks of a subschema at a value that validating it could take.
+        """Count the looks that validating a value could take.
 
         Raises:
-            SchemaError: Too many, or the value or the references are nested too deeply.
+            SchemaError: If they are too many, or the value or the references are nested too deeply.
         """
+        # Dropped between validations only: within one, the states in use refer to each other.
         if len(self._states) > MAX_STATES:
             self._states.clear()
             self._start = self.state({self._root: 1})
         known = len(self._states)
         work = 0
-        # Places that look alike, the state of each, the levels above them and the subschemas that these are inside of.
+        # For each entry: places with their states, the levels above them, and the subschemas nested around them. An
+        # entry is an iterator over the members of one container, so a wide value takes no memory here.
         pending: list[tuple[Iterable[tuple[Any, _State]], int, int]] = [([(value, self._start)], 0, 0)]
         while pending:
             places, depth, hops = pending.pop()
@@ -344,6 +371,7 @@ class CostModel:
                 raise SchemaError(f"the value is nested more than {MAX_DEPTH} deep")
             for current, state in places:
                 work += state.work
+                # A scalar takes one step here. So does a container, whose content is walked when its turn comes.
                 if isinstance(current, dict):
                     pending.append((state.members(current), depth + 1, hops + state.hops))
                     if state.reads_keys:
@@ -354,12 +382,17 @@ class CostModel:
                     work += state.patterns * (self.per_match + len(current) * self.per_byte)
                 if hops + state.hops > MAX_HOPS:
                     raise SchemaError(f"validating this value could lead through {MAX_HOPS} nested subschemas")
+            # Computing states is work too: a hostile value could lead to a new one at every step.
             if work + _NEW_STATE * (len(self._states) - known) > MAX_WORK:
                 raise SchemaError(f"validating this value could take more than {MAX_WORK} steps")
         return work
 
     def errors(self, value: Any) -> tuple[int, int]:
-        """Count how many errors a value could have, and the bytes that they could quote, of the value and of paths."""
+        """Count the errors that a value could have, and the bytes of the value and of paths that they could quote.
+
+        To be called after `work`, which bounds the walk.
+        """
+        # Every look at a place may find an error, and quotes what it looked at and the path to it.
         count = echo = 0
         pending = [(value, self._start, 0, 0, 0)]
         while pending:
@@ -375,7 +408,8 @@ class CostModel:
         return count, echo
 
     def state(self, lookers: _Lookers) -> _State:
-        """The state of a place that these look at."""
+        """Return the state of a place that these parts examine."""
+        # Ranks are unique within a schema, so they identify the parts.
         key = tuple(sorted((part.rank, times) for part, times in lookers.items()))
         state = self._states.get(key)
         if state is None:
@@ -384,7 +418,7 @@ class CostModel:
 
 
 class _State:
-    """The subschemas that look at a place, and how often."""
+    """The subschemas that examine a place, and how often each does."""
 
     def __init__(self, model: CostModel, lookers: _Lookers) -> None:
         self._model = model
@@ -394,7 +428,7 @@ class _State:
         self.patterns = sum(part.patterns * times for part, times in self._here.items())
         self._key_patterns = sum(part.key_patterns * times for part, times in self._here.items())
         self.reads_keys = bool(self._key_patterns) or any(part.names for part in self._here)
-        # Filled in when a value first leads there.
+        # The states below this one, filled in when a value first leads to them.
         self._named: dict[str, _State | None] = {key: None for part in self._here for key in part.named}
         self._indexed: list[_State | None] = [None] * max((len(part.prefix) for part in self._here), default=0)
         self._other: _State | None = None
@@ -402,13 +436,15 @@ class _State:
         self._names: _State | None = None
 
     def members(self, value: dict[str, Any]) -> Iterator[tuple[Any, _State]]:
-        """The members of an object, each with its state."""
+        """Yield the members of an object, each with its state."""
+        # The dictionary lookup of the module's docstring; `member` only fills in what is missing.
         named, other = self._named, self._other
         for key, child in value.items():
             yield child, named.get(key, other) or self.member(key)
 
     def items(self, value: Sequence[Any]) -> Iterable[tuple[Any, _State]]:
-        """The items of an array, each with its state."""
+        """Return the items of an array, each with its state."""
+        # All items beyond the prefix have the same state.
         if len(value) <= len(self._indexed):
             return [(child, self._item(index)) for index, child in enumerate(value)]
         if self._rest is None:
@@ -417,7 +453,7 @@ class _State:
         return zip(value, itertools.chain(states, itertools.repeat(self._rest)), strict=False)
 
     def member(self, key: str) -> _State:
-        """The state of the member of that name."""
+        """Return the state of the member with this name."""
         if key not in self._named:
             if self._other is None:
                 self._other = self._next(lambda part: part.others + part.members)
@@ -436,13 +472,14 @@ class _State:
         return state
 
     def key_work(self, key: str) -> int:
-        """What looking at a key costs."""
+        """Return the cost of examining a key."""
         if self._names is None:
             self._names = self._next(lambda part: part.names)
         matches = self._key_patterns + self._names.patterns
         return self._names.work + matches * (self._model.per_match + len(key) * self._model.per_byte)
 
     def _next(self, sent: Callable[[Part], list[Part]]) -> _State:
+        """Return the state of a place below, which is examined by the parts that each part here sends there."""
         lookers: _Lookers = {}
         for part, times in self._here.items():
             for looker in sent(part):
@@ -451,7 +488,10 @@ class _State:
 
 
 def _spread(lookers: _Lookers) -> tuple[_Lookers, int]:
-    """The lookers and all whom they send to look at the same place, and how many of them are inside of each other."""
+    """Add all parts that these apply at the same place; return them with their counts, and the depth of nesting.
+
+    In the order of ranks, so that a part's count is complete before it is passed on.
+    """
     times, hops = dict(lookers), dict.fromkeys(lookers, 1)
     ready = [(part.rank, part) for part in lookers]
     heapq.heapify(ready)
@@ -473,36 +513,39 @@ class SchemaValidator:
         schema: A JSON Schema, as plain data: an object, or true or false.
 
     Raises:
-        SchemaError: It can't be used; the message says why.
+        SchemaError: If the schema can't be used; the message says why.
     """
 
     def __init__(self, schema: Any) -> None:
+        # All checks of a schema are here, at registration or first use, so that `problem` can only fail on the value.
         if not isinstance(schema, (dict, bool)):
             raise SchemaError(f"a schema must be an object or a boolean, not {type(schema).__name__}")
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
             shown = repr(dialect)[:200]
             raise SchemaError(f"the schema dialect {shown} is not supported; {', '.join(DIALECTS)} are")
+        # Before it is compiled, which takes time in proportion to its size.
         root = take_apart(schema) if isinstance(schema, dict) else Part()
         self._validator, per_byte, per_match = _compile(schema)
         self._model = CostModel(root, per_byte=per_byte, per_match=per_match)
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with a value, in one line; None if it conforms.
+        """Say what is wrong with a value, in one line; return None if it conforms.
 
         Raises:
-            SchemaError: Finding out would cost too much.
+            SchemaError: If finding out would cost too much.
         """
-        self._model.work(value)
+        self._model.work(value)  # raises if it is too much
         try:
             return None if self._validator.is_valid(value) else self._explain(value)
         except ValueError as exc:
-            return f"the value is no JSON: {_line(str(exc))}"
+            return f"the value is not JSON: {_line(str(exc))}"
 
     def _explain(self, value: Any) -> str:
+        # `evaluate` finds all errors, not only those shown, so these are counted beforehand as well.
         count, size = self._model.errors(value)
         if count > MAX_EXPLAINED_ERRORS or size > MAX_EXPLAINED_BYTES:
-            return "it does not conform to the schema; it is too large for saying where"
+            return "it does not conform to the schema; it is too large to say where"
         errors = self._validator.evaluate(value).errors()
         shown = [f"{_place(each['instanceLocation'])}: {_line(each['error'])}" for each in errors]
         more = [f"and {len(shown) - MAX_EXPLANATIONS} more"] if len(shown) > MAX_EXPLANATIONS else []
@@ -510,16 +553,19 @@ class SchemaValidator:
 
 
 def _compile(schema: Any) -> tuple[jsonschema_rs.Validator, int, int]:
-    """The validator, and the price of its patterns in looks: for one byte of a string, and for one string."""
+    """Compile a schema; return the validator, and the cost of its patterns for one byte and for one string."""
     import jsonschema_rs  # on first use: most programs validate nothing
 
-    # Matched in linear time, and of a size at which that is at most some 2 µs for a byte, mostly a thousandth of it.
+    # This engine matches in linear time. Up to this size of a pattern, a byte takes 2 µs at most, as measured, and
+    # mostly a thousandth of that.
     linear = jsonschema_rs.RegexOptions(size_limit=50_000)
-    # For look-around, which the other engine does not know, and for larger patterns.
+    # A backtracking engine for look-around, which the other one does not know, and for larger patterns. The limit on
+    # its steps bounds the time of a match, hence the higher costs.
     fancy = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=200_000)
     problem: Exception | None = None
     for options, per_byte, per_match in ((linear, 1, 1), (fancy, 20, 200)):
         try:
+            # The second attempt is for patterns that the first engine refuses; an invalid schema fails both.
             validator = jsonschema_rs.validator_for(
                 schema, retriever=_refuse, validate_formats=False, pattern_options=options
             )
@@ -535,11 +581,12 @@ def _refuse(uri: str) -> Any:
 
 
 def _place(pointer: str) -> str:
-    """A JSON pointer as one writes it in Python."""
+    """Write a JSON pointer as subscripts in Python."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
     return _line("".join(f"[{step}]" if step.isdecimal() else f"[{step!r}]" for step in steps)) or "the value"
 
 
 def _line(text: str) -> str:
+    """Return the first line of a text, shortened: it may quote the value or the schema."""
     first = text.partition("\n")[0]
     return first if len(first) <= MAX_EXPLANATION else first[:MAX_EXPLANATION] + "…"

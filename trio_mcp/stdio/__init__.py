@@ -1,1 +1,1 @@
-"""Standard input and output: a server as a child process, or as this process."""
+"""Standard input and output: a server as a child process, or this process as a server."""

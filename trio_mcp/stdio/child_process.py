@@ -1,6 +1,6 @@
-"""A child process: its start, what it writes, its standard error, and the end of the last of its process group.
+"""A child process: its start, its output, its standard error, and the end of its whole process group.
 
-Whatever the child does, nothing that it started and left in its group survives `ChildProcess.end`.
+Whatever the child does, no process that it started and left in its group survives `ChildProcess.end`.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ from trio_mcp.stdio.parameters import StderrSink, StdioServerParameters, default
 __all__ = ["ChildProcess", "StderrCopier", "start_process"]
 
 TERM_MOMENT = 0.2
-"""Seconds between SIGTERM and SIGKILL on a cancelled way out."""
+"""Seconds between SIGTERM and SIGKILL when cancelled. Chosen: time for a signal handler to run."""
 
 KILL_MOMENT = 3.0
-"""Seconds that a killed process is waited for. It goes at once, unless it is somebody else's or stuck in the kernel."""
+"""Seconds to wait for a killed process. Chosen: it ends at once, unless it runs as another user or is stuck in the
+kernel."""
 
 LAST_WORDS = 1024 * 1024
-"""Bytes read from a pipe after the process has exited: no more than this can have been waiting in it."""
+"""Bytes read from a pipe after the process has exited: the most that a pipe can hold without privileges (pipe(7))."""
 
 LONGEST_LINE = 8192
-"""Bytes after which a line goes on as another one."""
+"""Bytes after which a line is split. Chosen: a bound on what a child that writes no newlines makes us keep."""
 
 TAIL = 20
-"""Lines kept for the error message."""
+"""Lines kept for the error message. Chosen: a short traceback."""
 
 PENDING = 256
-"""Lines that may wait for a slow sink before the child has to wait, too."""
+"""Lines that may wait for a slow sink before the child has to wait as well. Chosen."""
 
 
 async def start_process(params: StdioServerParameters) -> ChildProcess:
-    """Start the process, leader of a new group, with pipes for all three standard streams.
+    """Start the process as leader of a new group, with pipes for all three standard streams.
 
     A cancellation takes effect before the start or not at all, so no process is ever lost.
 
     Raises:
-        TransportError: It can't be started; the message says why, and what to look at.
+        TransportError: If it can't be started; the message says why, and what to check.
     """
     environment = default_environment() | dict(params.env)
     try:
@@ -62,6 +63,7 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
             stderr=subprocess.PIPE,
             env=environment,
             cwd=params.cwd,
+            # A group of its own: signals reach its descendants too, and a Ctrl-C in our terminal does not reach it.
             process_group=0,
         )
     except (OSError, ValueError) as exc:
@@ -71,8 +73,11 @@ async def start_process(params: StdioServerParameters) -> ChildProcess:
 
 
 def _reason(exc: Exception, params: StdioServerParameters, path: str | None) -> str:
-    """What the system's error means, which has only one number for many causes."""
+    """Say what the system's error means, which has one number for many causes."""
+    # ENOENT may be about the directory, the program, or the interpreter named in a script; EACCES likewise. Only the
+    # text is found this way, after the fact, so it does no harm if the file system changes meanwhile.
     command, cwd = params.command, params.cwd
+    # A wrong `cwd` gives the same ENOENT, with the name of the program.
     if cwd is not None and not Path(cwd).is_dir():
         return f"cwd={str(cwd)!r} {'is not a directory' if Path(cwd).exists() else 'does not exist'}"
     file = Path(cwd or ".", command)
@@ -94,7 +99,11 @@ class ChildProcess:
     """A running child and its process group.
 
     Attributes:
-        returncode: The exit status, negative for a signal; None until `wait` has returned somewhere.
+        stdin: A stream to its standard input.
+        stdout: A stream from its standard output.
+        stderr: A stream from its standard error.
+        pid: Its process id, which is also the id of its group.
+        returncode: The exit status, negative for a signal; None until a call of `wait` has returned.
     """
 
     def __init__(self, process: trio.Process) -> None:
@@ -107,25 +116,28 @@ class ChildProcess:
         self.pid = process.pid
         self.returncode: int | None = None
         self._process = process
+        # Once true, no signal is sent any more: the number may be another group's.
         self._group_gone = False
+        # SIGTERM is sent once only, though `end` may be called by several tasks.
         self._terminated = False
 
     async def wait(self) -> int:
-        """Wait for the exit of the process, whatever becomes of the rest of its group."""
+        """Wait for the process to exit, regardless of the rest of its group."""
         returncode = await self._process.wait()
         if self.returncode is None:
             self.returncode = returncode
-            # In the very step in which it was reaped: later its number may belong to somebody else's group.
+            # Look for the group in the very step in which its leader was reaped: once the group is gone too, its number
+            # may be given to another one, which must not get our signals.
             self._signal_group(0)
             self.stdout.end()
             self.stderr.end()
         return returncode
 
     async def end(self, grace: float) -> None:
-        """Wait for the process to exit, then see to it that it has, with all of its group.
+        """Wait for the process to exit, and end whatever is left of it and its group.
 
-        Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM and SIGKILL come
-        at once, a moment apart. In no case does it take longer than that and `KILL_MOMENT`.
+        Up to `grace` seconds pass before SIGTERM, and again before SIGKILL. When cancelled, SIGTERM is sent at once,
+        and SIGKILL a moment later. It never takes longer than that plus `KILL_MOMENT`.
         """
         try:
             with trio.move_on_after(grace):
@@ -135,25 +147,30 @@ class ChildProcess:
                     await self._wait_for_group()
         except BaseException:
             self._terminate()
+            # Shielded: a cancelled scope would end every wait at once, and the process would get no time at all.
             with trio.move_on_after(min(grace, TERM_MOMENT), shield=True):
                 await self._wait_for_group()
             raise
         finally:
+            # In any case, since SIGTERM can be ignored, and descendants may have ignored everything so far.
             if self._signal_group(signal.SIGKILL):
                 with trio.move_on_after(KILL_MOMENT, shield=True):
                     await self.wait()
                 if self.returncode is None:
-                    logger.error("process %d could not be ended", self.pid)
+                    logger.error("process %d could not be killed; it may still be running", self.pid)
 
     async def _wait_for_group(self) -> None:
         await self.wait()
         self._reap_adopted()
         while self._signal_group(0):
-            await trio.sleep(0.01)  # orphans are not ours to wait for, so this is the only way to know
+            # Polling: the orphans in the group are not our children, so there is nothing to wait for.
+            await trio.sleep(0.01)
             self._reap_adopted()
 
     def _reap_adopted(self) -> None:
-        """Orphans of the group are ours after all if we are the container's first process, or a subreaper."""
+        """Reap orphans of the group that have become our children."""
+        # They have if this process is the first of a container, or a subreaper (prctl(2)). As zombies they would keep
+        # the group in existence.
         try:
             while not self._group_gone and os.waitpid(-self.pid, os.WNOHANG) != (0, 0):
                 pass
@@ -167,25 +184,27 @@ class ChildProcess:
         return not self._group_gone
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group, if it still exists; say whether it did."""
+        """Send a signal to the group, and return whether the group still exists; 0 only asks (kill(2))."""
         if self._group_gone:
             return False
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            if self.returncode is None:  # the process has moved to another group
+            # There is no such group, but the process has not been reaped: it has moved to another group. Its own number
+            # can't have been given away.
+            if self.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, number)
                 return True
             self._group_gone = True
             return False
         except PermissionError:
-            pass  # it has become somebody else's; on macOS also if there are but zombies
+            pass  # it runs as another user now; on macOS also if only zombies are left
         return True
 
 
 class ChildOutput(trio.abc.ReceiveStream):
-    """What a child writes, which ends with the child, though its descendants may hold the pipe open forever."""
+    """The output of a child, which ends when the child exits, though descendants may hold the pipe open forever."""
 
     def __init__(self, stream: PipeReader) -> None:
         self._stream = stream
@@ -194,15 +213,17 @@ class ChildOutput(trio.abc.ReceiveStream):
         self._left = LAST_WORDS
 
     def end(self) -> None:
-        """The child has exited: all that it wrote is in the pipe by now."""
+        """Note that the child has exited: from now on only what is in the pipe is read."""
         self._ended = True
         self._waiting.cancel()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        # `end` cancels a wait that is under way; what follows then finds the rest in the pipe.
         if not self._ended:
             with trio.CancelScope() as self._waiting:
                 return await self._stream.receive_some(max_bytes)
         await trio.lowlevel.checkpoint()
+        # A descendant that keeps writing must not keep us reading.
         if self._left <= 0:
             return b""
         try:
@@ -220,7 +241,7 @@ class ChildOutput(trio.abc.ReceiveStream):
 
 
 class StderrCopier:
-    """Reads a child's standard error to its end.
+    """Two tasks that copy a child's standard error to a sink, until its end.
 
     Attributes:
         tail: The last lines read, whether or not the sink has taken them.
@@ -232,18 +253,20 @@ class StderrCopier:
         self.ended = trio.Event()
         self._stream = stream
         self._sink = sink
+        # Between the two tasks, so that the pipe is read, and the tail kept, while the sink is slow.
         self._pending, self._taken = trio.open_memory_channel[bytes](PENDING)
-        # Of its own: those who wait for a slow terminal must not take the threads that others need.
+        # A limiter of its own: threads that wait for a slow terminal must not use up trio's default limit.
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self) -> None:
-        """One of the two tasks: cut what is read into lines, until the end of the stream, which it closes."""
+        """Cut what is read into lines until the stream ends, and close the stream: the first task."""
         rest = b""
         with self._pending:
             async with closing(self._stream.aclose):
                 while chunk := await self._receive():
                     *lines, rest = (rest + chunk).split(b"\n")
                     lines = [piece for line in lines for piece in _pieces(line)]
+                    # A line that does not end is delivered in pieces as it comes.
                     if len(rest) > LONGEST_LINE:
                         *begun, rest = _pieces(rest)
                         lines += begun
@@ -255,18 +278,20 @@ class StderrCopier:
         try:
             return await self._stream.receive_some(LONGEST_LINE)
         except trio.BrokenResourceError:
-            return b""
+            return b""  # as good as its end
 
     async def _keep(self, lines: list[bytes]) -> None:
+        # Before the sink gets them: a slow sink must not keep the error message from the last lines.
         self.tail.extend(map(_text, lines))
         if self._sink != "discard":
             for line in lines:
                 await self._pending.send(line)
 
     async def deliver(self) -> None:
-        """The other task: hand the lines to the sink, however long it takes."""
+        """Hand the lines to the sink, however long it takes: the second task."""
         async for line in self._taken:
             if self._sink == "inherit":
+                # All lines that wait go in one write, and the thread is abandoned if cancelled: it may never return.
                 lines = [line, *_waiting(self._taken), b""]
                 await trio.to_thread.run_sync(
                     _write_stderr, b"\n".join(lines), abandon_on_cancel=True, limiter=self._limiter
@@ -280,7 +305,7 @@ class StderrCopier:
         try:
             await call_back(self._sink, line)
         except Exception:
-            logger.exception("the callback for standard error failed")
+            logger.exception("the callback for standard error failed; it gets the next line as usual")
 
 
 def _text(line: bytes) -> str:
@@ -288,8 +313,9 @@ def _text(line: bytes) -> str:
 
 
 def _pieces(line: bytes) -> Iterator[bytes]:
-    """A line in pieces of bounded length, none of which begins inside a UTF-8 character."""
+    """Split a line into pieces of bounded length, none of which begins inside a UTF-8 character."""
     while len(line) > LONGEST_LINE:
+        # Go back over continuation bytes (10xxxxxx); a character has three at most (RFC 3629, section 3).
         cut = LONGEST_LINE
         while cut > LONGEST_LINE - 3 and line[cut] & 0xC0 == 0x80:
             cut -= 1
@@ -307,14 +333,14 @@ def _waiting(taken: trio.MemoryReceiveChannel[bytes]) -> Iterator[bytes]:
 
 
 def _write_stderr(data: bytes) -> None:
-    """Runs in a thread: whoever reads our standard error may be slow, and must not stop the event loop."""
+    """Write to our standard error, in a thread: its reader may be slow and must not stop the event loop."""
     try:
         while data:
             try:
                 data = data[os.write(2, data) :]
-            except BlockingIOError:  # somebody who shares the description has made it non-blocking
+            except BlockingIOError:  # another process that shares the file description has made it non-blocking
                 poll = select.poll()
                 poll.register(2, select.POLLOUT)
                 poll.poll()
     except OSError:
-        pass  # our standard error is closed: nobody wants to see it
+        pass  # our standard error is closed: there is no one to show it to

@@ -20,7 +20,8 @@ from trio_mcp.stdio.parameters import StdioServerParameters
 __all__ = ["stdio_client"]
 
 EXIT_MOMENT = 0.5
-"""Seconds between the end of one of the child's streams and its exit that still count as one event."""
+"""Seconds to wait for the exit of a child after one of its streams has ended, or for the rest of its standard error.
+Chosen: a program that exits closes its streams first, and both should be reported as one event."""
 
 
 @contextlib.asynccontextmanager
@@ -29,17 +30,17 @@ async def stdio_client(
 ) -> AsyncIterator[Link]:
     """Start a server as a child process and connect to its standard streams.
 
-    When the block ends, the server's standard input is closed; it has ``shutdown_grace`` seconds to exit, then its
-    whole process group gets SIGTERM, and after as many seconds SIGKILL. When cancelled, that happens at once. Nothing
-    that the server started and left in its group survives the server.
+    When the block ends, the server's standard input is closed. It has ``shutdown_grace`` seconds to exit; then its
+    whole process group gets SIGTERM, and after as many seconds SIGKILL. When cancelled, that happens at once. No
+    process that the server started and left in its group survives the server.
 
     Args:
         params: What to start, and how.
-        max_message_size: The longest line taken from the server, in bytes; a longer one is skipped.
+        max_message_size: The longest line accepted from the server, in bytes; a longer one is skipped.
 
     Raises:
-        TypeError: ``params`` is something else.
-        TransportError: The process can't be started.
+        TypeError: If ``params`` are not `StdioServerParameters`.
+        TransportError: If the process can't be started.
     """
     if not isinstance(params, StdioServerParameters):
         raise TypeError(f"expected StdioServerParameters, got {type(params).__name__}")
@@ -66,6 +67,8 @@ class _Connection:
         self._output_ended = trio.Event()
         self._something_ended = trio.Event()
         self.tasks = (
+            # A task for each of the three streams, so that a child that fills one while it waits for another can't
+            # block us; one more for the callback on standard error, which may be slow.
             self._read_output,
             self._write_input,
             self._stderr.read,
@@ -75,11 +78,13 @@ class _Connection:
         )
 
     async def end(self) -> None:
-        """Take the child down while the tasks still run: it may have more to say than fits into a pipe."""
+        """End the child while the tasks still run: it may have more to write than fits into a pipe."""
+        # Without a reader, what the child still writes is discarded; see `_read_output`.
         self._read.close()
         # Closing its standard input is how a server learns that it should go (`basic/transports/stdio`, Shutdown).
         self._write.close()
         await self._child.end(self._params.shutdown_grace)
+        # The nursery cancels the tasks after this; what the child wrote last should still reach the sink.
         with trio.move_on_after(EXIT_MOMENT):
             await self._stderr.ended.wait()
 
@@ -89,7 +94,7 @@ class _Connection:
             try:
                 await read_lines(stdout, self._decoder, self.inbound)
                 while await stdout.receive_some():
-                    pass  # nobody listens any more, but a server that can't write could not exit
+                    pass  # the session has stopped reading, but a server blocked in a write could not exit
             except trio.BrokenResourceError:
                 pass  # as good as its end
         self._output_ended.set()
@@ -102,22 +107,25 @@ class _Connection:
                 await write_lines(self.outbound, stdin, self.inbound)
             except trio.BrokenResourceError:
                 self.outbound.close()
-                self._something_ended.set()  # a server that takes no more requests is as good as gone
+                self._something_ended.set()  # a server that takes no more requests is of no more use
 
     async def _reap(self) -> None:
         await self._child.wait()
         self._something_ended.set()
-        # What an exited server leaves behind is of no use to anybody; later its group's number may be another's.
+        # What an exited server leaves behind serves no one. It is ended now, while the group's number is still its own.
         await self._child.end(self._params.shutdown_grace)
 
     async def _tell_of_the_end(self) -> None:
-        """Tell the session of the loss, with its cause, after everything that the server has sent before."""
+        """Report the loss to the session, with its cause, after everything that the server has sent before."""
+        # A short wait for the exit: with its status and the last lines of its standard error, the report says far more
+        # than "the pipe was closed".
         await self._something_ended.wait()
         with trio.move_on_after(EXIT_MOMENT):
             await self._child.wait()
+        # The output of an exited child does end (`ChildOutput`). That of one that lives on need not.
         if self._child.returncode is not None:
             await self._output_ended.wait()
-            with trio.move_on_after(EXIT_MOMENT):  # a slow callback for standard error
+            with trio.move_on_after(EXIT_MOMENT):  # the callback for standard error may be slow
                 await self._stderr.ended.wait()
         await hand_on(self.inbound, Failure(self._cause()))
         self.inbound.close()
@@ -125,6 +133,7 @@ class _Connection:
     def _cause(self) -> TransportError:
         command = shlex.join([self._params.command, *self._params.args])
         tail = "\n".join(self._stderr.tail)
+        # Only its standard input has ended: the process runs and can still write.
         if self._child.returncode is None and not self._output_ended.is_set():
             said = f"; its standard error ends with:\n{tail}" if tail else ""
             return TransportError(f"the server process {command!r} closed its standard input{said}")

@@ -1,4 +1,4 @@
-"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and the stream that reads a pipe."""
+"""Messages as lines: NDJSON over byte streams (`basic/transports/stdio`), and a faster stream for reading a pipe."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from trio_mcp.link import hand_on, report_unsent
 __all__ = ["CHUNK", "PipeReader", "check_size", "read_lines", "write_lines"]
 
 CHUNK = 64 * 1024
-"""Bytes that are read or written at once: what a pipe holds by default.
+"""Bytes read or written at once: the default capacity of a pipe on Linux (pipe(7)).
 
-Small messages that wait together are written together; one that is larger needs no company.
+Messages that wait together are written together up to this size.
 """
 
 CLOSE_GRACE = 1.0
-"""Seconds that the client may take for each `CHUNK` of the last messages: one that does not read must not keep the
-process alive, one that reads slowly gets them all."""
+"""Seconds that the client may take for each `CHUNK` of the last messages. Chosen: a client that does not read must not
+keep the process alive, but one that reads slowly gets them all."""
 
 
 async def read_lines(
     stream: trio.abc.ReceiveStream, decoder: LineDecoder, inbound: trio.MemorySendChannel[SessionMessage]
 ) -> None:
-    """Read a stream to its end, handing every message on, as long as the session listens.
+    """Read a stream to its end and hand every message on, as long as the session listens.
 
     Raises:
-        trio.BrokenResourceError: The stream broke.
+        trio.BrokenResourceError: If the stream breaks.
     """
     while chunk := await stream.receive_some():
         for message in decoder.feed(chunk):
             try:
-                inbound.send_nowait(SessionMessage(message))  # by far the most frequent: there is room
+                # By far the most frequent case: there is room. A coroutine less for each message than `hand_on`.
+                inbound.send_nowait(SessionMessage(message))
             except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                 if not await hand_on(inbound, message):
                     return
+    # A last line without its newline counts too: some peers exit without writing one.
     if (last := decoder.finish()) is not None:
         await hand_on(inbound, last)
 
@@ -48,27 +50,33 @@ async def write_lines(
     inbound: trio.MemorySendChannel[SessionMessage],
     limit: trio.CancelScope | None = None,
 ) -> None:
-    """Write every message to a stream until the session closes its side. The only task that writes to it.
+    """Write every message to a stream until the session closes its side.
+
+    Only one task may do this for a stream.
 
     Args:
-        outbound: What to write.
-        stream: Where to.
-        inbound: The way back, for what can't be written.
-        limit: Its deadline moves with each piece that is written: as long as there is progress it does not pass.
+        outbound: The messages to write.
+        stream: The stream to write to.
+        inbound: The way back to the session, for requests that can't be encoded.
+        limit: A scope whose deadline is moved on with each piece written, so that it does not pass while there is
+            progress.
 
     Raises:
-        trio.BrokenResourceError: The stream broke.
+        trio.BrokenResourceError: If the stream breaks.
     """
     async for item in outbound:
+        # Join what is waiting: one system call for many small messages.
         lines = bytearray()
         waiting: SessionMessage | None = item
         while waiting is not None:
             try:
                 data: bytes | None = encode(waiting.message)  # type: ignore[arg-type]
             except ValueError:
+                # Rare, so encoding a second time costs nothing that matters.
                 data, problem = encode_or_replace(waiting.message)  # type: ignore[arg-type]
                 if problem is not None:
                     await report_unsent(waiting, problem, inbound)
+            # The encoded text holds no newline, so each message is one line (`basic/transports/stdio`).
             if data is not None:
                 lines += data
                 lines += b"\n"
@@ -82,6 +90,7 @@ async def write_lines(
             if lines:
                 await stream.send_all(lines)
             continue
+        # In pieces, so that a slow reader shows its progress. The views must be released before the bytearray can go.
         with memoryview(lines) as view:
             for start in range(0, len(view), CHUNK):
                 with view[start : start + CHUNK] as piece:
@@ -90,9 +99,10 @@ async def write_lines(
 
 
 def check_size(max_bytes: int | None) -> None:
-    """Check the argument of `receive_some`, as trio does."""
+    """Check the argument of `receive_some` as trio does."""
     if max_bytes is None:
         return
+    # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
     if not isinstance(max_bytes, int):
         raise TypeError(f"max_bytes must be an integer or None, got {max_bytes!r}")
     if max_bytes < 1:
@@ -100,10 +110,11 @@ def check_size(max_bytes: int | None) -> None:
 
 
 class PipeReader(trio.abc.ReceiveStream):
-    """The reading side of an `FdStream`, which stays the owner, for a peer that sends one message at a time.
+    """The reading side of an `FdStream`, for a peer that sends one message at a time; the `FdStream` remains the owner.
 
-    `FdStream` lets others run, tries in vain, and then waits. This one waits first: a scheduler step and a failing
-    system call less for each message (a tenth of what the link costs when calls come one after the other).
+    `FdStream` yields to other tasks, tries to read in vain, and then waits. This class waits first, which saves a
+    scheduler step and a failing system call for each message: a tenth of the cost of the link when calls come one
+    after the other.
     """
 
     def __init__(self, stream: trio.lowlevel.FdStream) -> None:
@@ -113,16 +124,17 @@ class PipeReader(trio.abc.ReceiveStream):
         if max_bytes is not None:
             check_size(max_bytes)
         while True:  # noqa: ASYNC913 - the thread is one
+            # After `close` the number is negative, and could belong to another file by now if it were kept.
             if (fd := self._stream.fileno()) < 0:
                 raise trio.ClosedResourceError("this stream was closed")
             await trio.lowlevel.wait_readable(fd)
             try:
                 return self.receive_nowait(max_bytes)
             except trio.WouldBlock:
-                continue  # somebody else was faster
+                continue  # another reader of the same pipe was faster
 
     def receive_nowait(self, max_bytes: int | None = None) -> bytes:
-        """What there is, or `trio.WouldBlock`."""
+        """Read what is available, or raise `trio.WouldBlock`."""
         if (fd := self._stream.fileno()) < 0:
             raise trio.ClosedResourceError("this stream was closed")
         try:

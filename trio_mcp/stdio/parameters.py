@@ -15,19 +15,21 @@ __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
 
 StderrSink: TypeAlias = Literal["inherit", "discard"] | Callable[[str], Awaitable[object] | object]
 
-# What a program needs to find its files and speak the user's language; nothing that could hold a secret.
+# What a program needs to find its files and use the user's language; none of these holds a secret. The list is that of
+# the official SDKs for POSIX, with the locale, TMPDIR and TZ added.
 SAFE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 
 
 def default_environment() -> dict[str, str]:
-    """The variables that a server inherits besides those given to it."""
+    """Return the variables that a server inherits besides those given to it."""
     found = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    # A shell function exported by bash, which could run code in the child.
+    # Without functions exported by a shell, which could run code in the child ("Shellshock").
     return {name: value for name, value in found.items() if not value.startswith("()")}
 
 
 def _no_null(name: str, *values: str) -> None:
-    """A null character would end the string in the system call (`execve`)."""
+    """Check that no value holds a null character."""
+    # It would end the string in the system call (`execve`).
     for value in values:
         if "\0" in value:
             raise ValueError(f"{name} must not hold a null character, got {value!r}")
@@ -40,7 +42,7 @@ def _check_command(instance: object, attribute: attrs.Attribute[Any], value: Any
 
 
 def _as_tuple(value: Iterable[str]) -> Sequence[str]:
-    # A string is an iterable of strings, too, but never a list of arguments.
+    # A string is an iterable of strings too, but never meant as a list of arguments.
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise TypeError(f"args must be a sequence of strings, got {value!r}")
     return tuple(value)
@@ -52,6 +54,7 @@ def _check_args(instance: object, attribute: attrs.Attribute[Any], value: Any) -
     _no_null("args", *value)
 
 
+# Leaves a wrong type as it is: the validator, which runs after the converter, names it in its error.
 def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
     if value is None:
         return {}
@@ -64,7 +67,7 @@ def _check_env(instance: object, attribute: attrs.Attribute[Any], value: Any) ->
         raise TypeError("env must map strings to strings")
     for name, content in value.items():
         if not name or "=" in name or "\0" in name:
-            raise ValueError(f"env has a name that no variable can have: {name!r}")
+            raise ValueError(f"env has a name that a variable can't have: {name!r}")
         if "\0" in content:
             raise ValueError(f"env must not hold a null character, as {name!r} does")
 
@@ -91,15 +94,16 @@ class StdioServerParameters:
         args: Its arguments.
         env: Environment variables on top of a short safe list (`default_environment`).
         cwd: Its working directory; None for this process's own.
-        stderr: What becomes of its standard error: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a
-            callable (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in
-            pieces. In each case the last lines are kept for error messages. A callback that is slower than the server
-            makes the server wait, once some hundred lines are pending.
-        shutdown_grace: Seconds that the process is given to exit, first after its standard input was closed, and
-            again after SIGTERM; then it is killed.
+        stderr: Where its standard error goes: ``"inherit"`` shows it on ours, ``"discard"`` drops it, and a callable
+            (sync or async) gets it line by line, decoded, without the newline; lines over 8 KiB come in pieces. In each
+            case the last lines are kept for error messages. A callback slower than the server makes the server wait
+            once a few hundred lines are pending.
+        shutdown_grace: Seconds that the process has to exit, first after its standard input was closed, and again
+            after SIGTERM; then it is killed.
 
     Raises:
-        TypeError, ValueError: An argument is nothing that a process can be started with.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If a process can't be started with it.
     """
 
     command: str = attrs.field(validator=_check_command)

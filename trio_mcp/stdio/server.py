@@ -1,7 +1,7 @@
-"""The server's end of stdio: messages on standard input and output, everything else kept away from them.
+"""The server's end of stdio: messages on standard input and output, from which everything else is kept away.
 
-`basic/transports/stdio`: a server must not write anything to its stdout that is not a message. So the wire moves to
-private descriptors, and what prints or runs in this process finds standard error where standard output was.
+A server must not write anything but messages to its stdout (`basic/transports/stdio`). So the wire moves to private
+descriptors, and code that prints, as well as child processes, finds standard error in place of standard output.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ async def stdio_server(
 ) -> AsyncIterator[Link]:
     """Serve the process's standard input and output.
 
-    Inside the block ``print`` and child processes write to standard error, and read nothing from standard input.
-    Where standard error is the same pipe, socket or file as standard output, what they write is dropped: it must not
-    get between the messages. When cancelled, the block ends at once, also while nothing arrives.
+    Inside the block, ``print`` and child processes write to standard error and read nothing from standard input. If
+    standard error is the same pipe, socket or file as standard output, what they write is dropped, because it must not
+    get between the messages. When cancelled, the block ends at once, even while waiting for input.
 
     Args:
-        max_message_size: The longest line taken from the client, in bytes; a longer one is refused, and skipped.
-        exit_grace: Seconds after the end of the link within which the block must have been left, or the process ends
-            with status 1 there and then: code that can't be cancelled must not outlive the client forever. None sets
-            no such limit. For the main program of a process; nothing else gets a chance to clean up.
+        max_message_size: The longest line accepted from the client, in bytes; a longer one is refused and skipped.
+        exit_grace: Seconds between the end of the link and the latest time to leave the block; after that the process
+            exits at once with status 1, without any cleanup, so that code that can't be cancelled does not outlive the
+            client forever. Meant for the main program of a process. None sets no limit.
 
     Raises:
-        LocalProtocolError: This process serves its standard streams already.
-        TransportError: Standard input or output is closed; or, at the end of the block, one of them has failed
-            otherwise than by the client's leaving: the disk is full that standard output goes to, for example.
+        LocalProtocolError: If this process already serves its standard streams.
+        TransportError: If standard input or output is closed; or, at the end of the block, if one of them has failed
+            for any reason other than the client's leaving, such as a full disk.
     """
-    decoder = LineDecoder(max_message_size)
+    decoder = LineDecoder(max_message_size)  # first, as it refuses an invalid limit before anything is touched
     await trio.lowlevel.checkpoint()
     with private_streams() as (stdin, stdout), _last_resort(exit_grace) as deserted:
         inbound, read = trio.open_memory_channel[SessionMessage](BUFFER)
@@ -58,6 +58,8 @@ async def stdio_server(
 
         async def reader() -> None:
             try:
+                # Standard input has ended: the session answers what it has, and ends (`basic/transports/stdio`,
+                # Shutdown).
                 with reading:
                     await read_lines(stdin, decoder, inbound)
                     inbound.close()
@@ -70,13 +72,14 @@ async def stdio_server(
                 await write_lines(outbound, stdout, inbound, closing)
             except trio.BrokenResourceError as exc:
                 outbound.close()
-                reading.cancel("nobody reads the answers")
+                # Further requests would be carried out for nothing.
+                reading.cancel("the client does not read the responses")
                 await lose("standard output can't be written", exc)
             written.set()
 
         async def lose(what: str, exc: trio.BrokenResourceError) -> None:
             cause = exc.__cause__ or exc
-            gone = isinstance(cause, ConnectionError)  # EPIPE and its like: nothing to complain about
+            gone = isinstance(cause, ConnectionError)  # EPIPE and the like: a client may leave at any time
             if not gone:
                 failures.append(TransportError(f"{what}: {cause}"))
             await hand_on(
@@ -86,6 +89,7 @@ async def stdio_server(
             deserted()
 
         async def close() -> None:
+            # The last messages still go out; `write_lines` moves the deadline on while there is progress.
             write.close()
             closing.deadline = trio.current_time() + CLOSE_GRACE
             with closing:
@@ -96,21 +100,23 @@ async def stdio_server(
                 nursery.start_soon(writer)
                 nursery.start_soon(reader)
                 yield Link(read, write)
+        # Raised only here, so that the session, which got the failure as a message, ends in an orderly way first.
         if failures:
             raise failures[0]
 
 
 @contextlib.contextmanager
 def _last_resort(grace: float | None) -> Iterator[Callable[[], None]]:
-    """Gives what starts the time within which the block must be left; a thread keeps it, whatever holds the loop up."""
+    """Yield a function that starts the countdown to the end of the process; leaving the block stops it."""
 
+    # In a thread, which runs even if a handler blocks the event loop; `os._exit`, because `sys.exit` would wait for
+    # that very code.
     def give_up() -> None:
-        logger.error(
-            "the client has gone, and what it asked for still runs after %g seconds: ending the process", grace
-        )
+        logger.error("the client has left, but its requests still run after %g seconds: ending the process", grace)
         os._exit(1)
 
     timer = threading.Timer(grace or 0, give_up)
+    # A thread that is not a daemon would keep a process that ends in time waiting for it.
     timer.daemon = True
 
     def start() -> None:

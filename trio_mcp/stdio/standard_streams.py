@@ -1,7 +1,7 @@
-"""This process's standard streams as a wire: moved to private descriptors, and harmless things put in their place.
+"""This process's standard streams as a wire: moved to private descriptors, with harmless ones put in their place.
 
-Some descriptors can be made non-blocking, and trio reads and writes them. Others must be left as they are, because
-other processes share their description: those are read and written in threads, by `SharedStream`.
+Some descriptors can be made non-blocking; trio reads and writes these. Others must be left as they are, because other
+processes share their file description; `SharedStream` reads and writes these in threads.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ __all__ = ["SharedStream", "is_pollable", "private_streams"]
 
 T = TypeVar("T")
 
+# There is only one descriptor 0 and one 1, so this is a fact of the process.
 _in_use = False
 
 
 @contextlib.contextmanager
 def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStream]]:
-    """Take descriptors 0 and 1 away from everybody else in this process, for as long as the block runs.
+    """Take descriptors 0 and 1 away from all other code in this process while the block runs.
 
-    Meanwhile 0 is empty, and 1 is standard error. Where standard error is the wire itself (``2>&1``), 1 and 2 lead
-    nowhere; not so on a terminal, where somebody may be looking.
+    Meanwhile, 0 is empty and 1 is standard error. If standard error is the wire itself (``2>&1``), 1 and 2 lead to
+    ``/dev/null``, except on a terminal, where a person may be reading.
 
     Raises:
-        LocalProtocolError: They are taken already.
-        TransportError: Standard input or output is closed.
+        LocalProtocolError: If they are already taken.
+        TransportError: If standard input or output is closed.
     """
     global _in_use
     if _in_use:
@@ -44,11 +45,13 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
     for fd, name in enumerate(("input", "output")):
         if not _is_open(fd):
             raise TransportError(f"there is no standard {name} to serve: it is closed")
-    _flush()
-    with contextlib.ExitStack() as cleanup:  # undone from the last line to the first
+    _flush()  # what was printed before the block belongs to the old standard output
+    with contextlib.ExitStack() as cleanup:  # undone in reverse order
+        # First the private copies, then the replacements, which overwrite the originals.
         stdin, stdout = _take(0, cleanup), _take(1, cleanup)
         null = os.open(os.devnull, os.O_RDWR)
         cleanup.callback(os.close, null)
+        # `samestat` compares device and inode: after `2>&1` both descriptors are the same file.
         if not _is_open(2):
             replacements = {0: null, 1: null}
         elif os.path.samestat(os.fstat(1), os.fstat(2)) and not os.isatty(1):
@@ -60,6 +63,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
             cleanup.callback(os.close, kept)
             cleanup.callback(os.dup2, kept, fd)
             os.dup2(replacement, fd)
+        # Registered last, so it runs first: what was printed inside the block goes to standard error, not to the wire.
         cleanup.callback(_flush)
         _in_use = True
         try:
@@ -69,7 +73,7 @@ def private_streams() -> Iterator[tuple[trio.abc.ReceiveStream, trio.abc.SendStr
 
 
 def _is_open(fd: int) -> bool:
-    # What was closed when Python started is None here, and its number may have become anything since.
+    # A stream that was closed when Python started is None here, and its number may have been reused since.
     if (sys.__stdin__, sys.__stdout__, sys.__stderr__)[fd] is None:
         return False
     try:
@@ -80,18 +84,18 @@ def _is_open(fd: int) -> bool:
 
 
 def _flush() -> None:
-    """Send what was printed where it belongs, before that place changes."""
+    """Flush what was printed, before its destination changes."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # broken or closed: whoever printed has been told, or nobody wants to know
+        pass  # broken or closed: the code that printed has got the error already, or does not care
 
 
 def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | SharedStream:
-    """A stream over a private copy of a descriptor, which child processes don't inherit (PEP 446)."""
-    # Restored here and not by `FdStream`: one description may be input and output, and the first of the two streams
-    # to close would make it block under the other.
+    """Open a stream over a private copy of a descriptor, which child processes don't inherit (PEP 446)."""
+    # Whether it blocks is restored here and not by `FdStream`: input and output may share one file description (a
+    # socket), and the first of the two streams to close would make it blocking under the other.
     cleanup.callback(os.set_blocking, fd, os.get_blocking(fd))
     stream: trio.lowlevel.FdStream | SharedStream
     if is_pollable(fd):
@@ -104,11 +108,12 @@ def _take(fd: int, cleanup: contextlib.ExitStack) -> trio.lowlevel.FdStream | Sh
 
 
 def is_pollable(fd: int) -> bool:
-    """Whether a descriptor can be made non-blocking without hurting anybody else.
+    """Return whether a descriptor can be made non-blocking without affecting other processes.
 
-    Files can't be polled. A terminal, or a pipe or socket that is standard error as well, shares its file description
-    with others, who don't expect it to be non-blocking.
+    Files can't be polled. A terminal, or a pipe or socket that is standard error too, shares its file description
+    with other processes, which don't expect it to be non-blocking.
     """
+    # O_NONBLOCK belongs to the file description, which `dup` and inheritance share (fcntl(2)).
     status = os.fstat(fd)
     if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)):
         return False
@@ -119,17 +124,18 @@ def is_pollable(fd: int) -> bool:
 
 
 class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
-    """A stream over a descriptor whose mode is left alone: it is read and written in threads.
+    """A stream over a descriptor that stays blocking: it is read and written in threads.
 
-    A thread only starts when there is something to do, so that a cancelled wait leaves none behind. Should one be
-    stuck all the same (somebody else was faster), a cancellation abandons it.
+    A thread is started only when the descriptor is ready, so that a cancelled wait leaves none behind. If one blocks
+    nevertheless, because another process was faster, a cancellation abandons it.
     """
 
     def __init__(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self._fd = fd
-        self._limiter = trio.CapacityLimiter(2)  # one to read, one to write; of its own, as it must never wait
+        self._limiter = trio.CapacityLimiter(2)  # a thread to read and one to write, which wait for no others
+        # Guards `_users` and `_closed`, which threads change as well.
         self._lock = threading.Lock()
         self._users = 0
         self._closed = False
@@ -148,13 +154,15 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._check_open()
         await trio.lowlevel.checkpoint()
+        # A copy: an abandoned thread may still be writing when the caller has moved on.
         view = memoryview(bytes(data))
         while view:
             self._check_open()
             piece = view
             if self._waits:
                 await trio.lowlevel.wait_writable(self._fd)
-                piece = view[: select.PIPE_BUF]  # what "writable" promises room for (POSIX, `write`)
+                # "Writable" promises room for this many bytes only (POSIX, `write`); more could block the thread.
+                piece = view[: select.PIPE_BUF]
             try:
                 view = view[await self._in_thread(lambda piece=piece: os.write(self._fd, piece)) :]  # type: ignore[misc]
             except BlockingIOError:
@@ -172,6 +180,7 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
             raise trio.ClosedResourceError("this stream was closed")
 
     async def _in_thread(self, operation: Callable[[], T]) -> T:
+        # An abandoned thread goes on using the descriptor after `close`, so the last user closes it.
         def work() -> T:
             with self._lock:
                 self._check_open()
@@ -185,20 +194,21 @@ class SharedStream(trio.abc.ReceiveStream, trio.abc.SendStream):
 
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-        except BlockingIOError:
+        except BlockingIOError:  # another process has made it non-blocking: the caller waits and tries again
             raise
         except OSError as exc:
             raise trio.BrokenResourceError from exc
 
     def close(self) -> None:
         if not self._closed:
+            # Wakes tasks that wait for the descriptor; they raise ClosedResourceError.
             trio.lowlevel.notify_closing(self._fd)
             with self._lock:
                 self._closed = True
                 self._close_if_unused()
 
     def _close_if_unused(self) -> None:
-        # Closed under a thread that still uses it, the number could become somebody else's file.
+        # If it were closed under a thread that still uses it, the number could be reused for another file.
         if self._closed and not self._users:
             os.close(self._fd)
 

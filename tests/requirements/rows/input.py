@@ -210,7 +210,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "supported",
         f"{MRTR}#supported-requests",
         "Only tools/call, prompts/get and resources/read may ask for input.",
-        "test_input_eras.py::test_nothing_else_may_ask",
+        "test_input_eras.py::test_only_tools_prompts_and_resources_may_ask",
         MODERN,
     ),
     (
@@ -224,7 +224,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "malformed_answer",
         f"{MRTR}#error-handling",
         "A response of the wrong shape is refused with -32602.",
-        "test_input_offered.py::test_a_response_that_is_no_answer_is_refused",
+        "test_input_offered.py::test_an_invalid_response_is_refused",
         MODERN,
     ),
     (
@@ -238,7 +238,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "flat",
         f"{ELICITATION}#requested-schema",
         "A form is a flat object of primitive fields.",
-        "test_forms.py::test_what_is_not_flat_is_refused_by_name",
+        "test_forms.py::test_a_field_that_is_not_flat_is_refused_by_name",
         FORMS,
     ),
     (

@@ -383,19 +383,19 @@ for _name, _section, _text, _test in (
         "graceful_closure",
         "basic/patterns/subscriptions#graceful-closure",
         "A server that ends answers each open subscription with a result first.",
-        "tests/server/test_listen.py::test_the_server_s_own_end_is_a_result_for_each_subscription",
+        "tests/server/test_listen.py::test_when_the_server_closes_each_subscription_gets_a_result",
     ),
     (
         "told_before_the_end",
         "basic/patterns/subscriptions#graceful-closure",
         "Changes before the end are announced before it.",
-        "tests/server/test_listen.py::test_what_changed_before_the_end_is_told_before_it",
+        "tests/server/test_listen.py::test_changes_before_the_close_are_told_before_it",
     ),
     (
         "undeclared_is_not_honored",
         ACKNOWLEDGMENT,
         "Capabilities that the server does not declare are left out of the acknowledgement.",
-        "tests/server/test_listen.py::test_what_the_server_does_not_declare_is_not_honored",
+        "tests/server/test_listen.py::test_topics_that_the_server_does_not_declare_are_not_honored",
     ),
     (
         "nothing_before_the_acknowledgement",

@@ -185,5 +185,5 @@ topic.held(
     "bounded",
     f"{SECTION}#implementation-considerations",
     "Log messages that do not fit the buffer are dropped: logging never waits and never piles up.",
-    "tests/server/test_logging.py::test_logging_never_waits_and_what_finds_no_room_is_dropped",
+    "tests/server/test_logging.py::test_logging_never_waits_and_drops_what_does_not_fit",
 )

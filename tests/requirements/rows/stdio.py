@@ -51,19 +51,19 @@ for _name, _section, _text, _test in (
         "garbage_answered",
         "basic#error-codes",
         "Invalid JSON is answered with -32700, an invalid message with -32600; neither affects other messages.",
-        f"{SERVER}wire.py::test_garbage_is_answered_where_that_is_possible_and_costs_only_itself",
+        f"{SERVER}wire.py::test_garbage_is_answered_if_possible_and_affects_nothing_else",
     ),
     (
         "garbage_not_answered",
         "basic#error-responses",
         "Broken answers and broken notifications are not answered.",
-        f"{SERVER}wire.py::test_what_is_owed_no_answer_gets_none",
+        f"{SERVER}wire.py::test_messages_that_need_no_response_get_none",
     ),
     (
         "garbage_to_the_client",
         PAGE,
         "A server's lines that are not messages do not affect its client otherwise.",
-        f"{CLIENT}death.py::test_garbage_on_the_output_costs_only_itself",
+        f"{CLIENT}death.py::test_garbage_on_the_output_affects_nothing_else",
     ),
     (
         "too_large",
@@ -117,7 +117,7 @@ for _name, _section, _text, _test in (
         "sigterm",
         SHUTDOWN,
         "A server exits on SIGTERM.",
-        f"{SERVER}end.py::test_sigterm_ends_it",
+        f"{SERVER}end.py::test_sigterm_ends_the_server",
     ),
     (
         "killed",

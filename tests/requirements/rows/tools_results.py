@@ -308,19 +308,19 @@ topic.held(
     "unique_names",
     "server/tools#tool-names",
     "A tool name can be used only once.",
-    "tests/server/test_registration.py::test_a_name_is_given_once",
+    "tests/server/test_registration.py::test_a_name_can_be_used_only_once",
     since("2025-11-25"),
 )
 topic.held(
     "usable_schemas",
     TOOL,
     "An input schema that is not a valid JSON Schema of an object is refused when the tool is added.",
-    "tests/server/test_registration.py::test_an_input_schema_that_can_not_be_used_is_refused",
+    "tests/server/test_registration.py::test_an_unusable_input_schema_is_refused",
 )
 topic.held(
     "usable_output_schemas",
     "server/tools#output-schema",
     "An output schema that can't be used is refused when the tool is added.",
-    "tests/server/test_output.py::test_an_output_schema_that_can_not_be_used_is_refused",
+    "tests/server/test_output.py::test_an_unusable_output_schema_is_refused",
     since("2025-06-18"),
 )

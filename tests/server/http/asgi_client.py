@@ -41,7 +41,7 @@ class Connection:
     async def _send(self, event: dict[str, Any]) -> None:
         await trio.lowlevel.checkpoint()
         if self.left.is_set():
-            return  # what is on its way when the client leaves is lost, and nobody is told
+            return  # what is in flight when the client disconnects is silently lost
         if event["type"] == "http.response.start":
             self.status = event["status"]
             self.headers = {name.decode(): value.decode() for name, value in event["headers"]}

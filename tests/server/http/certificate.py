@@ -1,4 +1,4 @@
-"""A server's configuration for TLS with a certificate of its own, made for the occasion."""
+"""A server's configuration for TLS, with a certificate made on the fly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trio_mcp.http.runner.hypercorn import configured
 
 
 def over_tls(folder: Path) -> tuple[Config, ssl.SSLContext]:
-    """The configuration, and a context that trusts it."""
+    """Return a configuration with a fresh certificate, and a client's context that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)

@@ -92,7 +92,7 @@ async def _running(
 async def over_memory(
     app: Callable[..., Awaitable[None]], config: Config, *, tls: ssl.SSLContext | None = None, write_timeout: float = 30
 ) -> AsyncIterator[Ends]:
-    """A connection over a pair of streams in memory: the client's end, the server's connection, and its context.
+    """Connect over a pair of streams in memory: yield the client's end, the server's connection and its context.
 
     Args:
         app: What is served.
@@ -110,14 +110,14 @@ async def over_memory(
 
 @contextlib.asynccontextmanager
 async def over_socket(app: Callable[..., Awaitable[None]], config: Config) -> AsyncIterator[Ends]:
-    """A connection over a pair of sockets, where the server reads from the descriptor itself."""
+    """Connect over a pair of sockets, where the server reads from the descriptor itself."""
     ours, theirs = (trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in socket.socketpair())
     async with _running(app, config, ours, theirs, 30) as ends:
         yield ends
 
 
 async def tls_client(stream: Any, trusted: ssl.SSLContext) -> trio.SSLStream[Any]:
-    """The client's end of a connection in memory, after its handshake."""
+    """Return the client's end of a connection in memory, after its TLS handshake."""
     client = trio.SSLStream(stream, trusted, server_hostname="127.0.0.1", https_compatible=True)
     await client.do_handshake()
     return client

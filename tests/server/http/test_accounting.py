@@ -1,4 +1,4 @@
-"""What is under way counts until it is settled: in requests and in bytes, for a session and for the endpoint."""
+"""Accounting: work under way counts, in requests and bytes, for its session and the endpoint, until it is settled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "
 
 
 class Caller:
-    """A client of the application, in one of the ways there are."""
+    """A client of the application in the given `Way`."""
 
     def __init__(self, app: HttpApp, nursery: trio.Nursery) -> None:
         self.app, self.nursery = app, nursery
@@ -36,7 +36,7 @@ class Caller:
         self.stream: Connection | None = None
 
     async def post(self, message: Any, *, leaves: bool = False) -> Connection:
-        """Post a message, and either hang up as soon as its handler runs, or wait for what there is to wait for."""
+        """Post a message, and either hang up as soon as its handler runs, or wait for the response."""
         made = Connection("POST", self.fields, to_json(message))
         path, _, query = self.path.partition("?")
         made.scope |= {"path": path, "query_string": query.encode()}
@@ -83,7 +83,7 @@ SESSIONS = pytest.mark.parametrize("way", LEGACY)
 
 
 class Slow(Made):
-    """A server whose `hold` takes something, and waits; it can't be cancelled."""
+    """A server whose tool `hold` takes data and waits; it can't be cancelled."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -120,7 +120,7 @@ async def calling(way: Way, limits: HandlerOptions | None = None, **options: Any
 
 
 @WAYS
-async def test_a_request_counts_until_its_handler_is_over_whether_its_client_stays_or_not(way: Way) -> None:
+async def test_a_request_counts_until_its_handler_ends_whether_its_client_stays_or_not(way: Way) -> None:
     async with calling(way, max_requests=3) as (made, caller):
         answers = [await caller.call("hold", leaves=True) for _ in range(10)]
         assert made.running == caller.app.statistics().requests == 3
@@ -134,7 +134,7 @@ async def test_a_request_counts_until_its_handler_is_over_whether_its_client_sta
 
 
 @WAYS
-async def test_what_is_under_way_has_a_budget_in_bytes(way: Way) -> None:
+async def test_requests_under_way_have_a_budget_in_bytes(way: Way) -> None:
     async with calling(way, max_request_bytes=100_000) as (made, caller):
         answers = [await caller.call("hold", text="x" * 30_000, leaves=True) for _ in range(10)]
         assert made.running == 3
@@ -162,7 +162,7 @@ async def test_a_session_has_a_share_of_its_own(way: Way) -> None:
 
 
 @SESSIONS
-async def test_what_waits_for_a_place_counts_too_and_is_given_back_when_it_is_cancelled(way: Way) -> None:
+async def test_a_request_that_waits_for_a_place_counts_too_until_it_is_cancelled(way: Way) -> None:
     async with calling(way, HandlerOptions(max_running_requests=1), max_requests=3) as (made, caller):
         for _ in range(4):
             await caller.call("hold", leaves=True)
@@ -173,7 +173,7 @@ async def test_what_waits_for_a_place_counts_too_and_is_given_back_when_it_is_ca
 
 
 @SESSIONS
-async def test_answers_and_cancellations_are_taken_when_nothing_else_is(way: Way) -> None:
+async def test_responses_and_cancellations_are_taken_when_nothing_else_is(way: Way) -> None:
     """A handler that is under way may wait for them."""
     async with calling(way, max_requests=1, max_request_bytes=1000) as (_, caller):
         await caller.call("hold", text="x" * 2000, leaves=True)
@@ -187,7 +187,7 @@ async def test_answers_and_cancellations_are_taken_when_nothing_else_is(way: Way
 
 
 @SESSIONS
-async def test_what_a_session_leaves_behind_when_it_ends_is_given_back(way: Way) -> None:
+async def test_the_budget_of_a_session_is_returned_when_it_ends(way: Way) -> None:
     async with calling(way, HandlerOptions(max_running_requests=1)) as (made, caller):
         for _ in range(3):
             await caller.call("hold")
@@ -201,7 +201,7 @@ async def test_what_a_session_leaves_behind_when_it_ends_is_given_back(way: Way)
 
 
 @WAYS
-async def test_bodies_that_are_being_read_have_a_budget_of_their_own(way: Way) -> None:
+async def test_bodies_being_read_have_a_budget_of_their_own(way: Way) -> None:
     async with calling(way, max_request_bytes=100_000) as (_, caller):
         halves = []
         for _ in range(3):
@@ -219,7 +219,7 @@ async def test_bodies_that_are_being_read_have_a_budget_of_their_own(way: Way) -
 
 
 @pytest.mark.legacy
-async def test_a_batch_counts_as_what_is_in_it() -> None:
+async def test_a_batch_counts_as_its_messages() -> None:
     async with calling(session, max_requests=3) as (made, caller):
         caller.fields = {}
         opened = await caller.post(request("initialize", HELLO | {"protocolVersion": "2025-03-26"}, 1))

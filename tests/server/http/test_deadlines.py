@@ -1,4 +1,4 @@
-"""A deadline ends a wait, never what came of it; and every wait of a connection has one.
+"""A deadline ends a wait, never its outcome; and every wait of a connection has one.
 
 Time is Trio's `MockClock`: a deadline fires in the very turn of the event loop that a test wants.
 """
@@ -25,7 +25,7 @@ IDLE = configured("127.0.0.1", 0).keep_alive_timeout
 
 
 async def answer(stream: Any) -> bytes:
-    """What comes back, up to the end of one answer or of the connection."""
+    """Return what comes back, up to the end of one response or of the connection."""
     got = b""
     while b"ok" not in got and (chunk := await stream.receive_some()):
         got += chunk
@@ -41,14 +41,14 @@ async def ended(stream: Any) -> float:
 
 
 def asked(client: h2.connection.H2Connection) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     fields = {":method": "GET", ":scheme": "https", ":authority": "localhost", ":path": "/"}
     client.send_headers(client.get_next_available_stream_id(), list(fields.items()), end_stream=True)
     return client.data_to_send()
 
 
 def beginning(trusted: ssl.SSLContext) -> bytes:
-    """The first bytes that a client of TLS sends."""
+    """Return the first bytes that a TLS client sends."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
@@ -74,7 +74,7 @@ async def test_a_request_that_arrives_as_the_wait_for_it_ends_is_answered(
         if why == "idle":
             mock_clock.jump(IDLE + 1)
         else:
-            # In the turn in which the reader is told that there is something, before it runs.
+            # In the turn in which the reader is woken, before it runs.
             with connection.stream.socket.dup() as same:
                 await trio.lowlevel.wait_readable(same)
             await context.terminated.set()
@@ -110,7 +110,7 @@ async def test_over_tls_too(protocol: str, tmp_path: Path, mock_clock: trio.test
         assert b"ok" in await answer(client)
 
 
-async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_waited_for(
+async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_awaited(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     app = App()
@@ -126,7 +126,7 @@ async def test_half_a_head_that_arrives_as_the_idle_time_ends_is_not_waited_for(
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0], ids=["nothing", "half a hello", "a hello"])
-async def test_a_handshake_that_does_not_come_is_not_waited_for(
+async def test_a_tls_handshake_that_does_not_come_is_not_awaited(
     part: float, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     config, trusted = over_tls(tmp_path)
@@ -137,7 +137,9 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
         assert await ended(stream) == pytest.approx(IDLE)
 
 
-async def test_nor_is_one_that_comes_byte_by_byte(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_tls_handshake_that_comes_byte_by_byte_is_not_awaited(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     config, trusted = over_tls(tmp_path)
     tls = config.create_ssl_context()
     async with over_memory(App(), config, tls=tls) as (stream, _, _), trio.open_nursery() as nursery:
@@ -152,7 +154,7 @@ async def test_nor_is_one_that_comes_byte_by_byte(tmp_path: Path, autojump_clock
         assert await ended(stream) == pytest.approx(IDLE)
 
 
-async def test_a_handshake_has_less_time_if_the_configuration_says_so(
+async def test_a_tls_handshake_has_less_time_if_the_configuration_says_so(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     config, _ = over_tls(tmp_path)

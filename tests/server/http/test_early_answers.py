@@ -1,4 +1,4 @@
-"""An answer that comes before the whole request: what is left of the request holds nobody."""
+"""A response sent before the whole request has arrived: the rest of the request holds nothing up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.http.in_memory import over_memory, tls_client
 from trio_mcp.http.runner.hypercorn import configured
 
 PIECES = 30
-"""More than hypercorn hands over while nobody takes it (``max_app_queue_size``)."""
+"""More than hypercorn queues for an application that does not read (``max_app_queue_size``)."""
 
 
 class Hasty:
@@ -40,7 +40,7 @@ class Hasty:
         self.done.set()
 
 
-async def test_the_rest_of_a_request_that_was_answered_holds_neither_it_nor_its_connection(
+async def test_the_rest_of_an_answered_request_holds_up_neither_it_nor_its_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     app = Hasty()
@@ -59,7 +59,9 @@ async def test_the_rest_of_a_request_that_was_answered_holds_neither_it_nor_its_
     assert app.events[-1] == "http.disconnect"
 
 
-async def test_nor_over_http2(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_rest_of_an_answered_request_over_http2_holds_nothing_up(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     """The other streams of its connection are served, too."""
     app = Hasty()
     config, trusted = over_tls(tmp_path)

@@ -95,7 +95,7 @@ async def test_a_slash_at_the_end_makes_no_difference(options: HttpOptions) -> N
         assert (r.status_code, r.text) == (404, "nothing is served at this path; the endpoint is /a")
 
 
-async def test_the_application_outside_of_its_block_says_so() -> None:
+async def test_the_application_outside_its_block_says_so() -> None:
     async with Server("test").asgi_app() as app:
         pass
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
@@ -110,7 +110,7 @@ async def test_the_application_says_that_it_has_no_lifespan() -> None:
 
 
 async def test_the_application_declines_a_websocket() -> None:
-    """A client asks for it, so it is no fault of whoever serves; closing before it is accepted means 403."""
+    """The client asked for it, so it is not the server's fault; closing before accepting means 403."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -121,7 +121,7 @@ async def test_the_application_declines_a_websocket() -> None:
     assert sent == [{"type": "websocket.close"}]
 
 
-async def test_on_asyncio_it_says_what_it_needs() -> None:
+async def test_on_asyncio_the_application_says_what_it_needs() -> None:
     async with Server("test").asgi_app() as app:
 
         def serve() -> None:
@@ -131,7 +131,7 @@ async def test_on_asyncio_it_says_what_it_needs() -> None:
             await trio.to_thread.run_sync(serve)
 
 
-def test_in_another_run_it_says_so() -> None:
+def test_entering_the_application_in_another_run_says_so() -> None:
     kept: list[Any] = []
 
     async def first() -> None:
@@ -192,7 +192,7 @@ def test_options_are_checked(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.legacy
-async def test_a_session_that_nobody_uses_expires(autojump_clock: MockClock) -> None:
+async def test_an_unused_session_expires(autojump_clock: MockClock) -> None:
     from trio_mcp import MemoryEventStore
 
     made, store = Made(), MemoryEventStore()
@@ -270,7 +270,7 @@ async def test_open_streams_of_both_eras_end_cleanly_when_the_server_ends() -> N
 
 
 @pytest.mark.legacy
-async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken() -> None:
+async def test_a_closing_server_refuses_new_work_and_takes_responses() -> None:
     """A handler that has asked its client something could never end otherwise; the answer comes on any connection."""
     async with served(HttpOptions(grace=20)) as (_, http, stop):
         raw = Raw(http)
@@ -290,13 +290,13 @@ async def test_while_the_server_ends_new_work_is_refused_and_answers_are_taken()
             answer = {"action": "accept", "content": {"name": "Ann"}}
             assert (await raw.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})).status_code == 202
             assert (await events.message())["result"]["structuredContent"] == {"result": "Hello, Ann"}
-        with pytest.raises(httpx.TransportError):  # when the last handler has ended, nobody listens any more
+        with pytest.raises(httpx.TransportError):  # when the last handler has ended, the server no longer listens
             while True:
                 await http.get("/health")
 
 
 @pytest.mark.legacy
-async def test_while_the_server_ends_a_client_that_polls_gets_its_answer() -> None:
+async def test_a_client_that_polls_a_closing_server_gets_its_response() -> None:
     from trio_mcp import MemoryEventStore
 
     async with served(HttpOptions(grace=20, event_store=MemoryEventStore())) as (made, http, stop):
@@ -370,7 +370,7 @@ async def test_over_tls(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_an_address_that_is_taken_is_an_oserror_that_names_it() -> None:
+async def test_an_address_in_use_raises_an_oserror_that_names_it() -> None:
     """As `serve_http` says: no group, whatever nurseries it has."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

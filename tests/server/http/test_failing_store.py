@@ -22,7 +22,7 @@ pytestmark = pytest.mark.legacy
 
 
 class Failing(MemoryEventStore):
-    """Does what a store does, but for one method."""
+    """A store of which one method fails."""
 
     def __init__(self, failing: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
 
 def told(r: Any) -> Any:
-    """What an answer says, as JSON or on a stream."""
+    """Return the message in a response, be it JSON or a stream."""
     if "event-stream" not in r.headers["content-type"]:
         return r.json()
     (data,) = [line for line in r.text.splitlines() if line.startswith("data: {")]
@@ -65,10 +65,10 @@ def told(r: Any) -> Any:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 @pytest.mark.parametrize("failing", ["append", "after"])
-async def test_the_exchange_fails_with_a_word_and_the_session_goes_on(
+async def test_the_exchange_fails_with_an_explanation_and_the_session_goes_on(
     failing: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stream that has begun, as in the latest revision, ends with the error."""
+    """A stream that has begun, as it has in the latest revision, ends with the error."""
     store = Failing("")
     async with served(HttpOptions(event_store=store)) as (_, http, _):
         raw = Raw(http)
@@ -88,8 +88,8 @@ async def test_the_exchange_fails_with_a_word_and_the_session_goes_on(
     assert "disk full" in caplog.text
 
 
-async def test_what_can_not_be_stored_of_one_stream_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """Though a store is handed the events of all streams of a session in one go."""
+async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog: pytest.LogCaptureFixture) -> None:
+    """A store is handed the events of all streams of a session in one batch."""
 
     class Picky(Failing):
         async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -125,8 +125,8 @@ async def test_what_can_not_be_stored_of_one_stream_costs_no_other(caplog: pytes
     assert {text: "result" in answer for text, answer in answers.items()} == {"one": True, "poison": False, "two": True}
 
 
-async def test_what_is_no_answer_is_dropped_and_a_question_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """The exchange goes on: the next word is stored and sent as if nothing had been."""
+async def test_a_notification_is_dropped_and_a_request_to_the_client_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The exchange goes on: the next message is stored and sent as usual."""
     store, made = Failing(""), Made()
 
     @made.server.tool
@@ -154,7 +154,7 @@ async def test_what_is_no_answer_is_dropped_and_a_question_fails(caplog: pytest.
             ]
 
 
-async def test_the_stream_of_what_belongs_to_no_request_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_stream_of_the_session_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     store = Failing("")
     async with served(HttpOptions(event_store=store)) as (made, http, _):
         raw = Raw(http)
@@ -168,8 +168,10 @@ async def test_the_stream_of_what_belongs_to_no_request_goes_on(caplog: pytest.L
             assert methods == ["notifications/tools/list_changed"] * 2
 
 
-async def test_a_full_sqlite_store_fails_what_has_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """SQLITE_FULL, which is also what it makes of ENOSPC: the file can't get any longer."""
+async def test_a_full_sqlite_store_fails_only_what_does_not_fit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLITE_FULL, which SQLite also reports for ENOSPC: the file can't grow."""
     made = Made()
 
     @made.server.tool
@@ -194,7 +196,7 @@ async def test_a_full_sqlite_store_fails_what_has_no_room(tmp_path: Path, caplog
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
-async def test_an_answer_that_the_store_does_not_keep_is_an_error(revision: str) -> None:
+async def test_a_response_that_the_store_does_not_keep_is_an_error(revision: str) -> None:
     """A store in memory drops the oldest beyond its bound, and may have room for nothing."""
     async with served(HttpOptions(event_store=MemoryEventStore(max_bytes=1))) as (_, http, _):
         raw = Raw(http)
@@ -222,8 +224,8 @@ async def test_a_replay_that_fails_is_refused(own: bool, caplog: pytest.LogCaptu
         await works(http)
 
 
-async def test_the_end_of_a_session_of_which_it_forgets_nothing_is_one(caplog: pytest.LogCaptureFixture) -> None:
-    """By a DELETE, or because nobody uses it."""
+async def test_a_session_ends_even_if_the_store_fails_to_forget_it(caplog: pytest.LogCaptureFixture) -> None:
+    """By a DELETE, or because it expires unused."""
     async with served(HttpOptions(event_store=Failing("forget"), session_timeout=0.05)) as (_, http, _):
         with caplog.at_level(logging.CRITICAL, "trio_mcp"):
             raw = Raw(http)

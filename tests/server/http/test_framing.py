@@ -1,6 +1,6 @@
-"""Where a request ends is never in doubt: what two readers could read in two ways is refused, and nothing follows it.
+"""The end of a request is never in doubt: an ambiguous request is refused, and its connection is closed.
 
-RFC 9112, sections 2.2, 5.1, 6 and 7.1; whoever is in front of the server may have read the other way.
+RFC 9112, sections 2.2, 5.1, 6 and 7.1; a proxy in front of the server may have read it the other way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 async def said(app: Any, data: bytes) -> bytes:
-    """What comes back up to the end of the connection, to a client that says all of it and waits."""
+    """Send all the data, wait, and return what comes back up to the end of the connection."""
     got = b""
     async with over_memory(app, configured("127.0.0.1", 0)) as (stream, _, _):
         await stream.send_all(data)
@@ -79,7 +79,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_a_head_that_can_be_read_in_two_ways_is_400_and_the_end(
+async def test_an_ambiguous_head_is_400_and_closes_the_connection(
     name: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     app = App(read=True)
@@ -106,7 +106,9 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_so_is_a_chunk(name: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_ambiguous_chunk_is_400_and_closes_the_connection(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
     got = await said(App(read=True), LINE + CHUNKED + b"\r\n" + BODIES[name] + SMUGGLED)
     assert got.startswith(b"HTTP/1.1 400")
     assert got.count(b"HTTP/1.1") == 1
@@ -122,7 +124,7 @@ CLEAR = {
 
 
 @pytest.mark.parametrize("name", CLEAR)
-async def test_what_is_clear_is_answered_and_so_is_what_follows(
+async def test_an_unambiguous_request_is_answered_and_so_is_the_next(
     name: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     app = App(read=True)
@@ -134,7 +136,7 @@ async def test_what_is_clear_is_answered_and_so_is_what_follows(
 
 
 def chunked(size: int, count: int, extension: bytes = b"") -> bytes:
-    """A request of so many chunks of a size."""
+    """Return a request whose body is `count` chunks of `size` bytes."""
     chunk = b"%x%s\r\n%s\r\n" % (size, extension, b"x" * size)
     return LINE + CHUNKED + b"\r\n" + chunk * count + b"0\r\n\r\n"
 
@@ -184,14 +186,14 @@ async def test_a_body_in_small_pieces_costs_its_size() -> None:
 async def test_chunks_that_are_mostly_framing_are_400(
     size: int, extension: bytes, status: bytes, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """RFC 9112, 7.1.1: a server must limit it. Twenty bytes are enough of a chunk."""
+    """RFC 9112, 7.1.1: a server must limit chunk extensions. Chunks of twenty bytes are large enough."""
     data = chunked(size, 2_000_000 // (len(extension) + size + 6), extension)
     got = await said(App(read=True), data + SMUGGLED.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
     assert got.startswith(b"HTTP/1.1 " + status)
 
 
 @pytest.mark.parametrize(("size", "reset"), [(0, True), (1, True), (40, False)])
-async def test_frames_that_are_mostly_framing_cost_their_stream(
+async def test_frames_that_are_mostly_framing_reset_their_stream(
     size: int, reset: bool, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 10.5. Another stream of the connection is served."""

@@ -22,7 +22,7 @@ END = b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 @pytest.mark.parametrize("method", [b"get", b"Get", b"head", b"post"])
-async def test_a_method_in_other_letters_is_another_method(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_methods_are_case_sensitive(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """RFC 9110, 9.1. A ``head`` that was taken for HEAD left its answer without a body."""
     async with Server("s").asgi_app() as app:
         for path in (b" /health", b" /mcp"):
@@ -50,7 +50,9 @@ async def test_another_major_version_is_505(version: bytes, autojump_clock: trio
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, b"431"),
     ],
 )
-async def test_what_is_too_long_is_named(data: bytes, status: bytes, autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_part_that_is_too_long_is_named(
+    data: bytes, status: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
     """RFC 9112, 3: of a target it is 414; RFC 6585, 5: of the fields 431."""
     app = App()
     assert (await said(app, data)).startswith(b"HTTP/1.1 " + status)
@@ -59,7 +61,7 @@ async def test_what_is_too_long_is_named(data: bytes, status: bytes, autojump_cl
 
 @pytest.mark.parametrize("after", [b"GET /" + END, b"garbage", b"\r\n\r\n", b"x" * 100_000])
 @pytest.mark.parametrize("together", [True, False])
-async def test_what_follows_the_last_request_is_dropped_and_the_request_answered(
+async def test_data_after_the_last_request_is_dropped_and_the_request_answered(
     after: bytes, together: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9112, 9.6."""
@@ -78,7 +80,7 @@ async def test_what_follows_the_last_request_is_dropped_and_the_request_answered
 
 
 async def answered(folder: Path, settings: dict[Any, int], **changed: str) -> tuple[list[Any], int]:
-    """What comes back for one request over HTTP/2, and how large the table is that its fields were packed with."""
+    """Return what comes back for one request over HTTP/2, and the size of the table that compressed its fields."""
     config, trusted = over_tls(folder)
     trusted.set_alpn_protocols(["h2"])
     async with over_memory(App(), config, tls=config.create_ssl_context()) as (stream, _, _):
@@ -100,7 +102,7 @@ async def answered(folder: Path, settings: dict[Any, int], **changed: str) -> tu
 
 
 @pytest.mark.parametrize("method", ["", "G T", "(", "GET\x7f"])
-async def test_a_method_that_is_no_token_is_malformed(
+async def test_a_method_that_is_not_a_token_is_malformed(
     method: str, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """RFC 9113, 8.3.1; RFC 9110, 9.1."""
@@ -111,7 +113,7 @@ async def test_a_method_that_is_no_token_is_malformed(
 async def test_the_table_of_a_connection_grows_no_further_than_it_does_by_default(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """RFC 7541, 4.2. Each field is looked for in the whole of it, so that a client could make answers slow."""
+    """RFC 7541, 4.2. Each field is searched for in the whole table, so a client could make responses slow."""
     events, size = await answered(tmp_path, {h2.settings.SettingCodes.HEADER_TABLE_SIZE: 2**30})
     assert any(isinstance(event, h2.events.ResponseReceived) for event in events)
     assert size == 4096

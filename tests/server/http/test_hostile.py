@@ -1,4 +1,4 @@
-"""What a hostile client does to one connection costs no other anything, and leaves nothing in the log but lines."""
+"""A hostile client harms only its own connection, and leaves no traceback in the log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEAD = (
 async def witness(
     caplog: pytest.LogCaptureFixture, options: HttpOptions | None = None
 ) -> AsyncIterator[tuple[Made, Raw, tuple[str, int]]]:
-    """A server, and a session whose stream is open throughout and works in the end."""
+    """Serve, with a session whose stream is open throughout; check at the end that the session still works."""
     caplog.set_level(logging.INFO)
     async with served(options) as (made, http, _):
         raw = Raw(http)
@@ -49,7 +49,7 @@ async def witness(
 
 
 async def said(address: tuple[str, int], data: bytes) -> bytes:
-    """Send some bytes and no more; give what comes back until the server closes."""
+    """Send some bytes and no more; return what comes back until the server closes."""
     async with await trio.open_tcp_stream(*address) as stream:
         await stream.send_all(data)
         got = b""
@@ -77,13 +77,13 @@ async def said(address: tuple[str, int], data: bytes) -> bytes:
     ],
     ids=["h2c", "h2", "h2 garbage", "length", "chunks", "no host", "path", "tls", "no line", "many headers"],
 )
-async def test_bytes_that_are_no_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with witness(caplog) as (_, _, address):
         with contextlib.suppress(trio.BrokenResourceError):
             await said(address, data)
 
 
-async def test_a_closed_connection_takes_nothing_from_the_next_one(
+async def test_a_closed_connection_does_not_affect_the_next_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system gives its descriptor to the next connection at once."""
@@ -166,8 +166,10 @@ async def test_pipelined_requests_are_answered_in_order(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("more", [b"\r\n", b"x" * 200_000])
-async def test_a_client_that_has_sent_more_and_leaves_is_noticed(more: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Also one that sends without an end behind a request under way: the handler is cancelled."""
+async def test_the_disconnect_of_a_client_that_has_sent_more_is_noticed(
+    more: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even if it keeps sending behind a request under way: the handler is cancelled."""
     async with witness(caplog, HttpOptions(write_timeout=0.2)) as (made, _, address):
         params = {
             "name": "wait",
@@ -197,7 +199,7 @@ async def test_an_early_413_does_not_read_on_and_is_seen(caplog: pytest.LogCaptu
 async def test_a_client_that_does_not_read_is_dropped_and_its_handler_goes_on_or_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It waits for the client to read, until that is given up; then what it sends goes nowhere."""
+    """It waits for the client to read until the timeout; then what it sends is dropped."""
     async with witness(caplog, HttpOptions(write_timeout=0.2)) as (made, raw, address):
         assert raw.session is not None
         params = {"name": "count", "arguments": {"to": 20_000}, "_meta": {"progressToken": "x" * 1000}}

@@ -81,19 +81,19 @@ class Http2Client:
         await self.flush()
 
     async def status(self, stream_id: int) -> str:
-        """The status of an answer that has come as a whole."""
+        """Wait for the whole response on a stream and return its status."""
         while stream_id not in self.ended:
             await self.read()
         return self.statuses[stream_id]
 
     async def reset(self, stream_id: int) -> int:
-        """The code with which the server has reset a stream."""
+        """Wait until the server resets a stream and return the error code."""
         while stream_id not in self.resets:
             await self.read()
         return self.resets[stream_id]
 
     async def works(self) -> None:
-        """The connection is as it should be."""
+        """Check that the connection still serves a call."""
         assert await self.status(await self.call("add", {"a": 1, "b": 2})) == "200"
 
 
@@ -137,7 +137,7 @@ async def test_a_stream_without_a_window_is_reset_after_a_time(
 async def test_a_large_answer_takes_as_long_as_its_window_is_opened(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The time is that of a piece: a quarter of one in 0.4 seconds is enough."""
+    """The deadline is for one piece, and any progress renews it: a quarter of a piece in 0.4 seconds is enough."""
     config, trusted = over_tls(tmp_path)
     trusted.set_alpn_protocols(["h2"])
     app = App(b"x" * 8 * PIECE)
@@ -164,7 +164,7 @@ async def test_a_stream_without_a_window_is_forgotten_with_its_connection(
             await client.read()
 
 
-async def test_what_waits_for_a_window_does_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_data_that_waits_for_a_window_does_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The handler waits with the stream, and is cancelled with it."""
     told: list[int] = []
     async with connected(tmp_path, caplog, HttpOptions(write_timeout=0.3)) as (made, client):
@@ -179,7 +179,9 @@ async def test_what_waits_for_a_window_does_not_pile_up(tmp_path: Path, caplog: 
         assert len(told) < 1000
 
 
-async def test_what_arrives_on_an_answered_stream_is_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_data_that_arrives_on_an_answered_stream_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """RFC 9113, 8.1: a server may answer before the request is complete, and tell the client to stop."""
     async with connected(tmp_path, caplog, HttpOptions(max_message_size=1000)) as (_, client):
         for path, status in (("/mcp", "413"), ("/health", "404")):
@@ -192,13 +194,13 @@ async def test_what_arrives_on_an_answered_stream_is_dropped(tmp_path: Path, cap
         await client.works()
 
 
-async def test_a_path_that_is_not_ascii_costs_its_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_path_that_is_not_ascii_resets_its_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(tmp_path, caplog) as (_, client):
         assert await client.reset(await client.open(b"", path="/\u00e9")) == ErrorCodes.PROTOCOL_ERROR
         await client.works()
 
 
-async def test_a_connection_takes_as_many_requests_as_come(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_requests_of_a_connection_are_not_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Hypercorn would end it in the middle of the 1001st."""
     async with connected(tmp_path, caplog) as (_, client):
         for _ in range(1010):
@@ -223,7 +225,7 @@ async def test_a_request_is_cancelled_by_the_reset_of_its_stream_and_nothing_is_
         await client.works()
 
 
-async def test_who_is_cancelled_while_the_connection_is_full_takes_nothing_of_the_others_along(
+async def test_a_cancellation_while_the_connection_is_full_does_not_affect_other_streams(
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
     """A head that gets lost would leave the client with another table of fields (RFC 7541, 2.2)."""
@@ -231,7 +233,7 @@ async def test_who_is_cancelled_while_the_connection_is_full_takes_nothing_of_th
     trusted.set_alpn_protocols(["h2"])
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        """It is given up with its client, wherever it is then."""
+        """Respond; a disconnect cancels it at whatever await it has reached."""
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:

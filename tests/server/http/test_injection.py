@@ -1,4 +1,4 @@
-"""A cancellation at every step of what an HTTP server does: nothing is left, and the next exchange works.
+"""A cancellation at every step of an HTTP server: nothing is left behind, and the next exchange works.
 
 `test_lifecycle.py` has the same for the exchanges of a session.
 """
@@ -39,7 +39,7 @@ def modern(method: str, params: dict[str, Any]) -> tuple[dict[str, str], Any]:
 
 
 class Client:
-    """Whoever makes exchanges with an application; a cancellation of it is the client's leaving, in mid-air."""
+    """A client that makes exchanges with an application; cancelling it is a disconnect in the middle of one."""
 
     def __init__(self, app: HttpApp) -> None:
         self.app = app
@@ -68,7 +68,7 @@ class Client:
         return session
 
     async def left(self, connection: Connection) -> None:
-        """Begin an exchange, and leave it when nothing happens any more."""
+        """Begin an exchange, and disconnect when all tasks are blocked."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run, self.app)
             await trio.testing.wait_all_tasks_blocked()
@@ -152,7 +152,7 @@ def stored() -> HttpOptions:
         pytest.param(http_and_sse, lambda: SSE, marks=pytest.mark.legacy),
     ],
 )
-async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
+async def test_an_exchange_cancelled_anywhere_leaves_nothing_behind(
     act: Callable[[Client], Awaitable[None]],
     make_options: Callable[[], HttpOptions],
     autojump_clock: trio.testing.MockClock,
@@ -174,7 +174,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
                 while client.sessions:
                     ended = await client.exchange("DELETE", {"mcp-session-id": client.sessions.pop()})
                     assert ended.status in (204, 404)
-                await trio.sleep(2 * options.session_timeout)  # for one whose id nobody has learnt
+                await trio.sleep(2 * options.session_timeout)  # for a session whose id never reached the client
                 left = app.statistics()
                 assert (left.sessions, left.sse_sessions, made.server.statistics().sessions) == (0, 0, 0)
                 assert (left.requests, left.request_bytes, left.body_bytes) == (0, 0, 0)
@@ -191,7 +191,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_nothing(
 
 @pytest.mark.legacy
 @pytest.mark.parametrize("graceful", [True, False], ids=["told to end", "cancelled"])
-async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing(graceful: bool) -> None:
+async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_nothing_behind(graceful: bool) -> None:
     """No task, no socket, no run of the server: whatever it was doing, for a session, a call and a listener."""
     made = Made()
     options = attrs.evolve(stored(), grace=0.02)
@@ -235,8 +235,8 @@ async def test_a_server_that_is_cancelled_anywhere_between_its_start_and_its_end
         assert await cancel_everywhere(scenario, check) > 20
 
 
-async def test_no_answer_is_cut_off_by_the_end_of_its_own_exchange() -> None:
-    """However slowly its client takes what comes before it."""
+async def test_no_response_is_cut_off_by_the_end_of_its_own_exchange() -> None:
+    """However slowly its client reads what comes before it."""
 
     class Slow(Connection):
         slowness = 0

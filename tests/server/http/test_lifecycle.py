@@ -1,4 +1,4 @@
-"""The life of a session: cancelled at any step it leaves nothing behind, and idle it costs little."""
+"""The life of a session: a cancellation at any step leaves nothing behind, and an idle session costs little."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
-async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_works_or_none(
+async def test_a_cancelled_exchange_leaves_either_a_working_session_or_none(
     stored: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     options = HttpOptions(event_store=MemoryEventStore() if stored else None)
@@ -82,7 +82,7 @@ async def test_an_exchange_that_is_cancelled_anywhere_leaves_a_session_that_work
                 assert b'"result"' in again.body
                 await exchange(app, "DELETE", known)
                 known = ""
-            await trio.sleep(2 * app.options.session_timeout)  # for one whose id nobody has learnt
+            await trio.sleep(2 * app.options.session_timeout)  # for a session whose id never reached the client
             assert (app.statistics().sessions, made.statistics().sessions) == (0, 0)
             if isinstance(options.event_store, MemoryEventStore):
                 assert len(options.event_store) == 0

@@ -24,7 +24,7 @@ SSE = pytest.param("/sse", marks=pytest.mark.legacy)
 
 @contextlib.asynccontextmanager
 async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> AsyncIterator[trio.SocketStream]:
-    """A raw connection to a server that waits so many seconds for a head."""
+    """Open a raw connection to a server that waits `idle` seconds for a head."""
     config = configured("127.0.0.1", 0)
     config.keep_alive_timeout = idle
     async with served(options, config=config) as (_, http, _):
@@ -34,7 +34,7 @@ async def connected(options: HttpOptions | None = None, *, idle: float = 5) -> A
 
 
 def beside(path: str) -> HttpOptions:
-    """Serve HTTP+SSE, too, if the path is one of its."""
+    """Serve HTTP+SSE too if the path is one of its own."""
     return HttpOptions(sse_path="/sse" if path in ("/sse", "/messages") else None)
 
 
@@ -43,7 +43,7 @@ def post(length: int, **fields: str) -> bytes:
 
 
 async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes:
-    """Send something, then a piece again and again; give what comes back up to the end of the connection."""
+    """Send something, then a piece again and again; return what comes back up to the end of the connection."""
     got = b""
     async with trio.open_nursery() as nursery:
 
@@ -65,17 +65,17 @@ async def dripped(stream: trio.SocketStream, head: bytes, piece: bytes) -> bytes
 # --- time: each of these would last forever, if every byte gave it more time -------------------------------------
 
 
-async def test_a_head_that_comes_byte_by_byte_is_not_waited_for() -> None:
+async def test_a_head_that_comes_byte_by_byte_is_not_awaited() -> None:
     async with connected(idle=0.3) as stream:
         assert await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"y") == b""
 
 
-async def test_a_client_that_says_nothing_is_not_waited_for() -> None:
+async def test_a_silent_client_is_not_awaited() -> None:
     async with connected(idle=0.3) as stream:
         assert await stream.receive_some() == b""
 
 
-async def test_nor_is_one_that_has_had_an_answer_and_is_slow_with_its_next_head() -> None:
+async def test_a_client_that_is_slow_with_its_second_head_is_not_awaited() -> None:
     async with connected(idle=0.3) as stream:
         got = await dripped(stream, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea", b"l")
         assert got.startswith(b"HTTP/1.1 200")
@@ -90,7 +90,7 @@ async def test_a_body_that_comes_byte_by_byte_is_408() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/health", SSE])
-async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
+async def test_an_unwanted_body_is_not_awaited(path: str) -> None:
     """The answer comes before it, within a moment, and the connection is closed."""
     async with connected(beside(path)) as stream:
         got = await dripped(stream, post(100_000).replace(b"/mcp", path.encode()), b"{")
@@ -98,8 +98,8 @@ async def test_nobody_waits_for_a_body_that_nobody_wants(path: str) -> None:
 
 
 @pytest.mark.legacy
-async def test_a_request_under_way_is_no_idle_connection() -> None:
-    """However long it takes: the time for a head is over when the head is there."""
+async def test_a_connection_with_a_request_under_way_is_not_idle() -> None:
+    """However long it takes: the deadline for the head ends when the head has arrived."""
     config = configured("127.0.0.1", 0)
     config.keep_alive_timeout = 0.1
     async with served(config=config) as (made, http, _):
@@ -132,7 +132,7 @@ async def test_a_body_of_four_mib_is_taken_and_one_byte_more_is_413() -> None:
             assert r.status_code == status, r.text[:200]
 
 
-async def test_a_body_that_is_too_large_by_its_head_is_not_waited_for() -> None:
+async def test_a_body_whose_head_says_that_it_is_too_large_is_not_awaited() -> None:
     """The answer comes though not a byte of the body was sent."""
     async with connected() as stream:
         await stream.send_all(post(4 * MIB + 1))
@@ -171,7 +171,7 @@ async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served()
 
 
 @pytest.mark.legacy
-async def test_requests_of_all_are_bounded() -> None:
+async def test_the_requests_of_all_sessions_together_are_bounded() -> None:
     """A further one gets 503 and the time to come back, and the health page says that the server is well."""
     async with served(HttpOptions(max_requests=2)) as (made, http, _):
         raw = Raw(http)
@@ -195,8 +195,8 @@ async def test_requests_of_all_are_bounded() -> None:
 
 
 @pytest.mark.legacy
-async def test_a_full_server_takes_the_answers_that_it_waits_for_and_cancellations() -> None:
-    """Else it could never get any emptier."""
+async def test_a_full_server_takes_cancellations_and_the_responses_that_it_waits_for() -> None:
+    """Otherwise it could never get any emptier."""
     async with served(HttpOptions(max_requests=1)) as (made, http, _):
         raw = Raw(http)
         await raw.initialize(elicitation={})
@@ -245,7 +245,7 @@ async def test_bodies_that_are_read_are_bounded(path: str) -> None:
 
 
 @pytest.mark.legacy
-async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
+async def test_clients_that_only_send_initialize_leave_room_for_others() -> None:
     async with served(HttpOptions(max_sessions=2)) as (_, http, _):
         whole = Raw(http)
         await whole.initialize()
@@ -261,7 +261,7 @@ async def test_clients_that_only_say_initialize_leave_room_for_others() -> None:
 
 @pytest.mark.legacy
 async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
-    """The time to take it is that of a piece: a slow connection gets a large answer, too."""
+    """The deadline is for one piece, so a slow connection gets a large response, too."""
     made = Made()
 
     @made.server.tool
@@ -290,7 +290,7 @@ async def test_an_answer_takes_as_long_as_it_takes_while_it_is_read() -> None:
 
 @pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.legacy)])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_every_way_in_is_guarded_and_the_answer_names_who_was_refused_and_the_setting(
+async def test_every_entrance_is_guarded_and_the_error_names_the_refused_host_and_the_setting(
     path: str, method: str
 ) -> None:
     """2025-11-25 `basic/transports`, Security Warning, 1: Origin on all incoming connections."""
@@ -332,9 +332,7 @@ async def test_what_comes_in_on_a_loopback_address_is_local(address: str, local:
 
 @pytest.mark.parametrize("path", ["/mcp", SSE, pytest.param("/messages", marks=pytest.mark.legacy), "/health"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any_host_is_taken(
-    path: str, method: str
-) -> None:
+async def test_dns_rebinding_is_refused_even_if_any_host_is_allowed(path: str, method: str) -> None:
     """On 0.0.0.0, in a container: a browser lets the page read what comes from its own name, so it needs no CORS."""
     answer: list[Any] = []
 
@@ -372,7 +370,7 @@ async def test_a_page_of_a_name_that_was_made_to_point_here_is_refused_where_any
         ({}, b"1.1", 1, False),
     ],
 )
-async def test_an_answer_says_for_how_long_the_connection_stays_if_it_does(
+async def test_a_response_says_how_long_the_connection_is_kept_if_it_is(
     fields: dict[str, str], version: bytes, most: int, says: bool
 ) -> None:
     config = configured("127.0.0.1", 0)
@@ -392,7 +390,7 @@ async def test_an_answer_says_for_how_long_the_connection_stays_if_it_does(
 
 
 async def test_an_answer_before_the_end_of_the_request_says_nothing_of_the_connection() -> None:
-    """It depends on what the client sends yet."""
+    """That depends on what the client still has to send."""
     async with connected() as stream:
         await stream.send_all(post(10_000_000))
         got = b""

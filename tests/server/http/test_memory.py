@@ -46,7 +46,7 @@ def legacy(session: str, number: int, tool: str, arguments: dict[str, Any]) -> b
 
 
 EXCHANGES: list[Callable[[str, int], tuple[bytes, bytes]]] = [
-    # what is sent, and the end of what is waited for; nothing: the client leaves at once
+    # what is sent, and the end of the awaited response; empty: the client disconnects at once
     lambda session, number: (http("POST", b"{}", content_type="text/plain"), b"HTTP/1.1 415"),
     lambda session, number: (http("GET", path=f"/nothing/{number}"), b"HTTP/1.1 404"),
     lambda session, number: (http("POST", {}, host=f"evil{number}.example"), b"HTTP/1.1 403"),
@@ -84,7 +84,7 @@ async def say(address: tuple[str, int], data: bytes, until: bytes) -> bytes:
 
 
 async def pruned() -> None:
-    """Have Trio forget the scopes of deadlines that nobody waits for any more: it keeps a thousand and some."""
+    """Make Trio drop the scopes of stale deadlines, of which it keeps a little over a thousand."""
     with trio.move_on_after(1000) as scope:
         await trio.lowlevel.checkpoint()
     kept = weakref.ref(scope)
@@ -95,7 +95,7 @@ async def pruned() -> None:
 
 
 class Yard:
-    """A server that is asked everything over and over, each time on a connection of its own."""
+    """A server that serves every kind of exchange over and over, each on a connection of its own."""
 
     def __init__(self, made: Made, address: tuple[str, int]) -> None:
         self.made, self.address = made, address
@@ -117,7 +117,7 @@ class Yard:
             self.number += 1
 
     async def settled(self) -> tuple[int, Counter[str]]:
-        """The tasks that live, and the objects of what serves, by type."""
+        """Return the number of living tasks, and of the server's objects by type, once all is quiet."""
         while (now := self.made.server.statistics()).sessions > 1 or now.running:  # noqa: ASYNC110
             await trio.sleep(0.01)
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -132,7 +132,7 @@ class Yard:
 
 @contextlib.asynccontextmanager
 async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
-    """A server that has served so many exchanges, so that what is made once is there."""
+    """Serve `first` exchanges up front, so that whatever is made only once exists already."""
     async with served(options) as (made, client, _):
         url = client.base_url
         made_one = Yard(made, (url.host, url.port or 0))
@@ -142,7 +142,7 @@ async def yard(options: HttpOptions, first: int) -> AsyncIterator[Yard]:
 
 
 def kept() -> int:
-    """The bytes that our own code has asked for and not given back."""
+    """Return the number of bytes that our own code has allocated and not freed."""
     filters = [
         tracemalloc.Filter(inclusive=True, filename_pattern="*/trio_mcp/*"),
         # pydantic's parser has a cache of short strings, of a fixed size.
@@ -161,7 +161,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.legacy
 @pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
 async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_no_object_is_left(stored: bool) -> None:
-    """Both eras, each exchange on a connection of its own; counted are Trio's objects, hypercorn's, h11's and ours."""
+    """Both eras, a connection for each exchange; objects of Trio, hypercorn, h11 and our own are counted."""
     from trio_mcp import MemoryEventStore
 
     options = HttpOptions(event_store=MemoryEventStore(max_events=50) if stored else None)
@@ -172,8 +172,8 @@ async def test_after_a_thousand_refused_failed_and_closed_exchanges_no_task_and_
 
 
 @pytest.mark.legacy
-async def test_and_memory_is_back() -> None:
-    """What no count of objects shows: bytes, strings, entries of dictionaries."""
+async def test_memory_returns_to_where_it_was() -> None:
+    """A count of objects does not show bytes, strings and entries of dictionaries."""
     async with yard(HttpOptions(), 200) as busy:
         tracemalloc.start()
         try:
@@ -187,7 +187,7 @@ async def test_and_memory_is_back() -> None:
             tracemalloc.stop()
 
 
-async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
+async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
     """A server that makes a tool for each client, or for each table of a database."""
     server = Server("test")
     tools: list[weakref.ref[Any]] = []
@@ -216,7 +216,7 @@ async def test_what_is_known_of_tools_that_are_gone_is_forgotten() -> None:
 
 @contextlib.asynccontextmanager
 async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> AsyncIterator[Callable[[], int]]:
-    """So many clients that read nothing of their answers; gives what counts the bytes that were asked for since."""
+    """Open `count` exchanges whose clients do not read; yield a function that counts the bytes allocated since."""
     async with contextlib.AsyncExitStack() as stack:
         config, trusted = over_tls(folder)
         trusted.set_alpn_protocols(["h2"])
@@ -244,7 +244,7 @@ async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> 
 
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
 async def test_an_answer_that_waits_for_its_client_is_not_copied(protocol: str, tmp_path: Path) -> None:
-    """What the application has given is kept; of it a piece is copied at a time."""
+    """The text that the application gave is kept, and only one piece of it is copied at a time."""
     app = App(b"x" * 2_000_000)
     async with waiting_answers(app, protocol, 8, tmp_path) as asked:
         assert app.begun == 8
@@ -253,7 +253,7 @@ async def test_an_answer_that_waits_for_its_client_is_not_copied(protocol: str, 
 
 @pytest.mark.parametrize("progress", [False, True], ids=["json", "events"])
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
-async def test_of_a_result_that_waits_its_text_alone_is_kept(protocol: str, progress: bool, tmp_path: Path) -> None:
+async def test_only_the_text_of_a_waiting_result_is_kept(protocol: str, progress: bool, tmp_path: Path) -> None:
     server, size = Server("test"), 1_000_000
 
     @server.tool

@@ -23,7 +23,7 @@ META: dict[str, Any] = {
 
 
 def post(client: httpx.AsyncClient, method: str, params: dict[str, Any] | None = None, **meta: Any) -> Any:
-    """A request of the modern era, as a stream."""
+    """Send a request of the modern era; the response is a stream."""
     params = {**(params or {}), "_meta": {**META, **meta}}
     headers = {
         "accept": "application/json, text/event-stream",
@@ -79,7 +79,7 @@ async def served(**arguments: Any) -> AsyncIterator[tuple[Made, httpx.AsyncClien
             nursery.cancel_scope.cancel()
 
 
-async def test_what_needs_no_stream_is_one_json_text() -> None:
+async def test_a_response_that_needs_no_stream_is_one_json_text() -> None:
     """Sending Messages, 6."""
     async with (
         served() as (_, client, _),
@@ -89,7 +89,7 @@ async def test_what_needs_no_stream_is_one_json_text() -> None:
         assert from_json(await r.aread())["result"]["structuredContent"] == {"result": 3}
 
 
-async def test_what_is_told_before_the_answer_makes_it_a_stream_that_the_answer_ends() -> None:
+async def test_a_notification_before_the_response_makes_it_a_stream_that_the_response_ends() -> None:
     """Receiving Messages: the response SHOULD terminate the stream; proxies are told not to hold it back."""
     async with (
         served() as (_, client, _),
@@ -139,7 +139,7 @@ async def test_a_notification_is_accepted_without_a_body() -> None:
     assert (r.status_code, r.content) == (202, b"")
 
 
-async def test_a_tool_whose_header_annotation_is_invalid_is_served_and_its_author_told_once(
+async def test_a_tool_with_an_invalid_header_annotation_is_served_and_its_author_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """2026-07-28 `basic/transports/streamable-http`, Schema Extension: which headers its calls have can't be known."""
@@ -162,7 +162,7 @@ async def test_a_tool_whose_header_annotation_is_invalid_is_served_and_its_autho
     assert "only for the types string, integer, boolean" in record.getMessage()
 
 
-async def test_a_method_that_is_not_served_is_404_with_its_code() -> None:
+async def test_an_unknown_method_is_404_with_its_code() -> None:
     """Protocol Version Header: 404 and -32601."""
     async with served() as (_, client, _), post(client, "com.example/nothing") as r:
         error = from_json(await r.aread())["error"]
@@ -170,7 +170,7 @@ async def test_a_method_that_is_not_served_is_404_with_its_code() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on() -> None:
-    """Hostile input costs nobody else anything."""
+    """Hostile input costs other clients nothing."""
     from trio_mcp.http.server.options import HttpOptions
 
     async with served(options=HttpOptions(max_message_size=1000)) as (_, client, _):
@@ -215,7 +215,7 @@ async def test_listening_ends_with_a_result_when_the_server_ends() -> None:
 
 
 async def test_the_health_endpoint_tells_whether_work_is_taken() -> None:
-    """For whoever decides where requests go."""
+    """A load balancer asks it before it sends requests."""
     async with served() as (_, client, _):
         r = await client.get("/health")
         assert (r.status_code, r.json()) == (200, {"status": "ok"})

@@ -37,7 +37,7 @@ class Call:
         self.sent = 0
 
     def leave(self) -> None:
-        """Take what has come, and close the connection."""
+        """Read what has arrived, and close the connection."""
         assert self.connection is not None
         self.connection.left.set()
         for event in self.connection.events():
@@ -48,7 +48,7 @@ class Call:
 
 
 class Client:
-    """A client of one session, and the handlers that it has running."""
+    """A client of one session, and its running handlers."""
 
     def __init__(self, app: HttpApp, nursery: trio.Nursery, orders: dict[str, Any]) -> None:
         self.app = app
@@ -107,7 +107,7 @@ class Client:
                 await call.connection.over.wait()
                 call.leave()
                 if call.seen and "id" in call.seen[-1]:
-                    break  # else an older connection was late, and this one had to give way to it
+                    break  # otherwise an older connection was late, and this one had to give way to it
             *progress, answer = call.seen
             assert [each["params"]["progress"] for each in progress] == [*range(1, call.sent)]
             assert {each["params"]["progressToken"] for each in progress} <= {call.token}
@@ -169,7 +169,7 @@ def test_whatever_breaks_everything_arrives_once_and_in_order(steps: list[tuple[
 
 
 class Hesitant(MemoryEventStore):
-    """Takes its time, another each time, so that what was begun first need not end first."""
+    """A store with varying delays, so that calls need not end in the order in which they began."""
 
     def __init__(self, delays: list[float]) -> None:
         super().__init__(clock=lambda: 0.0)
@@ -189,15 +189,17 @@ class Hesitant(MemoryEventStore):
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.1, 1.0]), min_size=1, max_size=7))
-def test_so_it_does_from_a_store_that_takes_its_time(steps: list[tuple[str, int, int]], delays: list[float]) -> None:
-    """As one does on a machine that is busy; the time is that of a clock that jumps."""
+def test_with_a_slow_store_everything_arrives_once_and_in_order(
+    steps: list[tuple[str, int, int]], delays: list[float]
+) -> None:
+    """As on a busy machine; time is that of an autojump clock."""
     trio.run(play, Hesitant(delays), steps, clock=MockClock(autojump_threshold=0))
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_so_it_does_from_a_file(steps: list[tuple[str, int, int]]) -> None:
+def test_with_a_file_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = SqliteEventStore(Path(folder) / "events.db")

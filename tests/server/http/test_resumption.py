@@ -42,7 +42,7 @@ async def test_earlier_revisions_get_ids_with_their_messages_only(revision: str)
         assert [event.id for event in events] == ["1-1", "1-2", "1-3"]
 
 
-async def test_what_followed_is_replayed_and_then_the_rest_comes() -> None:
+async def test_missed_events_are_replayed_before_new_ones() -> None:
     async with session(kept()) as (made, raw):
         async with raw.call("wait", {"progress": 3}) as r:
             events = Events(r)
@@ -85,19 +85,19 @@ async def test_nothing_of_another_stream_or_session_is_replayed() -> None:
 
 
 @pytest.mark.parametrize("last", ["", "x", "1", "1-x", "-1-1", "9" * 100 + "-1"])
-async def test_an_id_that_was_never_given_is_refused(last: str) -> None:
+async def test_an_event_id_that_was_never_issued_is_refused(last: str) -> None:
     async with session(kept()) as (_, raw), raw.listen(last) as r:
         assert r.status_code == 400
 
 
-async def test_the_future_of_an_open_stream_is_refused() -> None:
+async def test_an_event_id_from_the_future_of_an_open_stream_is_refused() -> None:
     async with session(kept()) as (_, raw), raw.call("wait", {"progress": 1}) as r:
         await Events(r).message()
         async with raw.listen("1-7") as r:
             assert r.status_code == 400
 
 
-async def test_what_is_no_longer_kept_is_said_and_not_replayed_in_part() -> None:
+async def test_events_that_are_no_longer_kept_are_reported_and_not_replayed_in_part() -> None:
     async with session(kept(max_events=2)) as (_, raw):
         async with raw.call("count", {"to": 5}) as r:
             await r.aread()
@@ -106,7 +106,7 @@ async def test_what_is_no_longer_kept_is_said_and_not_replayed_in_part() -> None
             assert "no longer kept" in (await r.aread()).decode()
 
 
-async def test_without_a_store_nothing_has_an_id() -> None:
+async def test_without_a_store_no_event_has_an_id() -> None:
     async with session() as (_, raw):
         async with raw.call("count", {"to": 1}) as r:
             assert [event.id async for event in Events(r)] == ["", ""]
@@ -133,7 +133,7 @@ async def test_closing_a_stream_makes_the_client_poll() -> None:
 
 @pytest.mark.parametrize("retry", [None, 2.5])
 async def test_a_stream_is_closed_where_it_was_asked_for(retry: float | None) -> None:
-    """What was sent before goes out on it; the answer of a handler that returns at once does not."""
+    """Messages sent before the close go out on the stream; the response of a handler that returns at once does not."""
     options = HttpOptions(event_store=MemoryEventStore(), retry=retry)
     async with session(options) as (made, raw):
 
@@ -204,7 +204,7 @@ async def test_with_json_only_the_one_text_is_not_broken_off() -> None:
         assert made.closed == [False]
 
 
-async def test_a_stream_that_nobody_could_resume_is_not_closed() -> None:
+async def test_a_stream_that_cannot_be_resumed_is_not_closed() -> None:
     async with session() as (made, raw), raw.call("poll") as r:
         made.go.set()
         *_, answer = await Events(r).messages()
@@ -236,7 +236,7 @@ async def test_an_old_connection_gives_way_to_the_new_one() -> None:
 
 
 class Hesitant(MemoryEventStore):
-    """Lets those who ask wait for as long as it is told to."""
+    """A store whose reads wait until the test lets them go on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ class Slow(MemoryEventStore):
         await super().append(session, events)
 
 
-async def test_who_sends_waits_for_the_store() -> None:
+async def test_a_sender_waits_for_the_store() -> None:
     """The queue in front of the store is bounded."""
     store, made = Slow(), Made()
     async with served(HttpOptions(event_store=store), made) as (_, http, _):
@@ -332,7 +332,7 @@ async def test_who_sends_waits_for_the_store() -> None:
             assert len(await events.messages()) == 1001
 
 
-async def test_who_sends_waits_for_the_store_when_much_waits_for_it_in_bytes() -> None:
+async def test_a_sender_waits_for_the_store_when_many_bytes_are_queued() -> None:
     store, made = Slow(), Made()
 
     @made.server.tool
@@ -353,8 +353,8 @@ async def test_who_sends_waits_for_the_store_when_much_waits_for_it_in_bytes() -
             assert len(await events.messages()) == 21
 
 
-async def test_what_waits_for_the_store_when_its_session_is_ended_is_not_stored_any_more() -> None:
-    """Nobody could ever ask for it."""
+async def test_events_queued_for_the_store_when_their_session_ends_are_not_stored() -> None:
+    """No client could ever ask for it."""
     store, made = Slow(), Made()
     async with served(HttpOptions(event_store=store), made) as (_, http, _), trio.open_nursery() as nursery:
         raw = Raw(http)
@@ -382,7 +382,7 @@ def test_a_store_is_checked() -> None:
 
 
 @pytest.mark.parametrize("last", ["1-9223372036854775808", f"{10**30}-1"])
-async def test_an_id_that_no_store_can_hold_is_none(tmp_path: Path, last: str) -> None:
+async def test_an_event_id_that_no_store_can_hold_is_refused(tmp_path: Path, last: str) -> None:
     """SQLite has integers of 64 bits."""
     async with SqliteEventStore(tmp_path / "events.db") as store, session(HttpOptions(event_store=store)) as (_, raw):
         async with raw.listen(last) as r:
@@ -393,7 +393,7 @@ async def test_an_id_that_no_store_can_hold_is_none(tmp_path: Path, last: str) -
 
 
 class Unconfirmed(MemoryEventStore):
-    """Has what it is given before it says so: the second event is read while its `append` has not returned."""
+    """A store that has an event before `append` returns: the second event can be read meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -413,7 +413,7 @@ class Unconfirmed(MemoryEventStore):
 
 
 async def test_a_client_comes_back_with_an_event_that_the_store_has_not_yet_confirmed() -> None:
-    """Resumability, 2: what was sent is never called an event that was not."""
+    """Resumability, 2: an event that was sent is never reported as unknown."""
     store = Unconfirmed()
     async with session(HttpOptions(event_store=store)) as (made, raw):
 

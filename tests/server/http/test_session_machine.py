@@ -1,4 +1,4 @@
-"""Sessions under random exchanges, left or cancelled at random moments: what is left works, and can be ended."""
+"""Random exchanges, abandoned or cancelled at random moments: the sessions that are left work and can be ended."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Yard:
         self.nursery = nursery
         self.sessions: list[str] = []
         self.deleted: set[str] = set()
-        self.endless: list[Connection] = []  # what carries a stream that is open forever
+        self.endless: list[Connection] = []  # exchanges whose stream stays open forever
         self.number = 0
 
     def made(self, step: Step) -> Connection:
         self.number += 1
-        name = self.sessions[step.who % len(self.sessions)] if self.sessions else "nobody"
+        name = self.sessions[step.who % len(self.sessions)] if self.sessions else "unknown"
         session = {"mcp-session-id": name}
         call: dict[str, Any] = {"_meta": {"progressToken": self.number}, "name": step.act, "arguments": {}}
         match step.act:
@@ -128,7 +128,7 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
             yard = Yard(app, nursery)
             for step in steps:
                 await yard.take(step)
-            made.go.set()  # handlers end, and with them what waits for an answer
+            made.go.set()  # handlers end, and with them the exchanges that wait for a response
             await trio.testing.wait_all_tasks_blocked()
             for connection in yard.endless:
                 connection.left.set()
@@ -144,7 +144,7 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
                 answered = await yard.said("POST", session, request("ping", None, 1000))
                 assert from_json(answered.events()[-1].data if answered.events() else answered.body)["result"] == {}
                 assert (await yard.said("DELETE", session, None)).status == 204
-        await trio.sleep(2 * app.options.session_timeout)  # for those whose id nobody has learnt
+        await trio.sleep(2 * app.options.session_timeout)  # for sessions whose id never reached a client
         assert (app.statistics().sessions, made.server.statistics().sessions) == (0, 0)
         assert trio.lowlevel.current_statistics().tasks_living == tasks
         if isinstance(store, MemoryEventStore):

@@ -64,7 +64,7 @@ async def test_initialize_that_is_refused_opens_no_session() -> None:
         assert "mcp-session-id" not in r.headers
 
 
-async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
+async def test_a_message_before_the_response_makes_it_a_stream() -> None:
     """Sending Messages, 6: progress on the stream of its request, then the answer, then the end."""
     async with session() as (_, raw), raw.call("count", {"to": 5}) as r:
         *progress, answer = await Events(r).messages()
@@ -107,7 +107,7 @@ async def test_with_json_only_a_question_comes_on_the_stream_of_the_session() ->
             assert r.json()["result"]["structuredContent"] == {"result": "Hello, Ann"}
 
 
-async def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session_alone() -> None:
+async def test_messages_that_belong_to_no_request_come_only_on_the_stream_of_the_session() -> None:
     """Multiple Connections, 2: each message on one stream only."""
     async with session() as (made, raw), raw.listen() as listening, raw.call("wait", {"progress": 1}) as r:
         running, rest = Events(r), Events(listening)
@@ -119,7 +119,7 @@ async def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session_alo
         assert answer["result"]["structuredContent"] == {"result": "done"}
 
 
-async def test_what_is_told_before_the_stream_of_the_session_is_opened_waits_for_it() -> None:
+async def test_notifications_wait_until_the_stream_of_the_session_is_opened() -> None:
     async with session() as (made, raw):
         made.server.remove_tool("add")
         await trio.testing.wait_all_tasks_blocked()
@@ -135,7 +135,7 @@ async def test_the_stream_of_the_session_is_the_newest_one_opened() -> None:
         assert (await Events(second).message())["method"] == "notifications/tools/list_changed"
 
 
-async def test_a_disconnect_is_no_cancellation() -> None:
+async def test_a_disconnect_does_not_cancel() -> None:
     """Sending Messages, 6: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
     async with session() as (made, raw):
         async with raw.call("wait", {"progress": 1}) as r:
@@ -196,7 +196,7 @@ async def test_a_batch_is_answered_as_one_in_2025_03_26() -> None:
 
 @pytest.mark.parametrize("rest", [[], [{"jsonrpc": "2.0", "method": "notifications/x"}]])
 async def test_a_batch_of_nothing_but_faults_is_answered(rest: list[Any]) -> None:
-    """JSON-RPC 2.0, 6: each with an error. No request is there that the answer could be found by."""
+    """JSON-RPC 2.0, 6: each with an error response. The batch has no request to tie the response to."""
     async with session(revision="2025-03-26") as (_, raw):
         r = await raw.send([1, {"jsonrpc": "2.0", "id": 7, "method": 7}, *rest])
         assert r.status_code == 400
@@ -231,8 +231,8 @@ async def test_sessions_are_bounded() -> None:
         await raw[2].initialize()
 
 
-async def test_one_stream_that_is_not_read_holds_up_no_other() -> None:
-    """The router never waits for a stream: the handler whose stream is full waits, and nobody else."""
+async def test_an_unread_stream_holds_up_no_other() -> None:
+    """The router never waits for a stream: only the handler whose stream is full waits."""
     async with session() as (_, raw), raw.call("count", {"to": 1_000_000}) as stalled:
         assert stalled.status_code == 200
         for number in range(20):
@@ -240,8 +240,8 @@ async def test_one_stream_that_is_not_read_holds_up_no_other() -> None:
             assert (await raw.post("tools/call", call, id=100 + number)).json()["result"]["structuredContent"]
 
 
-async def test_a_broken_answer_fails_the_call_that_it_was_for() -> None:
-    """An answer without a result settles nothing, so nobody would ever know."""
+async def test_a_malformed_response_fails_its_call() -> None:
+    """A malformed result settles nothing, so the call would otherwise wait forever."""
     async with session(elicitation={}) as (_, raw), raw.call("greet") as r:
         events = Events(r)
         asked = await events.message()

@@ -66,7 +66,7 @@ async def test_a_message_without_a_session_is_404(path: str) -> None:
         assert (await Raw(http, path).post("ping")).status_code == 404
 
 
-async def test_what_is_no_message_is_400_and_the_session_lives_on() -> None:
+async def test_a_malformed_message_is_400_and_the_session_lives_on() -> None:
     async with served(BOTH) as (_, http, _), opened(http) as (raw, events):
         headers = {"content-type": "application/json"}
         assert (await http.post(raw.path, content=b"{", headers=headers)).status_code == 400
@@ -78,7 +78,7 @@ async def test_what_is_no_message_is_400_and_the_session_lives_on() -> None:
 
 
 async def test_other_methods_and_foreign_hosts_are_refused() -> None:
-    """2024-11-05 `basic/transports`, Security Warning; a client of later revisions takes 405 for a no."""
+    """2024-11-05 `basic/transports`, Security Warning; to a client of later revisions 405 means "not supported"."""
     async with served(BOTH) as (_, http, _):
         assert (await http.post("/sse", json={})).status_code == 405
         assert (await http.get("/messages")).status_code == 405
@@ -91,7 +91,7 @@ async def test_sessions_are_bounded() -> None:
         assert (await http.get("/sse")).status_code == 503
 
 
-async def test_the_newer_endpoint_is_beside_it() -> None:
+async def test_streamable_http_is_served_next_to_sse() -> None:
     async with served(BOTH) as (_, http, _):
         raw = Raw(http)
         await raw.initialize()

@@ -22,8 +22,8 @@ def client(http: httpx.AsyncClient) -> Raw:
     return raw
 
 
-async def test_a_server_without_sessions_promises_nothing_that_it_could_not_tell() -> None:
-    """`server/tools`, Capabilities: who declares ``listChanged`` will emit notifications; here is nowhere to."""
+async def test_a_server_without_sessions_declares_no_notifications() -> None:
+    """`server/tools`, Capabilities: a server that declares ``listChanged`` will notify; without sessions it can't."""
     made = Made()
 
     @made.server.resource("config://app")
@@ -55,8 +55,8 @@ async def test_a_server_without_sessions_asks_nothing() -> None:
         assert r.json()["error"]["code"] == types.MISSING_REQUIRED_CLIENT_CAPABILITY
 
 
-async def test_a_disconnect_cancels_what_nobody_can_ever_ask_for() -> None:
-    """There is no session to come back to, and none that a cancellation could be sent in."""
+async def test_a_disconnect_cancels_a_request_that_cannot_be_resumed() -> None:
+    """There is no session to return to, nor one to send a cancellation in."""
     async with served(STATELESS) as (made, http, _):
         async with client(http).call("wait", {"progress": 1}) as r:
             await Events(r).message()

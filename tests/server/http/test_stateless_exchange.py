@@ -45,7 +45,7 @@ def small_server() -> Server:
 
 @attrs.frozen
 class Step:
-    """A request, and all of what must come back: its headers are these and no others, but for the date.
+    """A request, and the whole expected response: exactly these headers, apart from the date.
 
     A JSON body is its message; a stream of events its messages, in order.
     """
@@ -169,7 +169,7 @@ EXCHANGE = (
 
 
 def expected(step: Step, body: bytes) -> dict[str, str]:
-    """The headers of an answer."""
+    """Return the headers that the response must have."""
     headers = {"keep-alive": "timeout=5", **step.headers}
     if isinstance(step.answer, list):
         return {"content-type": "text/event-stream", **headers}
@@ -178,7 +178,7 @@ def expected(step: Step, body: bytes) -> dict[str, str]:
 
 
 def read(body: bytes) -> Any:
-    """What a body says: events are named, and each has a message in one line, no id, and nothing after it."""
+    """Parse a body; check that each event is named, has no id, and holds one message in one line."""
     if not body.startswith(b"event: "):
         return json.loads(body) if body else None
     *events, end = body.split(b"\n\n")
@@ -194,7 +194,7 @@ def read(body: bytes) -> Any:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["one connection", "a connection each"])
 async def test_the_exchange_of_a_stateless_server(kept: bool) -> None:
-    """Every status, header, body and event, whoever of several such servers gets the request."""
+    """Every status, header, body and event is the same, whichever of several such servers gets the request."""
     serve = partial(small_server().serve_http, port=0, options=HttpOptions(stateless=True))
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:

@@ -1,1 +1,1 @@
-"""HTTP from the client's side."""
+"""The client's side of HTTP."""

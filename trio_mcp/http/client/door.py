@@ -1,4 +1,4 @@
-"""The door to the legacy era over HTTP, which is the folder `legacy`; without that folder a link is modern only."""
+"""The only entry to the folder `legacy`, the legacy era over HTTP; without that folder, links are modern only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ABSENT: Final = "this installation does not speak the legacy era over HTTP"
 
 
 def session_keeper(remote: Remote) -> SessionKeeper:
-    """What keeps the sessions of a link."""
+    """Return the keeper of a link's sessions."""
     module = _module("session_keeper")
     keeper: SessionKeeper = NoSessions() if module is None else module.LegacySessions(remote)
     return keeper
@@ -31,17 +31,18 @@ def sse_client(url: str, *, headers: Mapping[str, str]) -> contextlib.AbstractAs
     """Connect to a server over HTTP+SSE.
 
     Raises:
-        TransportError: That is not there.
+        TransportError: If the folder is not there.
     """
     module = _module("sse_client")
     if module is None:
-        raise TransportError(f"there is no transport for HTTP+SSE: {_ABSENT}")
+        raise TransportError(f"HTTP+SSE is not available: {_ABSENT}")
     link: contextlib.AbstractAsyncContextManager[Link] = module.sse_client(url, headers=headers)
     return link
 
 
+# A request that is sent here names no modern revision, so there is nothing that this installation could do with it.
 class NoSessions:
-    """What a link has in the place of sessions without the folder."""
+    """The keeper of a link's sessions if the folder is not there."""
 
     session: Session | None = None
 
@@ -57,7 +58,8 @@ class NoSessions:
 
 
 def _module(name: str) -> Any:
-    """A module of the folder; None where there is no folder."""
+    """Import a module of the folder; return None if there is no such folder."""
+    # By name, so that nothing outside the folder imports it, which `lint-imports` checks.
     if importlib.util.find_spec(_LEGACY) is None:
         return None
     return importlib.import_module(f"{_LEGACY}.{name}")

@@ -1,4 +1,4 @@
-"""What a client sends over HTTP besides the body, and what it makes of the heads of the answers, and of refusals.
+"""The headers that a client sends over HTTP, and what it concludes from the heads of responses, and from refusals.
 
 S: 2026-07-28 `basic/transports/streamable-http`; L: 2025-11-25 `basic/transports`, Streamable HTTP.
 """
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 MAX_ERROR_BODY: Final = 64 * 1024
-"""How much of the body of an error is worth reading, in bytes."""
+"""Bytes read of the body of an error. Chosen: a JSON-RPC error with its data fits; an HTML page need not."""
 MAX_TOOLS: Final = 10_000
-"""Tools whose headers are remembered; beyond that the oldest are forgotten, and learned again from a refusal."""
+"""Tools whose headers are remembered. Chosen; beyond that the oldest are forgotten, and learned anew from a refusal."""
 POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 """The headers of every POST."""
 
@@ -50,17 +50,17 @@ POSTED: Final = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 
 
 def modern_revision_of(message: Incoming) -> str | None:
-    """The modern revision that a request names in its ``_meta``, or None."""
+    """Return the modern revision that a request names in its ``_meta``, or None."""
     given = message.params.get("_meta") if type(message) is Request and message.params else None
     revision = given.get(meta.PROTOCOL_VERSION) if type(given) is dict else None
     return revision if revision in MODERN_REVISIONS else None
 
 
 class RequestHeaders:
-    """The headers of requests of the modern era, with what tools want repeated, as their lists say (S, Custom Headers).
+    """The headers of requests of the modern era, with the arguments that tools want repeated there (S, Custom Headers).
 
     Attributes:
-        learned: How many pages of tools have passed by.
+        learned: The number of pages of ``tools/list`` seen so far.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,12 @@ class RequestHeaders:
         self.learned = 0
 
     def of(self, request: Request, revision: str) -> dict[str, str]:
-        """The headers of a POST, as far as they are known.
+        """Return the headers of a POST, as far as they are known.
 
         Raises:
-            ValueError: Something in the request can't be sent in a header.
+            ValueError: If a value in the request can't be sent in a header.
         """
+        # Without the tool's own headers where its list has not been seen; the server then refuses, and it is listed.
         headers = {**POSTED, PROTOCOL_VERSION: revision, **standard_headers(request)}
         if request.method == "tools/call" and request.params and self._tools:
             name = request.params.get("name")
@@ -81,7 +82,9 @@ class RequestHeaders:
         return headers
 
     def learn(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Take note of a page of tools, and leave out those whose annotations break a rule, with a warning in the log.
+        """Remember the headers that a page of tools wants; return it without the tools whose annotations break a rule.
+
+        A tool that is left out is logged as a warning.
 
         Args:
             result: The result of a ``tools/list``; it is not changed.
@@ -89,7 +92,7 @@ class RequestHeaders:
         self.learned += 1
         tools = result.get("tools")
         if not isinstance(tools, list):
-            return result  # for the caller to complain about
+            return result  # the caller validates it, and raises
         kept = [tool for tool in tools if self._keep(tool)]
         return result if len(kept) == len(tools) else {**result, "tools": kept}
 
@@ -97,10 +100,12 @@ class RequestHeaders:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             return True
+        # Removed first, so that a tool seen again becomes the newest, and one that wants nothing any more is forgotten.
         self._tools.pop(name, None)
         try:
             found = parameter_headers(tool.get("inputSchema"))
         except ValueError as exc:
+            # S, Custom Headers: such a tool must not be offered, as no call of it could be valid.
             logger.warning("the tool %s is left out of the list of tools: %s", shown(name), exc)
             return False
         if found:
@@ -116,19 +121,20 @@ AnswerKind: TypeAlias = Literal["json", "events", "accepted", "failed"]
 
 
 def answer_kind(status: int, headers: Headers, *, awaits_answer: bool) -> AnswerKind:
-    """Say by its head how to go on with the answer to a POST.
+    """Decide from the head of the response to a POST how to proceed.
 
     Args:
         status: Its HTTP status.
-        headers: Its fields.
-        awaits_answer: A request was posted; else a notification or an answer.
+        headers: Its header fields.
+        awaits_answer: Whether a request was posted; else it was a notification or a response.
 
     Returns:
         ``"json"``: read the body and decode it. ``"events"``: read events. ``"accepted"``: all is well, drain the body.
-        ``"failed"``: read up to `MAX_ERROR_BODY` bytes and go on with `read_failure`.
+        ``"failed"``: read up to `MAX_ERROR_BODY` bytes and call `read_failure`.
     """
     if not 200 <= status < 300:
         return "failed"
+    # The specification asks for 202 here; some servers send 200 or 204, which mean the same.
     if not awaits_answer:
         return "accepted"
     return "failed" if status in (202, 204) else _ANSWERS.get(headers.media_type, "failed")
@@ -138,18 +144,18 @@ _ANSWERS: Final[dict[str, AnswerKind]] = {JSON: "json", EVENTS: "events"}
 
 
 Trouble: TypeAlias = HttpTrouble | Literal["unreachable", "disconnected"]
-"""What fails a request: a refusal, as `HttpError` has it, or a connection that could not be made (``"unreachable"``),
-or broke (``"disconnected"``)."""
+"""Why a request failed: a refusal, as in `HttpError.trouble`, or a connection that could not be made
+(``"unreachable"``) or broke (``"disconnected"``)."""
 
 
 @attrs.frozen
 class Failed:
-    """A request that has come to nothing, for now.
+    """A request that has failed, for now.
 
     Attributes:
-        error: What the call raises, unless there is an ``answer``.
-        trouble: Says how to go on.
-        answer: The JSON-RPC error that the body holds, with the id of the request; None if it holds none.
+        error: The exception that the call raises, unless there is an ``answer``.
+        trouble: Why it failed, which decides what to do next.
+        answer: The JSON-RPC error in the body, with the id of the request; None if the body holds something else.
     """
 
     error: TransportError
@@ -168,32 +174,36 @@ def read_failure(
     in_session: bool = False,
     now: float,
 ) -> Failed:
-    """Say what an answer means that `answer_kind` calls failed, or the failed answer to a GET or DELETE.
+    """Interpret a response to a POST that `answer_kind` calls failed, or a failed response to a GET or DELETE.
 
     Args:
         status: Its HTTP status.
-        headers: Its fields.
+        headers: Its header fields.
         body: Its body, up to `MAX_ERROR_BODY` bytes.
-        target: The HTTP method and URL, for the message, without secrets.
-        message: What was posted; None for a GET or DELETE.
-        modern: It was a request of the modern era.
-        in_session: A session id was sent.
-        now: The time, in seconds since 1970, for a ``Retry-After`` that is a date.
+        target: The HTTP method and URL, for the error message, without secrets.
+        message: The message that was posted; None for a GET or DELETE.
+        modern: Whether it was a request of the modern era.
+        in_session: Whether a session id was sent.
+        now: The current time in seconds since 1970, for a ``Retry-After`` that is a date.
     """
     decoded = decode(body) if body else None
-    # Whatever its id says, it came as the answer to this very request; some servers put words there.
+    # Its id does not matter, since it came in response to this very request; some servers send a fixed text as the id.
     refusal = decoded if isinstance(decoded, ErrorResponse) else None
+    # With any status: not only 429 and 503 carry it (RFC 9110, section 10.2.3).
     wait = retry_after(headers.get("Retry-After"), now)
     trouble = _trouble(status, refusal, message, modern, in_session)
     excerpt = body[:2000].decode(errors="replace")
     reason = _reason(status, headers)
     error = HttpError(target, status, reason, headers.as_dict(), excerpt, trouble, wait)
+    # A lost session is for the link to mend, so the error in the body must not settle the call.
     if refusal is None or trouble == "session_lost" or not isinstance(message, Request):
         return Failed(error, trouble)
     return Failed(error, trouble, ErrorResponse(message.id, refusal.error))
 
 
+# Codes that only the modern era has.
 _MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION})
+# Statuses whose meaning (RFC 9110, section 15; RFC 6585, section 4) does not depend on what was sent.
 _BY_STATUS: Final[dict[int, HttpTrouble]] = {
     401: "unauthorized",
     403: "forbidden",
@@ -204,7 +214,7 @@ _BY_STATUS: Final[dict[int, HttpTrouble]] = {
     504: "gateway",
 }
 _OLD_TRANSPORT: Final = frozenset({400, 404, 405})
-"""How a server of 2024-11-05 answers a POST to its event stream (S, HTTP+SSE Transport)."""
+"""The statuses with which a server of 2024-11-05 answers a POST to its event stream (S, HTTP+SSE Transport)."""
 
 
 def _trouble(
@@ -214,6 +224,7 @@ def _trouble(
         return "session_lost"  # L, Session Management, 4
     if status in _BY_STATUS:
         return _BY_STATUS[status]
+    # Only a refusal by the client's fault (4xx) can mean that the server does not know the modern era.
     if modern and 400 <= status < 500:
         assert isinstance(message, Request)
         if not _is_modern(status, refusal, message):
@@ -221,6 +232,7 @@ def _trouble(
         code = refusal.error.code if refusal is not None else None
         # S, Client Behavior: list the tools again, as what they want repeated has changed.
         return "header_mismatch" if code == HEADER_MISMATCH and message.method == "tools/call" else "refused"
+    # A server with codes of the modern era has understood the request, and is not of 2024-11-05.
     if isinstance(message, Request) and message.method == "initialize" and status in _OLD_TRANSPORT:
         recognised = refusal is not None and refusal.error.code in _MODERN_CODES
         return "refused" if recognised else "not_streamable"
@@ -228,10 +240,10 @@ def _trouble(
 
 
 def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> bool:
-    """Whether a refusal shows that the server speaks a modern revision."""
+    """Return whether a refusal shows that the server speaks a modern revision."""
     if refusal is None:
         return False
-    # Every modern server has server/discover, so one that does not know it is none.
+    # Every modern server has server/discover, so a server that does not know that method is not modern.
     unknown_method = status == 404 and refusal.error.code == METHOD_NOT_FOUND
     return refusal.error.code in _MODERN_CODES or (unknown_method and request.method != "server/discover")
 
@@ -239,7 +251,7 @@ def _is_modern(status: int, refusal: ErrorResponse | None, request: Request) -> 
 def _reason(status: int, headers: Headers) -> str:
     if 200 <= status < 300:
         if status in (202, 204):
-            return "without an answer to the request"
+            return "without a response to the request"
         kind = headers.get("Content-Type")
         if kind is None:
             return "without a Content-Type"

@@ -1,6 +1,6 @@
-"""What has been learned of servers by their origin, so that a further connection need not find out again.
+"""The eras that servers are known to speak, by origin, so that further connections need not find out again.
 
-2026-07-28 `basic/transports/streamable-http`, section Backward Compatibility.
+2026-07-28 `basic/transports/streamable-http`, section Backward Compatibility, recommends this.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from urllib.parse import urlsplit
 __all__ = ["ORIGINS", "Origins", "SpokenByOrigin", "origin_of"]
 
 SpokenByOrigin: TypeAlias = Literal["modern", "legacy", "sse"]
-"""What a server speaks: the modern era, the legacy era over Streamable HTTP, or over HTTP+SSE."""
+"""What a server speaks: the modern era, or the legacy era over Streamable HTTP or over HTTP+SSE."""
 
+# Chosen: more than one process talks to.
 MAX_ORIGINS: Final = 1000
 MAX_AGE: Final = 3600.0
-"""Seconds after which a server is asked again: it may speak more than it did."""
+"""Seconds after which a server is asked again. Chosen: it may have been upgraded meanwhile."""
 
 
 def origin_of(url: str) -> str:
-    """The scheme, host and port of a URL.
+    """Return the scheme, host and port of a URL (RFC 6454, section 4).
 
     Raises:
-        ValueError: It is none.
+        ValueError: If the URL is malformed.
     """
+    # With the default port written out, so that both spellings of an origin are equal. `hostname` is in lower case.
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
 class Origins:
-    """Remembers what servers speak, by origin; beyond `MAX_ORIGINS` the one that was used least recently is forgotten.
+    """A cache of what servers speak, by origin; beyond `MAX_ORIGINS`, the least recently used one is forgotten.
 
-    It is a hint and no more: whoever follows it finds out again where it is wrong, and everybody after `MAX_AGE`.
+    An entry is only a hint: a client that follows it finds out if it is wrong, and it expires after `MAX_AGE`.
 
     Args:
-        clock: The time, in seconds.
+        clock: Returns the time, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +51,7 @@ class Origins:
         return len(self._spoken)
 
     def recall(self, url: str) -> SpokenByOrigin | None:
-        """What the server of a URL spoke last; None if it is not known."""
+        """Return what the server of a URL last spoke; None if that is not known."""
         origin = origin_of(url)
         found = self._spoken.get(origin)
         if found is None:
@@ -58,7 +60,7 @@ class Origins:
         if self._clock() - noted > MAX_AGE:
             del self._spoken[origin]
             return None
-        self._spoken.move_to_end(origin)
+        self._spoken.move_to_end(origin)  # used recently; its age is not renewed
         return spoken
 
     def note(self, url: str, spoken: SpokenByOrigin) -> None:
@@ -79,4 +81,4 @@ class Origins:
 
 
 ORIGINS: Final = Origins()
-"""What this process has learned."""
+"""The cache of this process."""

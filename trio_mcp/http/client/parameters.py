@@ -13,6 +13,7 @@ __all__ = ["HttpKind", "HttpServerParameters"]
 
 HttpKind: TypeAlias = Literal["http", "sse", "ws"]
 
+# A field value of RFC 9110, section 5.5, without the obsolete bytes beyond ASCII.
 _FIELD_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?")
 _SCHEMES: dict[str, tuple[str, ...]] = {"http": ("http", "https"), "sse": ("http", "https"), "ws": ("ws", "wss")}
 
@@ -20,10 +21,11 @@ _SCHEMES: dict[str, tuple[str, ...]] = {"http": ("http", "https"), "sse": ("http
 def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"url must be a string, got {value!r}")
+    # The scheme first, by hand: `urlsplit` takes nearly everything for a URL.
     scheme, separator, rest = value.partition("://")
     allowed = _SCHEMES[instance.kind]
     if not separator or not rest or scheme.lower() not in allowed:
-        # Without the rest: a URL may hold a secret.
+        # The URL is not quoted: it may hold a secret.
         raise ValueError(f"url must begin with {':// or '.join(allowed)}:// and name a host")
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
         raise ValueError("url must not hold spaces or control characters")
@@ -31,9 +33,9 @@ def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], 
         parts = urlsplit(value)
         if not parts.hostname:
             raise ValueError("it names no host")
-        parts.port  # noqa: B018 - it is read only when asked for
+        parts.port  # noqa: B018 - the port is parsed, and checked, only when it is read
     except ValueError as exc:
-        raise ValueError(f"url is no URL: {exc}") from None
+        raise ValueError(f"url is not a valid URL: {exc}") from None
 
 
 def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -52,8 +54,9 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
         raise TypeError("headers must map strings to strings")
     for name, content in value.items():
+        # The characters of a token (RFC 9110, section 5.6.2). A line break would let one header smuggle in another.
         if not name.isascii() or not all(each.isalnum() or each in "!#$%&'*+-.^_`|~" for each in name) or not name:
-            raise ValueError(f"headers has a name that no header can have (RFC 9110, section 5.1): {name!r}")
+            raise ValueError(f"headers has a name that a header can't have (RFC 9110, section 5.1): {name!r}")
         if not _FIELD_VALUE.fullmatch(content):
             text = "a value must be visible ASCII, without spaces around it or line breaks"
             raise ValueError(f"headers has a value for {name!r} that can't be sent: {text}")
@@ -69,9 +72,11 @@ class HttpServerParameters:
         kind: ``"http"`` for Streamable HTTP, ``"sse"`` for HTTP+SSE, ``"ws"`` for WebSocket.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is invalid.
     """
 
+    # First, because the check of `url` needs it and attrs sets fields in order.
     kind: HttpKind = attrs.field(default="http", kw_only=True, validator=_check_kind)
     url: str = attrs.field(validator=_check_url)
     headers: Mapping[str, str] = attrs.field(

@@ -1,4 +1,4 @@
-"""One request of a client over HTTP: sent, answered with JSON or events, and what is done about trouble on the way."""
+"""One request of a client over HTTP: sending it, reading the response as JSON or events, recovering from trouble."""
 
 from __future__ import annotations
 
@@ -62,25 +62,25 @@ __all__ = [
 ]
 
 ERROR_BODY_TIMEOUT: Final = 5.0
-"""Seconds that the body of an error may take; what has come by then is the excerpt."""
+"""Seconds that the body of an error may take. Chosen; what has come by then is the excerpt."""
 DRAIN_TIMEOUT: Final = 2.0
-"""Seconds that a stream may take to end after its answer; after that its connection is not used again."""
+"""Seconds that a stream may take to end after its response. Chosen; after that its connection is closed."""
 MAX_PAGES: Final = 1000
-"""Pages of tools that are read to learn which headers a tool wants."""
+"""Pages of tools read to learn which headers a tool wants. Chosen: a server might never stop giving cursors."""
 
 _OF_THE_WAY: Final = frozenset({"busy", "forbidden", "gateway", "too_large", "unauthorized"})
-"""What a status says of the way to the server rather than of the request."""
+"""The kinds of trouble in which the status concerns the way to the server rather than the request."""
 
 Answer: TypeAlias = Response | ErrorResponse | Malformed
 TakeEvent: TypeAlias = Callable[[ServerSentEvent | Malformed], Awaitable[bool]]
-"""Takes an event, and says whether nothing more is wanted of its stream."""
+"""Takes an event, and returns whether its stream is finished: nothing more of it is wanted."""
 
 
-# --- what the legacy era adds (the door to it is `door`) ---------------------------------------------------------
+# --- what the legacy era adds (its entry is `door`) --------------------------------------------------------------
 
 
 class Session(Protocol):
-    """A session of the legacy era, as far as an exchange has to do with it."""
+    """A session of the legacy era, as an exchange sees it."""
 
     @property
     def id(self) -> str | None:
@@ -88,68 +88,69 @@ class Session(Protocol):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each message of it has in its headers."""
+        """The headers of each message in it."""
 
     async def announced(self) -> None:
-        """The server has been told that the client is initialized."""
+        """React to the server having accepted ``notifications/initialized``."""
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
-        """Go on with a stream that ended too early.
+        """Resume a stream that ended too early.
 
         Raises:
-            HttpError: The server refuses to go on.
-            TransportError: It was tried as often as is worth it.
+            HttpError: If the server refuses.
+            TransportError: If all attempts failed.
         """
 
 
 class SessionKeeper(Protocol):
-    """Keeps the session of a link; what else it does it adds to `Remote.mends` and `Remote.lessons`."""
+    """The keeper of a link's session; it adds whatever else it does to `Remote.mends` and `Remote.lessons`."""
 
     @property
     def session(self) -> Session | None:
-        """The session that there is."""
+        """The current session, if any."""
 
     async def before(self, request: Request) -> Session | None:
-        """A request of the legacy era is to be sent: wait until it may be, and say in which session.
+        """Wait until a request of the legacy era may be sent, and return the session to send it in.
 
         Raises:
-            TrioMcpError: It can't be.
+            TrioMcpError: If it can't be sent.
         """
 
     def announcing(self, done: trio.Event) -> None:
-        """The server is about to be told that the client is initialized; ``done`` is set when that is over."""
+        """Note that ``notifications/initialized`` is about to be sent; ``done`` is set when that has ended."""
 
     async def end(self) -> None:
-        """The link is closed: end the session."""
+        """End the session, because the link is closed."""
 
 
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
 class Deliver(Protocol):
-    """Hands something to the session above, with what is known of it."""
+    """A function that hands something to the session above, with metadata."""
 
     async def __call__(self, message: Incoming, metadata: Mapping[str, Any] | None = None) -> object: ...
 
 
 class Remote:
-    """The server at the other end of a link: the wire to it, and what the exchanges have shown of it.
+    """The server at the other end of a link: the wire to it, and what the exchanges have shown about it.
 
     Args:
-        wire: Where the exchanges are made.
+        wire: Makes the exchanges.
         deliver: Hands something to the session above.
-        max_message_size: The longest JSON text or event that is taken, in bytes.
-        backoff: How long to wait before a broken stream is gone on with, and how often.
+        max_message_size: The longest JSON text or event accepted, in bytes.
+        backoff: How long to wait before resuming a broken stream, and how often.
 
     Attributes:
-        endpoint: Where messages are posted.
-        answers_here: A request is answered where it was posted (not so in HTTP+SSE).
+        endpoint: The URL that messages are posted to.
+        answers_here: Whether a POST is answered with the response to its request (in HTTP+SSE it is not).
         modern: The modern revision of the last request, if it was of the modern era.
-        not_modern: The server has shown that it speaks no modern revision.
-        nursery: Where the tasks of the link run.
-        sessions: Keeps the session of the legacy era.
-        mends: What to do about trouble, by its kind; says whether the request is worth being sent once more.
-        lessons: What is learned of the answer to a method; gives the answer for the session above.
+        not_modern: Whether the server has shown that it speaks no modern revision.
+        nursery: The nursery of the link's tasks.
+        sessions: The keeper of the session of the legacy era.
+        mends: Functions that recover from trouble, by its kind; each returns whether to send the request once more.
+        lessons: Functions that learn from the response to a method, by that method; each returns the response for the
+            session above.
         request_headers: The headers of requests of the modern era.
     """
 
@@ -165,7 +166,7 @@ class Remote:
     ) -> None:
         self.wire = wire
         self.deliver = deliver
-        self.max_message_size = EventDecoder(max_message_size).max_message_size  # which checks it
+        self.max_message_size = EventDecoder(max_message_size).max_message_size  # the decoder checks the value
         self.backoff = backoff
         self.endpoint = wire.url
         self.answers_here = True
@@ -180,27 +181,31 @@ class Remote:
             "tools/list": self._listed,
         }
         self.request_headers = RequestHeaders()
+        # Held while the tools are listed to learn their headers: all calls that were refused wait for one listing.
         self._listing = trio.Lock()
         self._ids = itertools.count(1)
 
     async def report(self, text: str) -> None:
-        """Tell the session above of something that belongs to no call of its own, for ``on_error``."""
+        """Report something that belongs to no call to the session above, for its ``on_error``."""
         await self.deliver(Malformed(INTERNAL_ERROR, text, expects_answer=False))
 
     def headers(self, session: Session | None) -> dict[str, str]:
-        """The headers of a POST that is no request of the modern era."""
+        """Return the headers of a POST, unless it is a request of the modern era."""
         spoken = {} if self.modern is None else {PROTOCOL_VERSION: self.modern}
         return {**POSTED, **(session.headers if session is not None else {}), **spoken}
 
     async def tell(self, message: Message) -> None:
-        """Send what has no answer; once more if the connection breaks and it may come twice, as our own answers may.
+        """Send a message that has no response; once more if the connection breaks and it may arrive twice.
+
+        Our own responses may: a server ignores the second.
 
         Raises:
-            TrioMcpError: It was not taken.
+            TrioMcpError: If the server did not accept it.
         """
         try:
             await self._tell(message)
         except Disconnected as exc:
+            # What was never sent may be sent again in any case.
             if exc.sent and isinstance(message, Notification) and not facts_of(message.method).repeatable:
                 raise
             await self._tell(message)
@@ -212,6 +217,7 @@ class Remote:
             logger.error("%s was not sent: %s", type(message).__name__, problem)
         if content is None:
             return
+        # The body of a success says nothing, but is read so that the connection can be used again.
         async with self.wire.exchange("POST", self.headers(session), content, url=self.endpoint) as response:
             if answer_kind(response.status, response.headers, awaits_answer=False) == "failed":
                 raise (await refusal_of(response, message, session=session)).error
@@ -220,11 +226,12 @@ class Remote:
             await session.announced()
 
     async def ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        """Make a request that the session above knows nothing of.
+        """Make a request of the link's own, unknown to the session above.
 
         Raises:
-            TrioMcpError: It has no result.
+            TrioMcpError: If it has no result.
         """
+        # A string as its id, since the session's are integers.
         request = Request(f"transport-{next(self._ids)}", method, params)
         exchange = Exchange(request, modern_revision_of(request), self, private=True)
         failed = await exchange.post(None)
@@ -235,13 +242,16 @@ class Remote:
             return answer.result
         if isinstance(answer, ErrorResponse):
             raise McpError(answer.error.code, answer.error.message, answer.error.data)
-        raise RemoteProtocolError(f"the answer to {method!r} is malformed")
+        raise RemoteProtocolError(f"the response to {method!r} is malformed")
 
     async def _list_tools(self, exchange: Exchange) -> bool:
-        """Learn which headers the tools want, all of them, once for all calls that were refused."""
+        """Learn which headers all tools want, once for all calls that were refused."""
+        # With the protocol's own entries of the call (revision, client, capabilities), and not with the caller's, such
+        # as a progress token.
         given = (exchange.request.params or {}).get("_meta") or {}
         meta = {key: value for key, value in given.items() if key.startswith("io.modelcontextprotocol/")}
         async with self._listing:
+            # Another call has listed them since this one was sent.
             if self.request_headers.learned != exchange.tools_seen:
                 return True
             params: dict[str, Any] = {"_meta": meta}
@@ -258,6 +268,7 @@ class Remote:
 
     def _discovered(self, exchange: Exchange, answer: Answer) -> Answer:
         if isinstance(answer, ErrorResponse):
+            # An error may still name modern revisions that the server supports.
             error = answer.error
             self.not_modern = supported_by(McpError(error.code, error.message, error.data)) is None
         elif exchange.modern is not None and isinstance(answer, Response):
@@ -275,20 +286,20 @@ class Remote:
 
 @attrs.define(eq=False)
 class Exchange:
-    """One request of ours on its way.
+    """One of our requests under way.
 
     Attributes:
         request: The request.
         modern: The revision that it names, if it is of the modern era.
-        remote: Where it goes.
-        private: The link's own: the session above is not told of its answer.
+        remote: The server.
+        private: Whether it is the link's own, so that the session above does not get its response.
         scope: Cancelling it closes the connection.
-        session: The session that it was sent in.
-        sent: It may have reached the server.
-        response: The head of the answer that has come; None before.
+        session: The session in which it was sent.
+        sent: Whether it may have reached the server.
+        response: The head of the HTTP response; None until it has come.
         tools_seen: `RequestHeaders.learned` when it was sent.
-        answer: The answer, or the batch that holds it, once it is there.
-        given_up: The server is told that nobody wants the answer: that none comes is no trouble any more.
+        answer: The response, or the batch that contains it, once it is there.
+        given_up: Whether the server is being told that the request is cancelled; then a response may well be missing.
     """
 
     request: Request
@@ -304,44 +315,46 @@ class Exchange:
     given_up: bool = False
 
     async def run(self) -> None:
-        """Send the request, once more if the trouble with it could be mended, and see to its answer.
+        """Send the request, once more if its trouble could be mended, and deliver its response.
 
         Raises:
-            TrioMcpError: What fails the call.
+            TrioMcpError: If the call fails.
         """
         remote = self.remote
         if self.modern is not None:
             remote.modern = self.modern
         mends = remote.mends
+        # At most twice: `mends` is emptied before the second round.
         while True:
+            # The modern era has no sessions: each request says itself what it needs.
             session = None if self.modern is not None else await remote.sessions.before(self.request)
             try:
                 failed = await self.post(session)
             except Disconnected as exc:
                 failed = Failed(exc, "disconnected" if exc.sent else "unreachable")
-            except HttpError as exc:  # the answer to a GET that would have gone on with the stream
+            except HttpError as exc:  # in response to the GET that should have resumed the stream
                 failed = Failed(exc, exc.trouble)
             if failed is None:
                 return
             mend = mends.get(failed.trouble)
             if mend is None or self.given_up or not await mend(self):
                 break
-            mends = {}  # once is enough
+            mends = {}  # a server that fails the same way again would keep us going forever
         remote.not_modern = remote.not_modern or failed.trouble == "not_modern"
-        # What the status says of the way to the server is lost in a JSON-RPC error, so there the status goes first.
+        # If the status concerns the way to the server, it takes precedence: a JSON-RPC error could not express it.
         if failed.answer is None or failed.trouble in _OF_THE_WAY:
             raise failed.error
         await self._settle(failed.answer)
 
     async def post(self, session: Session | None) -> Failed | None:
-        """Send the request once, and see to its answer.
+        """Send the request once, and deliver its response.
 
         Returns:
-            What a refusal says; None if all is well.
+            The failure if the server refused the request; None if all is well.
 
         Raises:
-            HttpError: The server refuses to go on with the stream that the answer was to come on.
-            TrioMcpError: It can't be sent, or what came back is no answer.
+            HttpError: If the server refuses to resume the stream on which the response was to come.
+            TrioMcpError: If the request can't be sent, or what came back is not a response.
         """
         request, remote = self.request, self.remote
         try:
@@ -355,13 +368,14 @@ class Exchange:
             content = encode(request)
         except ValueError as exc:
             raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
+        # Before the first await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
         async with remote.wire.exchange("POST", headers, content, url=remote.endpoint) as response:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
             if kind == "failed":
                 return await refusal_of(response, request, modern=self.modern is not None, session=session)
-            if kind == "accepted":
+            if kind == "accepted":  # over HTTP+SSE; the response comes on the other stream
                 await response.beginning(MAX_ERROR_BODY, DRAIN_TIMEOUT)
             elif kind == "json":
                 await self._read_json(response)
@@ -371,11 +385,11 @@ class Exchange:
 
     async def _read_json(self, response: HttpResponse) -> None:
         message = decode(await response.body(self.remote.max_message_size))
-        if not isinstance(message, Malformed):  # its reason goes to the call, and to nobody else
+        if not isinstance(message, Malformed):  # its reason goes to the call alone, below
             await self._take(message, response)
         if self.answer is None:
             why = message.reason if isinstance(message, Malformed) else type(message).__name__
-            text = f"{response.target} was answered with something that is no answer to {self.request.method!r}"
+            text = f"{response.target} was answered with something that is not a response to {self.request.method!r}"
             raise RemoteProtocolError(f"{text}: {why}")
 
     async def _read_events(self, response: HttpResponse, session: Session | None) -> None:
@@ -390,7 +404,8 @@ class Exchange:
                 drain.deadline = min(drain.deadline, trio.current_time() + DRAIN_TIMEOUT)
             return self.answer is not None
 
-        # To its end, so that the connection can be used again; but not forever.
+        # Read to the end, so that the connection can be used again; but not forever. `drain` has no deadline until the
+        # response is there.
         with trio.CancelScope() as drain:
             try:
                 while chunk := await response.receive():
@@ -398,33 +413,40 @@ class Exchange:
                         await take(event)
             except Disconnected as exc:
                 broken = exc
+            # Only an event with an id makes a stream resumable (L, Resumability and Redelivery).
             if self.answer is None and session is not None and decoder.last_event_id:
                 await session.resume(decoder, take)
         if self.answer is None:
-            text = f"the event stream of {response.target} ended without an answer to {self.request.method!r}"
+            text = f"the event stream of {response.target} ended without a response to {self.request.method!r}"
             raise broken or Disconnected(text)
 
     async def _take(self, message: Incoming, response: HttpResponse) -> None:
-        """Take one message of the answer."""
+        """Take one message from the HTTP response."""
         request_id = self.request.id
         if isinstance(message, ErrorResponse) and message.id is None:
-            message = attrs.evolve(message, id=request_id)  # it came as the answer to this very request
+            # The server could not read our id, but it answers this very request.
+            message = attrs.evolve(message, id=request_id)
+        # A malformed response can only be meant for the one request of this exchange.
         elif isinstance(message, Malformed) and not message.expects_answer and message.id in (None, request_id):
             await self._settle(attrs.evolve(message, id=request_id, reason=f"{response.target}: {message.reason}"))
             return
         if isinstance(message, (Response, ErrorResponse)) and message.id == request_id:
             await self._settle(message)
+        # In revision 2025-03-26 the response may come in a batch, together with other messages.
         elif isinstance(message, Batch) and any(
             isinstance(item, (Response, ErrorResponse)) and item.id == request_id for item in message.items
         ):
             self.answer = message
             await self.remote.deliver(message, {RELATED: request_id})
+        # The server's own messages. Its requests have no place in an exchange of the link's own, which only lists tools
+        # or opens a session.
         elif not self.private or isinstance(message, Notification):
             await self.remote.deliver(message, {RELATED: request_id})
 
     async def _settle(self, answer: Answer) -> None:
         if self.answer is not None:
-            return  # one is enough
+            return  # a second response to the same request; the first one counts
+        # Before the session gets it, so that whatever it sends next already has the right headers.
         lesson = self.remote.lessons.get(self.request.method)
         self.answer = answer = answer if lesson is None else lesson(self, answer)
         if not self.private:
@@ -432,22 +454,22 @@ class Exchange:
 
 
 async def _may_be_repeated(exchange: Exchange) -> bool:
-    """Whether a request may be sent again after its connection broke."""
+    """Return whether a request may be sent again after its connection broke."""
     method = exchange.request.method
-    # What a subscription would have told meanwhile is lost, and its owner has to know.
+    # A subscription that was open has lost the notifications sent meanwhile, and its owner has to know.
     return may_repeat("gateway", method) and not (facts_of(method).lasting and exchange.response is not None)
 
 
 async def refusal_of(
     response: HttpResponse, message: Message | None = None, *, modern: bool = False, session: Session | None = None
 ) -> Failed:
-    """Read an answer that carries no result.
+    """Read an HTTP response that carries no result.
 
     Args:
-        response: The answer.
-        message: What was posted; None for a GET.
-        modern: It was a request of the modern era.
-        session: What it was sent in.
+        response: The HTTP response.
+        message: The message that was posted; None for a GET.
+        modern: Whether it was a request of the modern era.
+        session: The session in which it was sent.
     """
     body = await response.beginning(MAX_ERROR_BODY, ERROR_BODY_TIMEOUT)
     return read_failure(
@@ -463,7 +485,7 @@ async def refusal_of(
 
 
 def message_of(event: ServerSentEvent | Malformed) -> Incoming | None:
-    """What an event holds; None for one that only says where to go on, or of another type."""
+    """Return the message in an event; None if it only has an id to resume from, or is of another type."""
     if isinstance(event, Malformed):
         return event
     return decode(event.data) if event.data and event.event == "message" else None

@@ -1,4 +1,4 @@
-"""The client's end of Streamable HTTP, for every revision, and of HTTP+SSE where a server speaks nothing newer."""
+"""The client's end of Streamable HTTP, for every revision, and of HTTP+SSE if a server speaks nothing newer."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ from trio_mcp.types.methods import facts_of
 
 __all__ = ["HttpLink", "streamable_http_client"]
 
+# All of these are chosen. Each bounds something that a slow server could let grow, or a wait that it could prolong.
 MAX_CONNECTIONS: Final = 100
-"""Requests that are on their way at once; further ones wait. Those that are meant to last don't count."""
+"""Requests under way at once; further ones wait. Subscriptions, which last, don't count."""
 MAX_EXCHANGES: Final = 10_000
-"""Requests that are on their way or wait."""
+"""Requests under way or waiting; further ones fail."""
 MAX_POSTS: Final = 100
-"""Notifications and answers that are on their way at once; then the link takes nothing more, for a moment."""
+"""Notifications and responses under way at once; while there are so many, the link takes no more messages."""
 POST_TIMEOUT: Final = 30.0
-"""Seconds for a server to take a notification or an answer."""
+"""Seconds for a server to accept a notification or a response."""
 CLOSE_TIMEOUT: Final = 2.0
-CANCELLED_TIMEOUT: Final = 0.2  # for the DELETE of a client that is cancelled; else its session would stay
-"""Seconds for what is on its way at a close, and again for the server to take note that the session is over."""
+"""Seconds for the messages under way at a close, and as long again for the server to accept the end of the session."""
+CANCELLED_TIMEOUT: Final = 0.2
+"""Seconds for the DELETE of a client that is cancelled: without it, the server would keep the session."""
 
 
 @contextlib.asynccontextmanager
@@ -57,22 +59,23 @@ async def streamable_http_client(
 ) -> AsyncIterator[Link]:
     """Connect to a server over Streamable HTTP. Nothing is sent until the session sends something.
 
-    Each request is a POST of its own, and what fails it fails that call only. A server of 2024-11-05 answers the
-    handshake with 400, 404 or 405; then the link goes on over HTTP+SSE.
+    Each request is a POST of its own, and if it fails, only that call fails. A server of 2024-11-05 answers the
+    handshake with 400, 404 or 405; the link then continues over HTTP+SSE.
 
-    When the block ends, what is on its way has a moment to arrive, and a session of the legacy era is ended with a
-    DELETE. When cancelled, the connections are closed at once, without that.
+    When the block ends, messages under way have a moment to arrive, and a session of the legacy era is ended with a
+    DELETE. When cancelled, connections are closed without waiting; only the DELETE gets a fraction of a second.
 
     Args:
         url: The server's MCP endpoint.
         headers: Sent with each request, for example ``Authorization``.
         http_client: An ``AsyncClient`` of httpx or httpx2, for TLS, proxies, authentication and more; it is not
-            closed. Its read timeout is not used, as the session has its own.
-        max_message_size: The longest JSON text, or event of a stream, that is taken from the server, in bytes.
-        reconnect: How often and when to go on with a stream of the legacy era that broke.
+            closed. Its read timeout is not used, since the session has its own.
+        max_message_size: The longest JSON text, or event of a stream, accepted from the server, in bytes.
+        reconnect: When and how often to resume a stream of the legacy era that broke.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is invalid.
     """
     await trio.lowlevel.checkpoint()
     async with http_wire(url, headers, http_client) as wire:
@@ -82,18 +85,18 @@ async def streamable_http_client(
 
 
 class HttpLink:
-    """A task for each message that goes out, and the way in that they share.
+    """A link with a task for each outgoing message, and one inbound channel that they share.
 
-    The dispatcher takes what the session hands over and starts tasks. It waits for none of them, so a cancellation is
-    never behind a call.
+    The dispatcher takes what the session hands over and starts tasks. It waits for none of them, so a cancellation
+    never queues behind a call.
 
     Args:
-        wire: Where the exchanges are made.
-        max_message_size: The longest JSON text or event that is taken, in bytes.
-        backoff: How long to wait before a broken stream is gone on with, and how often.
+        wire: Makes the exchanges.
+        max_message_size: The longest JSON text or event accepted, in bytes.
+        backoff: How long to wait before resuming a broken stream, and how often.
 
     Attributes:
-        link: What the transport yields.
+        link: The link to yield.
         remote: The server.
     """
 
@@ -112,19 +115,21 @@ class HttpLink:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The block in which the link is open."""
+        """Open the link for the length of the block."""
         try:
             async with background_nursery(self._end) as nursery:
                 self.remote.nursery = nursery
                 nursery.start_soon(self._dispatch)
                 yield
         finally:
+            # Only now: until the tasks have ended, they may still deliver something, to a session that no longer reads.
             for channel in self._channels:
                 channel.close()
 
     async def _end(self) -> None:
-        """Give up the requests; wait for what else is on its way, and end the session."""
+        """Give up all requests, wait for the other messages under way, and end the session."""
         try:
+            # Two limits, so that messages that are stuck don't take away the time of the DELETE.
             with trio.move_on_after(CLOSE_TIMEOUT):
                 for channel in self._channels[:2]:
                     channel.close()
@@ -139,20 +144,25 @@ class HttpLink:
             raise
 
     async def _dispatch(self) -> None:
-        async with trio.open_nursery() as posts:  # what is sent besides requests
+        # A nursery for everything but requests: leaving it waits for them, while requests are cancelled at the close.
+        async with trio.open_nursery() as posts:
             async for item in self._outbound:
                 message = item.message
                 if isinstance(message, Request):
+                    # Not by waiting: the dispatcher must stay free to take cancellations, which make room.
                     if len(self._exchanges) >= MAX_EXCHANGES:
-                        text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are on their way or wait"
+                        text = f"{message.method!r} was not sent: {MAX_EXCHANGES} requests are under way or waiting"
                         await self.remote.deliver(Failure(TransportError(text), message.id))
                         continue
                     exchange = Exchange(message, modern_revision_of(message), self.remote)
+                    # Entered before its task starts, so that a cancellation right behind it finds it.
                     self._exchanges[message.id] = exchange
                     self.remote.nursery.start_soon(self._ask, exchange)
                 elif isinstance(message, Notification) and message.method == "notifications/cancelled":
                     self._cancel(message, posts)
                 elif not isinstance(message, (Malformed, Failure)):
+                    # Waiting here makes the session's sends wait in turn, instead of tasks piling up. Each POST has a
+                    # time limit, so this ends.
                     await self._posts.acquire()
                     self._post_in_order(message, item.related_request_id, posts)
         self._all_posted.set()
@@ -162,34 +172,41 @@ class HttpLink:
         try:
             with exchange.scope:
                 try:
+                    # Requests wait for a place inside their own scope, so that one that waits can be cancelled.
                     async with contextlib.nullcontext() if facts_of(request.method).lasting else self._places:
                         await exchange.run()
                 except Exception as exc:
+                    # After its response, or after the call was given up, no call is left to fail.
                     if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(Failure(_as_ours(exc), request.id))
         finally:
+            # The id may have been used again by now.
             if self._exchanges.get(request.id) is exchange:
                 del self._exchanges[request.id]
 
-    # --- what has no answer ----------------------------------------------------------------------------------------
+    # --- messages without a response -------------------------------------------------------------------------------
 
     def _cancel(self, notice: Notification, posts: trio.Nursery) -> None:
         params = notice.params or {}
         request_id = params.get("requestId")
         exchange = self._exchanges.get(request_id) if is_request_id(request_id) else None
+        # The request is settled here, but perhaps not at a server of the legacy era.
         if exchange is None:
             if self.remote.modern is None:
                 posts.start_soon(self._post, notice, lambda: None)
         elif exchange.modern is not None or not exchange.sent:
-            # S, Cancellation: the end of the response stream is the notice.
+            # S, Cancellation: closing the response stream is the cancellation. What was not sent needs none.
             exchange.scope.cancel(params.get("reason"))
         else:
-            exchange.given_up = True  # the server may end the response before it has taken the notice
+            # L, Sending Messages to the Server: a disconnection cancels nothing, so a notification is sent, and the
+            # stream is closed only after that. Meanwhile the server may end it, which must not count as trouble.
+            exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
             posts.start_soon(self._post, notice, told)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
-        """Send what belongs to one request of the peer's, or to none, in the order in which it was handed over."""
+        """Send messages that belong to the same request of the peer, or to none, in the order they were handed over."""
+        # Each waits for the one before: separate POSTs could overtake each other, and progress would go backwards.
         previous, done = self._in_order.get(related), trio.Event()
         self._in_order[related] = done
         if isinstance(message, Notification) and message.method == "notifications/initialized":
@@ -204,22 +221,22 @@ class HttpLink:
         posts.start_soon(self._post, message, settled, previous)
 
     async def _post(self, message: Message, settled: Callable[[], None], previous: trio.Event | None = None) -> None:
-        what = repr(message.method) if isinstance(message, Notification) else "an answer"
+        what = repr(message.method) if isinstance(message, Notification) else "a response"
         try:
             if previous is not None:
                 await previous.wait()
             with trio.CancelScope(deadline=trio.current_time() + POST_TIMEOUT) as scope:
                 await self.remote.tell(message)
             if scope.cancelled_caught:
-                await self.remote.report(f"{what} was not taken by the server within {POST_TIMEOUT:g} seconds")
+                await self.remote.report(f"{what} was not accepted by the server within {POST_TIMEOUT:g} seconds")
         except Exception as exc:
-            await self.remote.report(f"{what} was not taken by the server: {_as_ours(exc)}")
+            await self.remote.report(f"{what} was not accepted by the server: {_as_ours(exc)}")
         finally:
             settled()
 
 
 def _as_ours(exc: Exception) -> Exception:
-    """What a call raises for what was raised on its behalf, perhaps by a hook of the caller's HTTP client."""
+    """Return the exception that a call raises for this one, which may come from a hook of the caller's HTTP client."""
     if isinstance(exc, TrioMcpError):
         return exc
     logger.error("an HTTP exchange failed", exc_info=exc)

@@ -1,7 +1,7 @@
-"""HTTP exchanges of a client with one server, on httpx, or on httpx2, its fork with the same face.
+"""HTTP exchanges of a client with one server, on httpx or on httpx2, its fork with the same interface.
 
-Nothing here knows MCP. What httpx raises becomes a `Disconnected`; a redirection within the origin is followed, any
-other is an answer like any other; a body is read within a limit, and a connection whose answer was read to its end is
+Nothing here knows MCP. Exceptions of httpx become a `Disconnected`; redirections within the origin are followed, others
+are returned like any response; a body is read up to a limit; and a connection whose response was read to its end is
 used again, unless the server may be about to close it.
 """
 
@@ -37,51 +37,55 @@ if TYPE_CHECKING:
 
 __all__ = ["Disconnected", "HttpResponse", "HttpWire", "http_wire"]
 
-MAX_REDIRECTS: Final = 5
+MAX_REDIRECTS: Final = 5  # chosen: the limit that RFC 2068, section 10.3, once recommended
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect, and for the server to take what is written; how long an answer may take, a session decides."""
+"""Seconds to connect, and for the server to accept what is written. Chosen; the time for a response is up to the
+session."""
 MAX_KEPT_ALIVE: Final = 100
-"""Connections that are kept for further requests."""
+"""Connections kept for further requests. Chosen: as many as a link has requests under way at once."""
 KEPT_ALIVE: Final = 3.0
-"""Seconds for which they are used if the server does not say for how long it keeps them; many do for five."""
+"""Seconds for which a connection is used again if the server does not say how long it keeps it; many do for five."""
 EARLIER: Final = 1.5
-"""Seconds before the server closes a connection from which on it is not used: a request might be on its way by then."""
+"""Seconds before the server closes a connection at which it is no longer used. Chosen: the time for a request to get
+there."""
 READ_BURST: Final = 64
-"""Parts of a body that are taken before other tasks run."""
+"""Parts of a body read before other tasks run. Chosen, as in the session's reader."""
 MAX_COOKIES: Final = 50
 MAX_COOKIE: Final = 4096
 """Characters of a name and its value. Both limits are those of RFC 6265, section 6.1."""
 
 _FOLLOWED: Final[dict[str, frozenset[int]]] = {
     "GET": frozenset({301, 302, 303, 307, 308}),
-    # Those that keep the method and the body (RFC 9110, section 15.4).
+    # Only the statuses that keep the method and the body (RFC 9110, section 15.4).
     "POST": frozenset({307, 308}),
 }
-# What they raise before anything has been sent, and when the connection is closed under a request; by name, as the two
-# packages have classes of their own.
+# The exceptions raised before anything has been sent, and those raised if the connection is closed under a request. By
+# name, because the two packages have classes of their own.
 _UNSENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 _CLOSED: Final = frozenset({"ReadError", "RemoteProtocolError", "WriteError"})
+# Of the methods used here (RFC 9110, section 9.2.2).
 _IDEMPOTENT: Final = frozenset({"GET", "DELETE"})
+# As in `Keep-Alive: timeout=5, max=100`.
 _TIMEOUT: Final = re.compile(r"(?:^|,)\s*timeout\s*=\s*(\d{1,9})\s*(?:,|$)", re.IGNORECASE)
 
 Fields: TypeAlias = list[tuple[str, str]]
 """The names and values of header fields."""
 Sent: TypeAlias = tuple[Any, Callable[[], Awaitable[None]]]
-"""A response whose body has not been read, and what takes back what it came on, once it is closed."""
+"""A response whose body has not been read, and a function that takes its connection back when it has been closed."""
 
 
 class Disconnected(TransportError):
-    """There is no connection, or it broke before the end of the answer.
+    """The connection could not be made, or broke before the end of the response.
 
     Attributes:
-        sent: The request may have reached the server.
+        sent: Whether the request may have reached the server.
     """
 
     sent: bool = True
 
     @classmethod
     def by(cls, exc: Exception, target: str) -> Disconnected:
-        """What an exception of httpx means to an exchange."""
+        """Translate an exception of httpx."""
         kind, text = type(exc).__name__, _text_of(exc)
         error = cls(f"{target} failed: {f'{kind}: {text}' if text else kind}")
         error.sent = kind not in _UNSENT
@@ -89,7 +93,7 @@ class Disconnected(TransportError):
 
 
 def _text_of(exc: BaseException) -> str:
-    """What an exception says, or what was behind it: httpx says nothing of a certificate itself."""
+    """Return the text of an exception, or of its cause: httpx's own is empty if, say, a certificate is invalid."""
     behind: BaseException | None = exc
     while behind is not None and not str(behind):
         behind = behind.__cause__ or behind.__context__
@@ -97,19 +101,19 @@ def _text_of(exc: BaseException) -> str:
 
 
 def _shown(url: str) -> str:
-    """A URL for a message, without what may be secret: the query, a password."""
+    """Return a URL for a message, without the parts that may be secret: the query and a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class HttpResponse:
-    """The head of an answer, and its body while it comes.
+    """The head of an HTTP response, and its body as it arrives.
 
     Attributes:
         status: The HTTP status.
-        headers: Its fields.
-        target: The HTTP method and URL, without secrets.
-        has_two_ends: There are two fields that say where its body ends (RFC 9112, 6.3).
+        headers: The header fields.
+        target: The HTTP method and URL of the request, without secrets.
+        has_two_ends: Whether two fields say where the body ends (RFC 9112, section 6.3).
     """
 
     def __init__(self, sent: Sent, target: str, failures: tuple[type[Exception], ...]) -> None:
@@ -120,23 +124,24 @@ class HttpResponse:
         self.target = target
         self._response = response
         self._take_back = take_back
-        self._chunks: AsyncIterator[bytes] | None = None  # before the first is asked for
+        self._chunks: AsyncIterator[bytes] | None = None  # until the first part is read
         self._failures = failures
         self._parts = 0
         self._ended = False
 
     async def receive(self) -> bytes:
-        """The next part of the body; empty at its end.
+        """Return the next part of the body; empty at its end.
 
         Raises:
-            Disconnected: It broke off.
+            Disconnected: If it broke off.
         """
         if self._chunks is None:
             self._chunks = aiter(self._response.stream)
         try:
             while True:
                 self._parts += 1
-                if self._parts % READ_BURST == 0:  # what has arrived comes without waiting
+                # Parts that have arrived already come without a checkpoint, so a fast server could starve other tasks.
+                if self._parts % READ_BURST == 0:
                     await trio.lowlevel.checkpoint()
                 if chunk := await anext(self._chunks):
                     return chunk
@@ -147,11 +152,11 @@ class HttpResponse:
             raise Disconnected.by(exc, self.target) from None
 
     async def body(self, limit: int) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
-            MessageTooLarge: It is longer than ``limit`` bytes.
-            Disconnected: It broke off.
+            MessageTooLarge: If it is longer than ``limit`` bytes.
+            Disconnected: If it broke off.
         """
         found = bytearray()
         while chunk := await self.receive():
@@ -161,7 +166,7 @@ class HttpResponse:
         return bytes(found)
 
     async def beginning(self, limit: int, seconds: float) -> bytes:
-        """What there is of the body, up to ``limit`` bytes, after so many seconds at most."""
+        """Return the beginning of the body: up to ``limit`` bytes, and what has come after this many seconds."""
         found = bytearray()
         with trio.move_on_after(seconds), contextlib.suppress(Disconnected):
             while len(found) < limit and (chunk := await self.receive()):
@@ -169,7 +174,8 @@ class HttpResponse:
         return bytes(found[:limit])
 
     async def aclose(self) -> None:
-        """Close the connection, unless the body has been read to its end."""
+        """Release the connection, and close it unless the body has been read to its end."""
+        # The transport is taken back in any case; otherwise a cancelled exchange would leave its connection open.
         try:
             if self._chunks is not None and not self._ended:
                 await self._unwind(self._chunks)
@@ -181,36 +187,38 @@ class HttpResponse:
         await self._take_back()
 
     async def _unwind(self, chunks: AsyncIterator[bytes]) -> None:
-        """See to it that a body that was not read to its end leaves no generator behind.
+        """Finish the generators of a body that was not read to its end.
 
-        httpx nests several. Closing the outer one would leave the others to the garbage collector, which can't await;
-        a cancellation unwinds all of them.
+        httpx nests several of them. Closing the outer one would leave the others to the garbage collector, which can't
+        await; a cancellation unwinds all of them.
         """
         with trio.CancelScope() as scope:
-            scope.cancel("the answer is of no use any more")
+            scope.cancel("the rest of the response is not needed")
             with contextlib.suppress(*self._failures):
                 async for _ in chunks:
                     self._parts += 1
                     if self._parts % READ_BURST == 0:
-                        await trio.lowlevel.cancel_shielded_checkpoint()  # the cancellation is for the generators
+                        # Shielded: the cancellation has to be raised inside the generators, not here.
+                        await trio.lowlevel.cancel_shielded_checkpoint()
 
 
 class HttpWire:
-    """Makes exchanges with one origin.
+    """A maker of HTTP exchanges with one origin.
 
     Args:
         sender: Sends the requests.
-        parameters: Where to, unless an exchange says otherwise, and what is sent with each request.
+        parameters: The default URL, and the headers of each request.
 
     Attributes:
-        url: Where to.
-        shown: The same for a message, without what may be secret.
+        url: The default URL.
+        shown: The same for messages, without the parts that may be secret.
     """
 
     def __init__(self, sender: Sender, parameters: HttpServerParameters) -> None:
         self._sender = sender
-        # An answer that unpacks to a thousand times its size would be no use of a limit, so nothing is to be packed.
+        # No compression: a body may unpack to a thousand times its size, before any limit on its length applies.
         own = [*sender.fields, *parameters.headers.items(), ("Accept-Encoding", "identity")]
+        # By lower case: names of fields are case-insensitive (RFC 9110, section 5.1), and later ones replace earlier.
         self._own = {name.lower(): (name, value) for name, value in own}
         self.url = parameters.url
         self.shown = _shown(self.url)
@@ -219,31 +227,35 @@ class HttpWire:
     async def exchange(
         self, method: str, headers: Mapping[str, str], content: bytes = b"", *, url: str | None = None
     ) -> AsyncIterator[HttpResponse]:
-        """Send a request and give the head of the answer.
+        """Send a request and yield the head of the response.
 
-        When cancelled, or when the block is left before the body has ended, the connection is closed.
+        When cancelled, or if the block is left before the body has ended, the connection is closed.
 
         Raises:
-            Disconnected: There is no connection, or it broke, also in the block.
-            TransportError: A hook of the caller's client failed; or the answer can't be read.
+            Disconnected: If the connection could not be made, or broke, also within the block.
+            TransportError: If a hook of the caller's client failed, or the response can't be read.
         """
         url = self.url if url is None else url
         fields = dict(self._own)
         for name, value in headers.items():
             fields[name.lower()] = name, value
+        # The credentials of the caller go along, so only redirections within the origin are followed (`_redirection`).
         for redirections in itertools.count():
             response = await self._send(method, url, list(fields.values()), content)
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
                     raise TransportError(
-                        f"{response.target} was answered with a body packed as {shown(packed)}, unasked"
+                        f"{response.target} was answered with a body encoded as {shown(packed)}, although only"
+                        " identity was accepted"
                     )
+                # The sign of an attempt at response splitting or smuggling (RFC 9112, section 6.3).
                 if response.has_two_ends:
                     raise TransportError(
-                        f"{response.target} was answered with both Content-Length and Transfer-Encoding: where the"
-                        " answer ends is in doubt"
+                        f"{response.target} was answered with both Content-Length and Transfer-Encoding, which leaves"
+                        " it unclear where the response ends"
                     )
+                # Beyond the limit, a redirection is a response like any other, which the caller reports.
                 elsewhere = None
                 if redirections < MAX_REDIRECTS and response.status in _FOLLOWED.get(method, ()):
                     elsewhere = _redirection(url, response)
@@ -252,6 +264,7 @@ class HttpWire:
             except BaseException:
                 async with closing(response.aclose):
                     raise
+            # Without an exception the close may raise its own. The response of a redirection is closed here, too.
             await response.aclose()
             if elsewhere is None:
                 return
@@ -264,14 +277,14 @@ class HttpWire:
             sent = await self._sender.send(method, url, fields, content)
         except failures as exc:
             raise Disconnected.by(exc, target) from None
-        except Exception as exc:  # of a hook of the caller's client, such as authentication
+        except Exception as exc:  # from a hook of the caller's client, such as authentication
             logger.error("%s failed", target, exc_info=exc)
             raise TransportError(f"{target} failed: {type(exc).__name__}: {exc}") from exc
         return HttpResponse(sent, target, failures)
 
 
 def _redirection(url: str, response: HttpResponse) -> str | None:
-    """Where a redirection leads; None for one that would take credentials elsewhere."""
+    """Return the URL that a redirection leads to; None if it is another origin, which must not get our credentials."""
     location = response.headers.get("Location") or ""
     if len(location) > MAX_URL:
         return None
@@ -282,17 +295,18 @@ def _redirection(url: str, response: HttpResponse) -> str | None:
         return None
 
 
-# --- who sends ------------------------------------------------------------------------------------------------------
-# What goes through an ``AsyncClient`` of httpx 0.28 costs half as much again as what goes to a transport, and a
-# transport looks at every one of its connections for every request. So without a client of the caller's there is one
-# transport for each exchange at a time, each with its one connection.
+# --- senders --------------------------------------------------------------------------------------------------------
+# Sending through an ``AsyncClient`` of httpx 0.28 costs half as much again as sending through a transport, as measured,
+# and a transport looks at every one of its connections for every request. So unless the caller supplies a client, there
+# is one transport for each exchange under way, each with one connection.
 
 
 class BoundedCookies(CookieJar):
-    """Cookies that can't become more and more. One that is too long is not kept; those over the limit end them all."""
+    """A bounded cookie jar: oversized cookies are ignored, and one more than `MAX_COOKIES` clears the jar."""
 
     def set_cookie(self, cookie: Cookie) -> None:
-        """Keep a cookie."""
+        """Keep a cookie, within the limits."""
+        # The server sets them, so without limits it could make every request ever larger.
         if len(cookie.name) + len(cookie.value or "") > MAX_COOKIE:
             return
         if len(self) >= MAX_COOKIES:
@@ -301,25 +315,25 @@ class BoundedCookies(CookieJar):
 
 
 class Sender(Protocol):
-    """Sends requests.
+    """A sender of HTTP requests.
 
     Attributes:
-        fields: What it wants sent with each request that says nothing else.
-        failures: What `send` and the body of its response raise.
+        fields: Default header fields for each request.
+        failures: The exceptions that `send` and the body of its response raise.
     """
 
     fields: Fields
     failures: tuple[type[Exception], ...]
 
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
-        """Send a request and wait for the head of the answer; a redirection is not followed."""
+        """Send a request and wait for the head of the response; redirections are not followed."""
 
 
 class ClientSender:
-    """Sends on an ``AsyncClient``, with whatever that has been set up to do.
+    """A sender on the caller's ``AsyncClient``, with its proxies, authentication and so on.
 
     Raises:
-        TypeError: It is none of httpx or httpx2.
+        TypeError: If it is not a client of httpx or httpx2.
     """
 
     def __init__(self, client: Any) -> None:
@@ -328,30 +342,35 @@ class ClientSender:
         self.failures, self._content = _parts_of(package)
         self._client = client
         given = client.timeout
-        # How long an answer may take is the business of the session, and for how many there is room that of the link.
+        # The time for a response is up to the session (`read`), and the number of exchanges up to the link (`pool`).
+        # Of the same class as the client's own, which differs between the two packages.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
     async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
         request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
+        # See `_parts_of`: httpx's own body would be an async generator.
         request.stream = self._content(content)
         response = await self._client.send(request, stream=True, follow_redirects=False)
         return response, _nothing_to_take_back
 
 
 class TransportSender:
-    """Sends on transports of its own. It keeps cookies: a balancer may know by one which server holds the session.
+    """A sender on transports of its own.
+
+    It keeps cookies, because a load balancer may use one to find the server that holds the session.
 
     Args:
-        url: The URL that most requests go to. A name and a password in it are sent as Basic authentication.
+        url: The URL of most requests. A name and a password in it are sent as Basic authentication (RFC 7617).
     """
 
     def __init__(self, url: str) -> None:
-        import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
+        import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
         self.fields = [("User-Agent", f"trio-mcp/{__version__}")]
         self.failures, self._content = _parts_of(httpx)
         self._httpx = httpx
         self._url = url
+        # As httpx does; a transport alone would drop them.
         parts = urlsplit(url)
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -359,7 +378,9 @@ class TransportSender:
         self._cookies = httpx.Cookies(BoundedCookies())
         timeouts = {"connect": CONNECT_TIMEOUT, "write": CONNECT_TIMEOUT, "read": None, "pool": None}
         self._extensions = {"timeout": timeouts}
-        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()  # the longest first; each with its end
+        # Each with the time until which it may be used, the one idle for longest first. The newest is used first: it is
+        # the least likely to be closed by now, and the others can expire.
+        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
         self._limits = httpx.Limits(keepalive_expiry=None)
 
     @functools.cached_property
@@ -368,7 +389,7 @@ class TransportSender:
 
     @functools.cached_property
     def _tls(self) -> ssl.SSLContext:
-        if self._parsed.scheme != "https":
+        if self._parsed.scheme != "https":  # never used, but a transport without one would load certificates
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
@@ -381,48 +402,53 @@ class TransportSender:
         kept: httpx.AsyncHTTPTransport | None = None
         while kept is None and self._idle:
             kept, end = self._idle.pop()
-            if end <= trio.current_time():  # its server may be closing the connection by now
+            if end <= trio.current_time():  # the server may be closing the connection by now
                 await kept.aclose()
                 kept = None
+        # Each transport has one connection at most, so closing it closes the connection.
         transport = kept or self._httpx.AsyncHTTPTransport(verify=self._tls, limits=self._limits)
         try:
             try:
                 response = await transport.handle_async_request(request)
             except self.failures as exc:
-                # The server may have closed a connection that was kept before it read the request. That is sure only if
-                # not all of it could be written; an idempotent one may be sent again anyway (RFC 9110, section 9.2.2).
+                # The server may have closed a kept connection before it read the request. That is certain only if not
+                # all of the request could be written; an idempotent one may be sent again in any case (RFC 9110,
+                # section 9.2.2).
                 known = not body.ended or method in _IDEMPOTENT
                 if kept is None or type(exc).__name__ not in _CLOSED or not known:
                     raise
                 response = await transport.handle_async_request(request)  # on a new connection
         except BaseException:
-            # Without its connection, if that is what failed.
+            # The transport can be used again: it has dropped its connection, if that is what failed.
             self._idle.append((transport, trio.current_time() + KEPT_ALIVE))
             raise
+        # A transport keeps no cookies, so this does the part of the client.
         if "set-cookie" in response.headers:
             response.request = request
             self._cookies.extract_cookies(response)
         return response, functools.partial(self._take_back, transport, response.headers.get("keep-alive"))
 
     async def _take_back(self, transport: httpx.AsyncHTTPTransport, said: str | None) -> None:
-        """Keep a connection for as long as its server has said that it does, or for a while."""
+        """Keep a connection for as long as the server said it will (``Keep-Alive``), or else for `KEPT_ALIVE`."""
         timeout = _TIMEOUT.search(said or "")
         seconds = KEPT_ALIVE if timeout is None else int(timeout[1]) - EARLIER
         self._idle.append((transport, trio.current_time() + seconds))
+        # At most one, as one has been added: the number stays bounded, and no exchange has to close many.
         oldest, end = self._idle[0]
         if len(self._idle) > MAX_KEPT_ALIVE or end <= trio.current_time():
             self._idle.popleft()
             await oldest.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; no request is under way any more."""
+        """Close every connection, once no request is under way."""
         while self._idle:
             await self._idle.pop()[0].aclose()
 
 
 @functools.cache
 def _trusting(package: Any, *sources: str | None) -> ssl.SSLContext:
-    """To read the certificates takes some 20 ms, so it is done once; ``sources`` are the variables that name others."""
+    """Return a TLS context with the trusted certificates, read once for each value of the variables in `sources`."""
+    # Reading the certificates takes some 20 ms, as measured. httpx reads the variables itself: they are only the key.
     context: ssl.SSLContext = package.create_ssl_context()
     return context
 
@@ -433,15 +459,18 @@ async def _nothing_to_take_back() -> None:
 
 @functools.cache
 def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[bytes], Any]]:
-    """What it raises, and what makes bodies that are no async generators: its own ones outlive a cancellation."""
+    """Return the exceptions that a package raises, and a class for request bodies.
+
+    The package's own bodies are async generators, which outlive a cancellation; this class is not one.
+    """
 
     @attrs.define(eq=False)
     class Content(package.AsyncByteStream):  # type: ignore[misc]
         content: bytes
         given: bool = False
-        ended: bool = False  # all of it has been written
+        ended: bool = False  # whether all of it has been written
 
-        def __aiter__(self) -> Self:  # more than once where a request is sent again
+        def __aiter__(self) -> Self:  # called again if a request is sent again
             self.given = self.ended = False
             return self
 
@@ -452,12 +481,13 @@ def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[byte
             self.given = True
             return self.content
 
-    # A `UnicodeError` is for a host that can be none.
+    # A `UnicodeError` is raised for a host name that can't be encoded (IDNA).
     return (package.HTTPError, package.StreamError, package.InvalidURL, UnicodeError), Content
 
 
 def _package(client: object) -> str:
-    """Whose client it is: ``httpx`` or ``httpx2``."""
+    """Return the package that a client belongs to: ``httpx`` or ``httpx2``."""
+    # By name, without importing either: one of them may not be installed. Subclasses count.
     for kind in type(client).__mro__:
         package = kind.__module__.partition(".")[0]
         if kind.__name__ == "AsyncClient" and package in ("httpx", "httpx2"):
@@ -470,17 +500,19 @@ def _package(client: object) -> str:
 
 @contextlib.asynccontextmanager
 async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: Any) -> AsyncIterator[HttpWire]:
-    """A wire on the client given, which stays open, or on one of its own.
+    """Open a wire on the given client, which is not closed, or on a sender of its own.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is invalid.
     """
     parameters = HttpServerParameters(url, headers=headers or {})
     if http_client is not None:
         yield HttpWire(ClientSender(http_client), parameters)
     elif _has_proxy(parameters.url):
-        import httpx  # noqa: ASYNC127 - its import takes a moment, and not every client needs it; httpx comes along
+        import httpx  # noqa: ASYNC127 - importing takes a moment, and not every client needs it; it is always installed
 
+        # No limits here, as the link has its own.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
         async with httpx.AsyncClient(timeout=CONNECT_TIMEOUT, limits=limits, cookies=BoundedCookies()) as client:
             yield HttpWire(ClientSender(client), parameters)
@@ -491,7 +523,7 @@ async def http_wire(url: str, headers: Mapping[str, str] | None, http_client: An
 
 
 def _has_proxy(url: str) -> bool:
-    """Whether the environment, or the system, may want a proxy between here and a URL: then httpx sees to that."""
+    """Return whether the environment or the system configures a proxy that may apply to a URL; httpx then decides."""
     from urllib.request import getproxies
 
     return not getproxies().keys().isdisjoint({urlsplit(url).scheme, "all"})

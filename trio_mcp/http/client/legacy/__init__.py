@@ -1,1 +1,1 @@
-"""What only the legacy era needs of an HTTP client."""
+"""The parts of an HTTP client that only the legacy era needs."""

@@ -1,4 +1,4 @@
-"""Sessions of the legacy era: opened, listened to, ended, and opened again where the server forgets them.
+"""Sessions of the legacy era: opening them, listening to them, ending them, and replacing those the server has lost.
 
 L: 2025-11-25 `basic/transports`; S: 2026-07-28 `basic/transports/streamable-http`.
 """
@@ -29,17 +29,21 @@ from trio_mcp.retrying import may_repeat
 __all__ = ["LegacySession", "LegacySessions"]
 
 MIN_WAIT: Final = 0.1
-"""Seconds between two attempts to go on with a stream, whatever the server says."""
+"""Seconds between two attempts to resume a stream, whatever the server asks for. Chosen: ``retry: 0`` must not make
+the client reconnect in a tight loop."""
 RENEWAL_TIMEOUT: Final = 30.0
-"""Seconds for a server to open another session."""
+"""Seconds for a server to open a new session. Chosen."""
 LISTENING_PATIENCE: Final = 0.5
-"""Seconds that the first requests of a session wait for the stream of the server's own messages. Many servers drop what
-has no stream to go on, and a question that is asked before the stream is there would never come. But some servers
+"""Seconds that the first requests of a session wait for the stream of the server's own messages. Chosen: many servers
+drop messages that have no stream, so a question asked before the stream is open would never arrive. But some servers
 answer the GET only with the first message."""
 UNASKED_INTERVAL: Final = 60.0
-"""Seconds between two sessions that are opened only to hear the server's own messages."""
+"""Seconds between two sessions that are opened only to hear the server's own messages. Chosen."""
 
+# The kinds of trouble that may pass, so that resuming a stream is worth another attempt.
 _HOPEFUL: Final = frozenset({"busy", "gateway"})
+# Event ids that can be sent back in a header as they came: a field value loses the spaces around it (RFC 9110, section
+# 5.5). A session id has visible ASCII characters only (L, Session Management). The lengths are chosen.
 _EVENT_ID = re.compile(r"(?=.{1,4096}\Z)[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
@@ -49,11 +53,11 @@ class EventStream:
     """One stream of events, over as many connections as it takes.
 
     Attributes:
-        session: What it belongs to.
-        decoder: Of the connection that is, or was, read.
+        session: The session that it belongs to.
+        decoder: The decoder of the current or last connection.
         take: Takes each event.
-        opened: It has been open at least once.
-        answered: Set when `follow` has had a first answer, of whatever kind.
+        opened: Whether it has been open at least once.
+        answered: Set when `follow` has got a first HTTP response, of any status.
     """
 
     session: LegacySession
@@ -65,14 +69,14 @@ class EventStream:
     _lively: bool = False
 
     async def follow(self, *, at_once: bool) -> None:
-        """Connect, read, and connect again until nothing more is wanted.
+        """Connect, read, and reconnect until nothing more is wanted.
 
         Args:
-            at_once: The first connection is made without waiting.
+            at_once: Whether to make the first connection without waiting.
 
         Raises:
-            HttpError: The server refuses to go on.
-            TransportError: It was tried as often as is worth it.
+            HttpError: If the server refuses.
+            TransportError: If all attempts failed.
         """
         remote, attempt, asked = self.session.keeper.remote, 0, self.decoder.retry
         last: Exception | None = None
@@ -83,6 +87,8 @@ class EventStream:
                     why = f"; last: {last}" if last is not None else ""
                     what = f"the event stream of {remote.wire.shown}"
                     raise TransportError(f"{what} was given up after {attempt} further attempts{why}")
+                # The wait also applies after a connection that ended well: the server may close it and be polled
+                # (`retry`, SEP-1699).
                 await trio.sleep(max(wait, MIN_WAIT))
                 attempt += 1
             at_once, self._lively = False, False
@@ -91,26 +97,29 @@ class EventStream:
                 last = None
             except Disconnected as exc:
                 last = exc
+            # A permanent refusal ends it; a server that is overloaded or being restarted is asked again.
             except HttpError as exc:
                 if exc.trouble not in _HOPEFUL and exc.status < 500:
                     raise
                 last, asked = exc, exc.retry_after
                 continue
+            # A connection that brought events counts as success, so the attempts start over.
             if self._lively:
                 attempt = 0
             asked = self.decoder.retry
 
     async def _connect(self) -> None:
-        """Read one connection to its end."""
+        """Make one connection and read it to its end."""
         wire = self.session.keeper.remote.wire
         try:
             headers = self.session.stream_headers(self.decoder.last_event_id)
         except ValueError as exc:
-            raise TransportError(f"the event stream of {wire.shown} can't be gone on with: {exc}") from None
+            raise TransportError(f"the event stream of {wire.shown} can't be resumed: {exc}") from None
         async with wire.exchange("GET", headers) as response:
             self.answered.set()
             if response.status != 200 or response.headers.media_type != EVENTS:
                 raise (await refusal_of(response, session=self.session)).error
+            # Keeps the last event id and the `retry`, and forgets an event that was cut off.
             self.decoder = self.decoder.resumed()
             self.opened = True
             while chunk := await response.receive():
@@ -121,14 +130,14 @@ class EventStream:
 
 @attrs.frozen(eq=False)
 class LegacySession:
-    """What a handshake has settled, and what a message that belongs to it does about it.
+    """The outcome of a handshake, and the headers and streams that belong to it.
 
     Attributes:
-        keeper: Whose it is.
-        params: What the client said in ``initialize``.
-        revision: What the server answered.
+        keeper: The keeper of this session.
+        params: The client's parameters of ``initialize``, to open another session with.
+        revision: The revision that the server chose.
         id: The session id, if the server gave one.
-        scope: Around what listens to the server; cancelled when there is another session.
+        scope: The scope of the task that listens to the server; cancelled when another session replaces this one.
     """
 
     keeper: LegacySessions
@@ -139,15 +148,19 @@ class LegacySession:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each message of it has in its headers."""
+        """The headers of each message in the session."""
+        # L, Protocol Version Header and Session Management: both on every request after the handshake.
         fields = {PROTOCOL_VERSION: self.revision or None, SESSION_ID: self.id}
         return {name: value for name, value in fields.items() if value is not None}
 
     def stream_headers(self, last_event_id: str = "") -> dict[str, str]:
-        """The headers of a GET, or, but for ``Accept``, of a DELETE.
+        """Return the headers of a GET, or of a DELETE, where ``Accept`` is harmless.
+
+        Args:
+            last_event_id: The id of the event after which to resume a stream; empty for a new one.
 
         Raises:
-            ValueError: The event id, after which a stream is to go on, can't be sent in a header.
+            ValueError: If the event id can't be sent in a header.
         """
         if not last_event_id:
             return {"Accept": EVENTS, **self.headers}
@@ -157,21 +170,21 @@ class LegacySession:
         return {"Accept": EVENTS, **self.headers, LAST_EVENT_ID: last_event_id}
 
     async def resume(self, decoder: EventDecoder, take: TakeEvent) -> None:
-        """Go on with a stream that ended too early (L, Resumability and Redelivery)."""
+        """Resume a stream that ended too early (L, Resumability and Redelivery)."""
         await EventStream(self, decoder, take).follow(at_once=False)
 
     async def announced(self) -> None:
-        """Listen to the server from now on, and wait for a moment until it is ready for that."""
+        """Start to listen to the server, and wait a moment until it is ready for that."""
         answered = trio.Event()
         self.keeper.remote.nursery.start_soon(self._listen, answered)
         with trio.move_on_after(LISTENING_PATIENCE):
             await answered.wait()
 
     async def _listen(self, answered: trio.Event) -> None:
-        """Hear what the server has to say besides answers (L, Listening for Messages from the Server).
+        """Read the server's own requests and notifications (L, Listening for Messages from the Server).
 
         Args:
-            answered: Set when the server has said whether it has such a stream.
+            answered: Set when the server has answered whether it offers such a stream.
         """
         remote = self.keeper.remote
 
@@ -182,144 +195,155 @@ class LegacySession:
             return False
 
         stream = EventStream(self, EventDecoder(remote.max_message_size), take, answered=answered)
+        # Never fails the link: a session works without this stream, only the server's own messages are missing.
         with self.scope:
             try:
                 await stream.follow(at_once=True)
             except TransportError as exc:
                 trouble = exc.trouble if isinstance(exc, HttpError) else None
                 if trouble is not None and not stream.opened:
+                    # Offering one is optional: L lets a server answer 405, and others use other statuses.
                     logger.debug("the server offers no event stream: %s", exc)
                 elif trouble == "session_lost":
                     remote.nursery.start_soon(self.keeper.renew_unasked, self)
                 else:
-                    await remote.report(f"the server's own messages are not heard any more: {exc}")
+                    await remote.report(f"the server's own messages are no longer received: {exc}")
 
 
 @attrs.define(eq=False)
 class _Renewal:
-    """Another session that is being opened, and why there is none to be had."""
+    """A new session being opened, and the error if that failed."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
     error: TrioMcpError | None = None
 
 
 class LegacySessions:
-    """Keeps the session of a link, and goes over to HTTP+SSE where a server speaks nothing newer.
+    """The keeper of a link's session, which also switches to HTTP+SSE if a server speaks nothing newer.
 
     Attributes:
         remote: The server.
-        session: The session that there is.
+        session: The current session, if any.
     """
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
         self.session: LegacySession | None = None
-        self._ready: trio.Event | None = None  # set when a server has been told that its client is initialized
+        self._ready: trio.Event | None = None  # set when `notifications/initialized` has been sent
         self._renewal: _Renewal | None = None
+        # When the next session may be opened without a call that needs it.
         self._unasked_from = -math.inf
+        # The rest of the client knows nothing of sessions: what has to be done about them is entered here.
         remote.lessons["initialize"] = self._opened
         remote.mends["session_lost"] = self._lost
         remote.mends["not_streamable"] = self._go_over
 
     async def before(self, request: Request) -> LegacySession | None:
-        """Begin anew with ``initialize``; everything else waits until the server has been told that it may come."""
+        """Start over with ``initialize``; let every other request wait until ``notifications/initialized`` was sent."""
         url = self.remote.wire.url
         if request.method == "initialize":
             if self.session is not None:
                 self.session.scope.cancel("there is another session")
             self.session = self.remote.modern = self._ready = None
+            # An origin remembered for HTTP+SSE is tried with that first; if it fails, the memory was wrong.
             if self.remote.answers_here and ORIGINS.recall(url) == "sse" and not await self._go_over():
                 ORIGINS.forget(url)
         if self._ready is not None:
-            await self._ready.wait()  # `basic/lifecycle`, Initialization: requests come after it
+            await self._ready.wait()  # `basic/lifecycle`, Initialization: no requests before it
         return self.session
 
     def announcing(self, done: trio.Event) -> None:
-        """The server is about to be told that the client is initialized."""
+        """Let requests wait for ``done``: ``notifications/initialized`` is about to be sent."""
         self._ready = done
 
     async def end(self) -> None:
-        """End the session with a DELETE; where the connection breaks, with another."""
+        """End the session with a DELETE; if the connection breaks, with a second one."""
         session = self.session
         if session is not None and session.id is not None:
             session.scope.cancel("the link is closed")
-            # It may refuse to (L, Session Management, 5), and if it is gone there is nothing to end.
+            # The server may refuse (L, Session Management, 5), and if it is down there is nothing to end.
             for _ in range(2):
                 with contextlib.suppress(TransportError):
                     async with self.remote.wire.exchange("DELETE", session.stream_headers()):
                         return
 
     def _opened(self, exchange: Exchange, answer: Answer) -> Answer:
-        """``initialize`` has been answered.
+        """Open a session if ``initialize`` was answered with a result.
 
         Raises:
-            RemoteProtocolError: The session id can't be one.
+            RemoteProtocolError: If the session id is invalid.
         """
         if not isinstance(answer, Response):
             return answer
         assert exchange.response is not None
         given = exchange.response.headers.get(SESSION_ID)
         if given is not None and not _SESSION_ID.fullmatch(given):
-            raise RemoteProtocolError("the server gave a session id that is too long or not visible ASCII")
+            raise RemoteProtocolError("the server sent a session id that is too long or not visible ASCII")
         spoken = answer.result.get("protocolVersion")
-        # What is no revision is for the session above to complain about.
+        # The session above refuses an unknown revision; here it only has to fit into a header.
         revision = spoken if isinstance(spoken, str) and spoken.isascii() else ""
         self.session = LegacySession(self, exchange.request.params, revision, given)
-        if self.remote.not_modern:  # a client that does not ask for the modern era learns nothing of it
+        if self.remote.not_modern:  # if the client did not try the modern era, the server may speak it nevertheless
             ORIGINS.note(self.remote.wire.url, "legacy")
         return answer
 
-    # --- a session that is lost --------------------------------------------------------------------------------------
+    # --- lost sessions -----------------------------------------------------------------------------------------------
 
     async def _lost(self, exchange: Exchange) -> bool:
         await self._renew(exchange.session)
-        # L, Session Management, 4: what is refused with 404 has not been done; unlike what was being answered.
+        # L, Session Management, 4: a request refused with 404 was not carried out. One whose response had begun may
+        # have been, so only a repeatable one is sent again.
         refused = exchange.response is not None and exchange.response.status == 404
         return refused or may_repeat("gateway", exchange.request.method)
 
     async def renew_unasked(self, lost: LegacySession) -> None:
-        """Have another session, only to hear the server's own messages."""
-        # Not again and again, as long as nobody calls, for a server that always forgets.
+        """Open a new session only to hear the server's own messages, without a call that needs it."""
+        # At intervals: a server that always forgets must not make an idle client open one session after another.
         await trio.sleep_until(self._unasked_from)
         self._unasked_from = trio.current_time() + UNASKED_INTERVAL
         try:
             await self._renew(lost)
         except TrioMcpError as exc:
-            await self.remote.report(f"the server has forgotten the session, and there is no other: {exc}")
+            await self.remote.report(f"the server has forgotten the session, and a new one can't be opened: {exc}")
 
     async def _renew(self, lost: Session | None) -> None:
-        """Wait for another session, which is opened once, however many calls find out.
+        """Wait for a new session, which is opened once, however many calls find theirs lost.
 
-        When cancelled, it is opened all the same, for those who wait with us.
+        If this wait is cancelled, it is opened nevertheless, for the other calls.
 
         Raises:
-            TrioMcpError: There is none to be had.
+            TrioMcpError: If it can't be opened.
         """
         session, renewal = self.session, self._renewal
+        # Several calls may find the same loss at different times; only the first may act on it.
         if session is None or session is not lost:
-            return  # there is another by now
+            return  # it has been replaced already
         if renewal is None:
+            # In a task of the link: the call that finds the loss first may be cancelled.
             renewal = self._renewal = _Renewal()
             self.remote.nursery.start_soon(self._open_another, session, renewal)
         await renewal.done.wait()
         if renewal.error is not None:
-            raise copy.copy(renewal.error)  # one for each call: they would share a traceback
+            raise copy.copy(renewal.error)  # a copy for each call, or they would share one traceback
 
     async def _open_another(self, lost: LegacySession, renewal: _Renewal) -> None:
         self._ready = ready = trio.Event()
         try:
+            # `initialize` in the old words, so that the new session has the same client, revision and capabilities. Its
+            # response makes `_opened` replace `self.session`.
             with trio.CancelScope(deadline=trio.current_time() + RENEWAL_TIMEOUT) as scope:
                 await self.remote.ask("initialize", lost.params)
                 lost.scope.cancel("the session is lost")
                 spoken = self.session.revision if self.session is not None else ""
                 if spoken != lost.revision:
+                    # The session above has negotiated the other one, and can't change.
                     text = f"the server has forgotten the session, and now speaks {spoken!r}"
                     error = TransportError(f"{text} instead of {lost.revision!r}; make a new connection")
                     await self.remote.deliver(Failure(error))
                     raise error
                 await self.remote.tell(Notification("notifications/initialized"))
             if scope.cancelled_caught:
-                text = f"the server has forgotten the session, and opened no other within {RENEWAL_TIMEOUT:g} seconds"
+                text = f"the server has forgotten the session, and opened no new one in {RENEWAL_TIMEOUT:g} seconds"
                 renewal.error = TransportError(text)
         except TrioMcpError as exc:
             renewal.error = exc
@@ -331,7 +355,7 @@ class LegacySessions:
     # --- HTTP+SSE ----------------------------------------------------------------------------------------------------
 
     async def _go_over(self, exchange: Exchange | None = None) -> bool:
-        """Go over to HTTP+SSE, if the server speaks that (S, HTTP+SSE Transport)."""
+        """Switch to HTTP+SSE, and return whether the server speaks that (S, HTTP+SSE Transport)."""
         if not self.remote.answers_here:
             return False
         try:

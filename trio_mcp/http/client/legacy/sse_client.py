@@ -1,6 +1,6 @@
-"""The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, POSTs for what goes.
+"""The client's end of HTTP+SSE, the transport of 2024-11-05: one stream for incoming messages, POSTs for outgoing ones.
 
-2024-11-05 `basic/transports`, HTTP with SSE. This can go when nobody speaks that.
+2024-11-05 `basic/transports`, HTTP with SSE. This can be deleted once there are no such servers left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trio_mcp.retrying import Backoff
 __all__ = ["endpoint_url", "open_old_stream", "sse_client"]
 
 ENDPOINT_TIMEOUT: Final = 10.0
-"""Seconds for a server to say where messages are to be posted."""
+"""Seconds for a server to say where to post messages. Chosen: an endpoint of another kind may never answer."""
 
 
 @contextlib.asynccontextmanager
@@ -40,7 +40,7 @@ async def sse_client(
     http_client: Any = None,
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
 ) -> AsyncIterator[Link]:
-    """Connect to a server over HTTP+SSE, which `streamable_http_client` finds out by itself where it has to.
+    """Connect to a server over HTTP+SSE; `streamable_http_client` falls back to that by itself.
 
     The end of the event stream is the loss of the link. When cancelled, or when the block ends, it is closed.
 
@@ -48,13 +48,14 @@ async def sse_client(
         url: The server's event stream.
         headers: Sent with each request.
         http_client: An ``AsyncClient`` of httpx or httpx2; it is not closed.
-        max_message_size: The longest event that is taken from the server, in bytes.
+        max_message_size: The longest event accepted from the server, in bytes.
 
     Raises:
-        HttpError: The server answered with something else than an event stream.
-        TransportError: It can't be reached, or sent no endpoint.
-        RemoteProtocolError: The endpoint is none, or leads to another origin.
-        TypeError, ValueError: An argument is not what it should be.
+        HttpError: If the server answers with something other than an event stream.
+        TransportError: If it can't be reached, or sends no endpoint.
+        RemoteProtocolError: If the endpoint is malformed or leads to another origin.
+        TypeError: If an argument is of the wrong type.
+        ValueError: If an argument is invalid.
     """
     async with http_wire(url, headers, http_client) as wire:
         link = HttpLink(wire, max_message_size, Backoff())
@@ -64,12 +65,13 @@ async def sse_client(
 
 
 async def open_old_stream(remote: Remote) -> None:
-    """Go over to HTTP+SSE.
+    """Switch a link to HTTP+SSE.
 
     Raises:
-        TransportError: There is no such stream.
-        RemoteProtocolError: What the server sent as its endpoint is none.
+        TransportError: If the server has no such stream.
+        RemoteProtocolError: If the endpoint that it sends is invalid.
     """
+    # The stream is read by a task of the link, as it must outlive this call.
     remote.endpoint = await start(remote.nursery, partial(_follow_old_stream, remote))
     remote.answers_here = False
 
@@ -79,6 +81,7 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
     shown_url, decoder, endpoint = remote.wire.shown, EventDecoder(remote.max_message_size), ""
     lost = TransportError(f"the server ended the event stream of {shown_url}")
     try:
+        # The deadline is lifted when the endpoint has come: the stream lasts as long as the link.
         with trio.CancelScope(deadline=trio.current_time() + ENDPOINT_TIMEOUT) as opening:
             async with remote.wire.exchange("GET", {"Accept": EVENTS}) as response:
                 if response.status != 200 or response.headers.media_type != EVENTS:
@@ -86,7 +89,8 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                 while chunk := await response.receive():
                     for event in decoder.feed(chunk):
                         if not endpoint:
-                            await trio.lowlevel.checkpoint_if_cancelled()  # it may have come with the deadline
+                            # The event may have come together with the deadline; then the deadline wins.
+                            await trio.lowlevel.checkpoint_if_cancelled()
                             endpoint = _endpoint(remote, event)
                             opening.deadline = float("inf")
                             task_status.started(endpoint)
@@ -94,8 +98,10 @@ async def _follow_old_stream(remote: Remote, task_status: trio.TaskStatus[str]) 
                             await remote.deliver(message)
         if opening.cancelled_caught:
             raise TransportError(f"{shown_url} sent no endpoint event within {ENDPOINT_TIMEOUT:g} seconds")
+    # Told to the caller or to the session below, and not to the nursery, which would cancel everything else.
     except TransportError as exc:
         lost = exc
+    # Before the endpoint, the failure is that of the opening; after it, the link is lost.
     if not endpoint:
         raise lost
     await remote.deliver(Failure(lost))
@@ -112,7 +118,7 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
     """Read the ``endpoint`` event: where to post messages (2024-11-05 `basic/transports`, HTTP with SSE).
 
     Raises:
-        RemoteProtocolError: It is no URL, or leads to another origin, which would get the credentials of this one.
+        RemoteProtocolError: If it is malformed, or leads to another origin, which would get this one's credentials.
     """
     try:
         if not 0 < len(data) <= MAX_URL:
@@ -120,7 +126,8 @@ def endpoint_url(stream_url: str, data: bytes) -> str:
         url = urljoin(stream_url, data.decode())
         same = origin_of(url) == origin_of(stream_url)
     except ValueError:
-        raise RemoteProtocolError("the server's endpoint event holds no URL, or one that is too long") from None
+        raise RemoteProtocolError("the server's endpoint event holds no valid URL, or one that is too long") from None
     if not same or any(character <= " " or character == "\x7f" for character in url):
+        # Spaces and control characters have no place in a URL (RFC 3986), and could end up in the head of a request.
         raise RemoteProtocolError(f"the server's endpoint event leads elsewhere, to {shown(url)}; it is not followed")
     return url
