@@ -58,7 +58,7 @@ async def test_a_bad_key_is_refused_and_nothing_is_sent(method: str, call: Calla
 async def test_the_rule_is_that_of_the_revision_that_is_spoken(revision: str, reserved: str) -> None:
     other = {"mcp.dev/x": "dev.mcp/x", "dev.mcp/x": "mcp.dev/x"}[reserved]
     async with scripted(ANSWERS, revision=revision, capabilities=EVERYTHING) as (client, asked, _):
-        with pytest.raises(ValueError, match=f"is reserved: {revision} keeps"):
+        with pytest.raises(ValueError, match=f"is reserved: {revision} reserves"):
             await client.call_tool("x", meta={reserved: 1})
         await client.call_tool("x", meta={other: 1})
     assert len(asked) == 1
