@@ -134,6 +134,6 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Register with Sphinx."""
     app.connect("missing-reference", resolve)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)

@@ -43,6 +43,6 @@ def _transports(row: Requirement) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Called by Sphinx."""
+    """Register with Sphinx."""
     app.add_directive("requirements", RequirementsTable)
     return {"parallel_read_safe": True}

@@ -81,13 +81,13 @@ def span_of(revisions: Sequence[str]) -> str:
 
 
 def _text(markup: str) -> list[nodes.Node]:
-    """A docstring's line: code in backticks, double or single."""
+    """Parse a docstring's line: code in backticks, double or single."""
     parts = re.split(r"(``.+?``|`.+?`)", re.sub(r":\w+:(?=`)", "", markup))
     return [nodes.literal(text=part.strip("`")) if part.startswith("`") else nodes.Text(part) for part in parts if part]
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> nodes.table:
-    """A table of texts or nodes."""
+    """Make a table of texts or nodes."""
     group = nodes.tgroup(cols=len(headings))
     group += [nodes.colspec(colwidth=1) for _ in headings]
     group += nodes.thead("", _row(headings))
@@ -104,7 +104,7 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Called by Sphinx."""
+    """Register with Sphinx."""
     app.add_directive("types-overview", TypesOverview)
     app.add_directive("methods-overview", MethodsOverview)
     return {"parallel_read_safe": True}
