@@ -27,6 +27,7 @@ from trio_mcp import (
     streamable_http_client,
 )
 from trio_mcp.http.client.legacy.sse_client import ENDPOINT_TIMEOUT
+from trio_mcp.jsonrpc.messages import Notification, Request, SessionMessage
 
 pytestmark = pytest.mark.legacy
 
@@ -311,3 +312,33 @@ async def test_an_endpoint_that_arrives_at_its_deadline_is_too_late(mock_clock: 
         with pytest.raises(TransportError, match="sent no endpoint event within"):
             async with sse_client(server.url):
                 pass
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+async def test_over_http_sse_a_cancellation_does_not_overtake_its_request(
+    accepts: bool, autojump_clock: MockClock
+) -> None:
+    """The server ignores a cancellation of a request that it does not know yet: the request would run on for no one."""
+    accept = trio.Event()
+
+    async def stream(asked: Asked) -> None:
+        await asked.begin_events()
+        await asked.chunk(b"event: endpoint\ndata: /messages\n\n")
+        await asked.gone()
+
+    async def slow(asked: Asked) -> None:
+        await accept.wait()
+        await asked.status(202)
+
+    async with peer({"GET": stream, "tools/call": slow}) as server, sse_client(server.url) as (_, write):
+        await write.send(SessionMessage(Request(1, "tools/call", {"name": "t"})))
+        await server.until("tools/call")
+        await write.send(SessionMessage(Notification("notifications/cancelled", {"requestId": 1})))
+        await write.send(SessionMessage(Notification("x/own")))
+        await server.until("x/own")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert "notifications/cancelled" not in server.methods()
+        if accepts:
+            accept.set()
+        await server.until("notifications/cancelled")
+        assert trio.current_time() < 1 or not accepts

@@ -300,6 +300,7 @@ class Exchange:
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The response, or the batch that contains it, once it is there.
         given_up: Whether the server is being told that the request is cancelled; then a response may well be missing.
+        accepted: Set when the exchange is over, for a cancellation that waits for it; None if none does.
     """
 
     request: Request
@@ -313,6 +314,7 @@ class Exchange:
     tools_seen: int = 0
     answer: Incoming | None = None
     given_up: bool = False
+    accepted: trio.Event | None = None
 
     async def run(self) -> None:
         """Send the request, once more if its trouble could be mended, and deliver its response.

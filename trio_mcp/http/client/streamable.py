@@ -180,6 +180,8 @@ class HttpLink:
                     if exchange.answer is None and not exchange.given_up:
                         await self.remote.deliver(Failure(_as_ours(exc), request.id))
         finally:
+            if exchange.accepted is not None:
+                exchange.accepted.set()
             # The id may have been used again by now.
             if self._exchanges.get(request.id) is exchange:
                 del self._exchanges[request.id]
@@ -202,7 +204,12 @@ class HttpLink:
             # stream is closed only after that. Meanwhile the server may end it, which must not count as trouble.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
-            posts.start_soon(self._post, notice, told)
+            if not self.remote.answers_here:
+                # Over HTTP+SSE a request is accepted at once. A server ignores the cancellation of a request that it
+                # does not know yet, and separate POSTs could overtake each other.
+                exchange.accepted = trio.Event()
+                exchange.scope.deadline = trio.current_time() + POST_TIMEOUT
+            posts.start_soon(self._post, notice, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:
         """Send messages that belong to the same request of the peer, or to none, in the order they were handed over."""
