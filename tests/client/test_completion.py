@@ -67,7 +67,7 @@ async def test_arguments_are_checked() -> None:
 async def test_a_malformed_answer_and_a_timeout(autojump_clock: Any) -> None:
     answers = iter([{"completion": ["python"]}])
     async with scripted({"completion/complete": lambda _: next(answers, None)}) as (client, _, _wire):
-        with pytest.raises(RemoteProtocolError, match="no valid CompleteResult: completion"):
+        with pytest.raises(RemoteProtocolError, match="not a valid CompleteResult: completion"):
             await client.complete(PromptReference(name="review"), "language")
         with pytest.raises(RequestTimeout):
             await client.complete(PromptReference(name="review"), "language", timeout=3)

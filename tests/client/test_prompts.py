@@ -88,7 +88,7 @@ async def test_refusals_and_malformed_answers_cost_one_call() -> None:
     async with scripted({"prompts/get": lambda _: next(answers)}) as (client, _, _wire):
         with pytest.raises(McpError, match="Missing required arguments"):
             await client.get_prompt("review")
-        with pytest.raises(RemoteProtocolError, match=r"no valid GetPromptResult: messages\.0\.role"):
+        with pytest.raises(RemoteProtocolError, match=r"not a valid GetPromptResult: messages\.0\.role"):
             await client.get_prompt("review")
 
 

@@ -175,7 +175,7 @@ async def test_a_list_of_tools_without_end_is_given_up(monkeypatch: pytest.Monke
 
 async def test_a_malformed_result_is_the_servers_fault() -> None:
     async with scripted(bad={"content": "text"}) as (client, _, _a):
-        with pytest.raises(RemoteProtocolError, match=r"no valid ToolResult: content"):
+        with pytest.raises(RemoteProtocolError, match=r"not a valid ToolResult: content"):
             await client.call_tool("bad")
 
 
