@@ -508,7 +508,7 @@ async def test_by_hand_the_limits_hold_too() -> None:
             await client.call_tool_once("x")
         with pytest.raises(RemoteProtocolError, match="without inputRequests"):
             await client.call_tool_once("x")
-        with pytest.raises(RemoteProtocolError, match="no valid InputRequiredResult"):
+        with pytest.raises(RemoteProtocolError, match="not a valid InputRequiredResult"):
             await client.call_tool_once("x")
         with pytest.raises(TypeError, match="input_responses must be a mapping, got list"):
             await client.call_tool_once("x", input_responses=[])  # type: ignore[arg-type]
