@@ -15,7 +15,7 @@ from trio_mcp.client.client import Client
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
-from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.errors import McpError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.proxy.translation import RESULTS, handed_on, in_words_of
 from trio_mcp.proxy.upstream import Upstream, UpstreamClient
@@ -100,7 +100,11 @@ class ProxyFeature:
             # A legacy upstream's call can't be sent again for each round: it stays open while the client is asked.
             value = await run_interactive(context, lambda: call, park=not upstream.client.session.modern)
         except Exception as exc:
-            raise single(exc) from None
+            error = single(exc)
+            if isinstance(error, TransportError):
+                # Not the upstream's link, whose errors name it, but the client's: it has left, and can't be asked.
+                raise McpError(INTERNAL_ERROR, f"the client can't be asked: {error}") from None
+            raise error from None
         return value.result if isinstance(value, Asked) else value
 
     async def _rounds(self, context: Context[Any], upstream: Upstream) -> Any:

@@ -232,6 +232,8 @@ class Upstream:
             return await question
         except RoundEnded:
             raise McpError(INVALID_REQUEST, "the request that this is about has ended") from None
+        except TransportError as exc:
+            raise McpError(INVALID_REQUEST, f"the client can't be asked: {exc}") from None
 
     def heard(self, calls: UnansweredCalls, notification: Notification, related: RequestId | None) -> None:
         """Pass a notification of the upstream on to the client that it is for.
