@@ -24,7 +24,7 @@ class Name(BaseModel):
 async def test_a_question_after_the_client_left_is_refused_without_a_traceback(
     mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client is gone, which is no fault of the proxy's: the upstream gets an error, and the log no traceback."""
+    """The client is gone, and the proxy is not to blame: the upstream gets an error, and the log no traceback."""
     upstream, started, go, refused = Server("upstream"), trio.Event(), trio.Event(), trio.Event()
 
     @upstream.tool
