@@ -178,7 +178,7 @@ def with_settled(given: Annotated[str, Depends(coroutine)]) -> str:
         (with_variadic, "((), {})"),
         (lambda: "lambda", "lambda"),
     ],
-    ids=repr,
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 @pytest.mark.parametrize("sync", [False, True])
 async def test_forms_of_providers(provider: Any, value: str, sync: bool) -> None:
