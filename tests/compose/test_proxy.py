@@ -14,7 +14,17 @@ from pydantic import BaseModel
 
 from tests.peer import Peer, played
 from tests.server.input_harness import hand_client
-from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
+from trio_mcp import (
+    Client,
+    Context,
+    ListOptions,
+    McpError,
+    ProxyServer,
+    ResourceUpdated,
+    Server,
+    ToolsListChanged,
+    memory_link_pair,
+)
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
@@ -29,7 +39,7 @@ class Person(BaseModel):
 
 def upstream(revision: str) -> Server:
     """Return a server with one of everything."""
-    server = Server("up", version="2.0", instructions="be kind", revisions=[revision], page_size=3)
+    server = Server("up", version="2.0", instructions="be kind", revisions=[revision], lists=ListOptions(page_size=3))
 
     @server.tool
     async def add(a: int, b: int) -> int:

@@ -28,6 +28,7 @@ from trio_mcp import (
     BaseSession,
     Client,
     ClientSession,
+    FunctionOptions,
     Link,
     ProcessExited,
     RequestContext,
@@ -419,7 +420,7 @@ async def async_handler() -> None:
 @row("a sync tool, by its peer")
 async def sync_tool() -> None:
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    server = Server("threads", max_sync_tools=1)
+    server = Server("threads", functions=FunctionOptions(max_sync_threads=1))
 
     @server.tool
     def work() -> None:

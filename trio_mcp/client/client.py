@@ -26,6 +26,7 @@ from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import SessionStatistics
@@ -116,8 +117,8 @@ class Client(EnteredOnce):
         on_message: Called, sync or async, with every `Notification` from the server.
         cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
             caches nothing: each call asks the server.
-        principal: On whose behalf the client acts. Clients that share a cache share its private entries only if they
-            have the same principal; a client without one shares none.
+        principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
+            share its private entries only if they have the same principal; a client without one shares none.
         middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
 
     Raises:
@@ -148,14 +149,12 @@ class Client(EnteredOnce):
         on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
         middleware: Sequence[Middleware] = (),
         cache: ResponseCache | None = None,
-        principal: str | None = None,
+        principal: str | Principal | None = None,
     ) -> None:
         if isinstance(max_input_rounds, bool) or not isinstance(max_input_rounds, int) or max_input_rounds < 1:
             raise ValueError(f"max_input_rounds must be a whole number of at least 1, got {max_input_rounds!r}")
         if cache is not None and not isinstance(cache, ResponseCache):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
-        if principal is not None and not isinstance(principal, str):
-            raise TypeError(f"principal must be a string, got {type(principal).__name__}")
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
@@ -185,7 +184,7 @@ class Client(EnteredOnce):
         )
         # Without a principal the client itself is the owner, so that its private results are shared with no other
         # client.
-        self._calls = CachedCalls(self._connection, cache, principal or self)
+        self._calls = CachedCalls(self._connection, cache, as_principal(principal, "principal") or self)
         self._rounds = InputRounds(self._connection, max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:

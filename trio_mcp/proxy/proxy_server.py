@@ -242,7 +242,7 @@ class ProxyServer(BaseServer):
         self._instructions_given = settings.get("instructions") is not None
 
     def make_features(self) -> Iterable[Feature]:
-        self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
+        self._offered = ProxyFeature(self.settings, self.input.max_rounds)
         # Listening is the proxy's own: its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self.capabilities)
 

@@ -6,11 +6,10 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import trio
 
-from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -19,17 +18,17 @@ from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.caching import CacheHints, checked_hints
+from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Feature, Member, Middleware, Settings
+from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings
 from trio_mcp.server.functions.dependencies import Surroundings
-from trio_mcp.server.functions.sync_threads import SyncThreads
+from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
-from trio_mcp.server.input.rounds import InputRun, InputSettings
+from trio_mcp.server.input.rounds import InputOptions, InputRun
 from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_http, run_stdio
 from trio_mcp.session.limits import SessionOptions
-from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.common import Implementation
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
@@ -49,6 +48,9 @@ Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any
 """``async with lifespan(server) as state``."""
 
 
+OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions)
+
+
 class BaseServer:
     """A server without features, which subclasses add. The arguments are those of `Server`.
 
@@ -58,6 +60,8 @@ class BaseServer:
         settings: The part of the server's settings that its features need.
         dispatch: Finds the handler of a request and calls it.
         make_context, answer: Make the context of a request, and answer it.
+        input: How functions ask for input.
+        sealer: Makes and reads the ``requestState`` of requests that wait for input.
         options: Limits, timeouts and hooks of each session.
         on_error: Called for each error in what a client sent that belongs to no request.
         lifespan: Makes the context manager around each run; None without one.
@@ -70,66 +74,45 @@ class BaseServer:
 
     def __init__(
         self,
-        name: str,
+        name: str | Implementation,
         *,
-        version: str = "0.0.0",
-        title: str | None = None,
+        version: str | None = None,
         instructions: str | None = None,
-        description: str | None = None,
-        website_url: str | None = None,
-        icons: Iterable[Icon] | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         revisions: Sequence[str] = REVISIONS,
-        expose_errors: bool = False,
-        page_size: int = 250,
-        cache_hints: CacheHints | None = None,
-        max_sync_tools: int = 40,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        request_state_key: bytes | Sequence[bytes] | None = None,
-        request_state_ttl: float = 600.0,
-        principal: Callable[[Context[Any]], str | None] | None = None,
-        max_input_rounds: int = 32,
-        max_parked: int = 100,
+        expose_errors: bool = False,
+        lists: ListOptions | None = None,
+        functions: FunctionOptions | None = None,
+        input: InputOptions | None = None,
+        principal: Identify | None = None,
         options: SessionOptions | None = None,
         on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
+        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
+        self.info: Final = _named(name, version)
         unknown = [revision for revision in revisions if revision not in REVISIONS]
         if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
-        for argument, count in (
-            ("page_size", page_size),
-            ("max_sync_tools", max_sync_tools),
-            ("max_input_rounds", max_input_rounds),
-            ("max_parked", max_parked),
-        ):
-            check_count(argument, count)
-        check_seconds("request_state_ttl", request_state_ttl, finite=True)
+        lists = _options("lists", lists, ListOptions)
+        functions = _options("functions", functions, FunctionOptions)
+        self.input: Final = _options("input", input, InputOptions)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
-        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
-        self.info: Final = Implementation(
-            name=name,
-            version=version,
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
-        )
-        hints = checked_hints(cache_hints)
+        hints = checked_hints(lists.cache_hints)
         self.settings: Final = Settings(
             info=self.info,
-            surroundings=Surroundings(Context, SyncThreads(max_sync_tools)),
-            page_size=page_size,
+            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads)),
+            page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=expose_errors,
             middleware=tuple(middleware),
-            extensions=checked_extensions(extensions, f"server {name!r}"),
+            principal=principal,
+            extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
         )
         self.identity = ServerIdentity(
             info=self.info.to_wire(),
@@ -138,9 +121,7 @@ class BaseServer:
             revisions=tuple(revisions),
             discover_hints=hints["server/discover"],
         )
-        self.input_settings: Final = InputSettings(
-            StateSealer(name, request_state_key), request_state_ttl, principal, max_input_rounds, max_parked
-        )
+        self.sealer: Final = StateSealer(self.info.name, self.input.key)
         self.options = options or SessionOptions()
         self.on_error = on_error
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
@@ -267,7 +248,7 @@ class BaseServer:
             # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
             nursery = await stack.enter_async_context(background_nursery())
             changes = Changes(self.watcher(states[self.settings]))
-            run = Run(self, states, nursery, changes, InputRun(self.input_settings, nursery))
+            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer, nursery))
             nursery.start_soon(changes.run)
             # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
@@ -414,3 +395,30 @@ class BaseServer:
 
     def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
         run_http(self.info.name, serve, arguments)
+
+
+def _named(name: object, version: str | None) -> Implementation:
+    """Return what a server says about itself, checked.
+
+    Raises:
+        TypeError: If the name or the version is missing, or the version is given twice.
+        ValueError: If clients could not show an icon.
+    """
+    if not isinstance(name, (str, Implementation)) or not name:
+        raise TypeError(f"a server's name must be a non-empty string or a types.Implementation, got {name!r}")
+    if isinstance(name, str):
+        return Implementation(name=name, version="0.0.0" if version is None else version)
+    if version is not None:
+        raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
+    return name.model_copy(
+        update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
+    )
+
+
+def _options(argument: str, given: OptionsT | None, kind: type[OptionsT]) -> OptionsT:
+    """Return one of the bundles of options: the one given, or one with the defaults."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise TypeError(f"{argument} must be {kind.__name__}(…), got {type(given).__name__}")
+    return given
