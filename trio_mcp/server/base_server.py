@@ -6,10 +6,11 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 import trio
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -35,10 +36,11 @@ from trio_mcp.types.versions import REVISIONS
 if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving HTTP
     from hypercorn.config import Config
 
+    from trio_mcp.http.serve import RunSettings
     from trio_mcp.http.server.app import HttpApp
-    from trio_mcp.http.server.options import HttpOptions
+    from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["BaseServer", "Lifespan"]
+__all__ = ["BaseServer", "Lifespan", "Transport"]
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
@@ -46,6 +48,9 @@ EXIT_GRACE = 5.0
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+"""What `BaseServer.run` serves on."""
 
 
 OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions)
@@ -288,10 +293,11 @@ class BaseServer:
         *,
         options: HttpOptions | None = None,
         config: Config | None = None,
-        shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+        shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **settings: Unpack[HttpSettings],
     ) -> None:
-        """Serve HTTP on hypercorn until ``shutdown`` returns, then finish the requests under way.
+        """Serve HTTP on hypercorn until ``shutdown`` is set, then finish the requests under way.
 
         ``url = await nursery.start(server.serve_http)`` returns the endpoint's URL with the port actually bound; port 0
         picks a free one.
@@ -299,12 +305,13 @@ class BaseServer:
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            options: The options of the endpoint.
+            options: The options of the endpoint, for endpoints that share them.
             config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses.
                 Its ``bind`` replaces ``host`` and ``port``.
-            shutdown: Awaited in the background. When it returns, the server refuses new work, ends streams, and gives
-                requests under way ``options.grace`` seconds.
+            shutdown: Set it to end the server: it refuses new work, ends streams, and gives requests under way
+                ``grace`` seconds.
             task_status: Receives the URL, or the first of several.
+            settings: The fields of `HttpOptions`, such as ``allowed_hosts``; they replace those of ``options``.
 
         Raises:
             OSError: If the address can't be bound.
@@ -314,7 +321,9 @@ class BaseServer:
         """
         from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
 
-        await serve_http(self, host, port, options, config, shutdown, task_status)
+        await serve_http(
+            self, host, port, self._http_options("serve_http", options, settings), config, shutdown, task_status
+        )
 
     async def serve_sse(  # noqa: ASYNC128 - passes task_status on
         self,
@@ -322,46 +331,62 @@ class BaseServer:
         port: int = 8000,
         *,
         options: HttpOptions | None = None,
+        config: Config | None = None,
+        shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-        **arguments: Any,
+        **settings: Unpack[HttpSettings],
     ) -> None:
         """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
 
-        To serve such clients alongside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
+        To serve such clients alongside all others, use ``serve_http(sse_path="/sse")``.
 
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            options: The options of the endpoint. ``sse_path`` defaults to ``/sse``; ``path`` is ignored, as this is the
-                only endpoint.
+            options: The options of the endpoint, for endpoints that share them.
+            config: As in `serve_http`.
+            shutdown: As in `serve_http`.
             task_status: Receives the URL of the stream.
-            arguments: Further arguments of `serve_http`.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. ``sse_path`` defaults to ``/sse``;
+                ``path`` is ignored, as this is the only endpoint.
         """
-        import attrs
+        from trio_mcp.http.serve import serve_http
 
-        from trio_mcp.http.server.options import HttpOptions
-
-        # path=None: clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
-        options = options or HttpOptions(path=None, sse_path="/sse")
-        options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
-        await self.serve_http(host, port, options=options, task_status=task_status, **arguments)
+        settings["sse_path"] = settings.get("sse_path") or (options and options.sse_path) or "/sse"
+        # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
+        settings["path"] = None
+        await serve_http(
+            self, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
+        )
 
     @contextlib.asynccontextmanager
-    async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
+    async def asgi_app(
+        self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]
+    ) -> AsyncIterator[HttpApp]:
         """Run the server as an ASGI application, to mount in another one or serve with any ASGI server on Trio.
 
         The server runs for as long as the block; it needs no ASGI lifespan. Leaving the block cancels requests under
         way.
 
         Args:
-            options: The options of the endpoint. Its ``path`` is relative to where the application is mounted.
+            options: The options of the endpoint, for endpoints that share them.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. ``path`` is relative to where the
+                application is mounted.
         """
         from trio_mcp.http.serve import asgi_app
 
-        async with asgi_app(self, options) as app:
+        async with asgi_app(self, self._http_options("asgi_app", options, settings)) as app:
             yield app
 
-    def run(self, transport: str = "stdio", **arguments: Any) -> None:
+    def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
+        import attrs
+
+        from trio_mcp.http.server.options import HttpOptions, HttpSettings
+
+        refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
+        return attrs.evolve(options or HttpOptions(), **settings)
+
+    def run(self, transport: Transport = "stdio", **arguments: Unpack[RunSettings]) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
@@ -370,10 +395,11 @@ class BaseServer:
 
         Args:
             transport: ``"stdio"``, ``"http"`` or ``"sse"``.
-            arguments: The arguments of `Server.serve_http` or `Server.serve_sse`.
+            arguments: For HTTP: those of `Server.serve_http`, without ``shutdown``. For stdio there are none.
 
         Raises:
-            ValueError: If the transport is unknown.
+            TypeError: If an argument is unknown.
+            ValueError: If the transport is unknown, or an argument is invalid.
         """
         transports = self.transports
         if transport not in transports:
@@ -389,11 +415,17 @@ class BaseServer:
             "sse": functools.partial(self._run_http, self.serve_sse),
         }
 
-    def _run_stdio(self) -> None:
+    def _run_stdio(self, **arguments: Any) -> None:
+        if arguments:
+            name = next(iter(arguments))
+            raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
         serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
         run_stdio(serve, ends_on_sigterm=self.ends_on_sigterm)
 
     def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
+        from trio_mcp.http.serve import RunSettings
+
+        refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
         run_http(self.info.name, serve, arguments)
 
 
