@@ -15,7 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY, MODERN
-from trio_mcp import CacheHint, Client, Context, McpError, RemoteProtocolError, ResponseCache, Server, TransportError
+from trio_mcp import (
+    Answers,
+    CacheHint,
+    Client,
+    Context,
+    McpError,
+    RemoteProtocolError,
+    ResponseCache,
+    Server,
+    TransportError,
+)
 from trio_mcp.client.cache import Flight
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.schema.validator import SchemaValidator
@@ -186,7 +196,7 @@ async def test_a_result_that_took_input_is_not_kept() -> None:
         reads += 1
         return str(await ctx.list_roots())
 
-    async with Client(server, mode=MODERN, roots=[], cache=cache) as client:
+    async with Client(server, mode=MODERN, answers=Answers(roots=[]), cache=cache) as client:
         for _ in range(2):
             await client.read_resource(URI)
             assert len(cache) == 0

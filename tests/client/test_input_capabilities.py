@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.asking import DONE, asking, rounds
-from trio_mcp import Client, Server, types
+from trio_mcp import Answers, Client, Server, types
 from trio_mcp.client.connection import merged
 from trio_mcp.types import meta
 
@@ -71,9 +71,11 @@ async def test_the_modes_of_elicitation_can_be_chosen(modes: Any, old: Any, new:
 
 async def test_plain_sampling_and_more_capabilities() -> None:
     more = types.ClientCapabilities(experimental={"acme": {"x": 1}}, elicitation=types.ElicitationCapability(url={}))
-    given = await declared("2026-07-28", sampling=lambda params: "hi", capabilities=more)
+    given = await declared("2026-07-28", answers=Answers(sampling=lambda params: "hi"), capabilities=more)
     assert given == {"sampling": {}, "experimental": {"acme": {"x": 1}}, "elicitation": {"url": {}}}
-    joined = await declared("2025-11-25", roots=[], capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}})
+    joined = await declared(
+        "2025-11-25", answers=Answers(roots=[]), capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}}
+    )
     assert joined == {"roots": {"listChanged": True, "acme": True}, "extensions": {"a/b": {}}}
 
 

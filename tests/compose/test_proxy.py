@@ -14,7 +14,17 @@ from pydantic import BaseModel
 
 from tests.peer import Peer, played
 from tests.server.input_harness import hand_client
-from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
+from trio_mcp import (
+    Answers,
+    Client,
+    Context,
+    McpError,
+    ProxyServer,
+    ResourceUpdated,
+    Server,
+    ToolsListChanged,
+    memory_link_pair,
+)
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
@@ -338,8 +348,8 @@ async def test_an_ambiguous_question_is_shown_to_no_client(below: str) -> None:
     ):
         nursery.start_soon(run.serve_link, one[1])
         nursery.start_soon(run.serve_link, two[1])
-        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, elicitation=asked.append)
-        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, elicitation=asked.append)
+        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, answers=Answers(elicitation=asked.append))
+        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, answers=Answers(elicitation=asked.append))
         async with first, second:
             nursery.start_soon(first.call_tool, "wait")
             with trio.fail_after(5):

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from trio_mcp import (
+    Answers,
     CapabilityError,
     Client,
     McpError,
@@ -291,7 +292,7 @@ async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client])
         return "hello"
 
     with trio.fail_after(DEADLINE):
-        async with connect(elicitation=elicit, sampling=sample, roots=["file:///srv"]) as client:
+        async with connect(answers=Answers(elicitation=elicit, sampling=sample, roots=["file:///srv"])) as client:
             result = await client.call_tool("ask_everything")
     assert text(result) == "red, hello, file:///srv"
     assert sorted(asked) == ["Which colour?", "sampling"]
@@ -299,6 +300,6 @@ async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client])
 
 async def test_a_declined_question_is_the_tool_s_to_deal_with(connect: Callable[..., Client]) -> None:
     with trio.fail_after(DEADLINE):
-        async with connect(elicitation=lambda params: None) as client:
+        async with connect(answers=Answers(elicitation=lambda params: None)) as client:
             result = await client.call_tool("ask")
     assert result.is_error

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
 from tests.strategies import json_values
-from trio_mcp import Client, Context, McpError, RemoteProtocolError, Server
+from trio_mcp import CallOptions, Client, Context, McpError, RemoteProtocolError, Server, SessionOptions
 from trio_mcp.eras.capabilities import checked_extensions, declared_extensions
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 
@@ -72,7 +72,9 @@ async def test_a_client_without_the_extension_is_told_so(extensions: dict[str, A
 async def test_a_result_type_of_an_extension() -> None:
     """`basic/index`, ResultType: known are those of the protocol and of the extensions that the client declares."""
     declared = {FEATURE: {"mode": "fast"}}
-    async with client_of(serving(), extensions=declared, result_types=["com.example/deferred"]) as client:
+    async with client_of(
+        serving(), extensions=declared, options=SessionOptions(calls=CallOptions(result_types=["com.example/deferred"]))
+    ) as client:
         result = await client.request("com.example/defer")
         assert (result["resultType"], result["ticket"]) == ("com.example/deferred", 7)
         client.session.set_log_level("info")  # makes the era anew
@@ -120,9 +122,13 @@ def test_an_invalid_extension_is_refused(extensions: Any, error: type[Exception]
 
 def test_result_types_belong_to_extensions() -> None:
     with pytest.raises(ValueError, match="pass extensions="):
-        Client(Server("x"), result_types=["com.example/deferred"])
+        Client(Server("x"), options=SessionOptions(calls=CallOptions(result_types=["com.example/deferred"])))
     with pytest.raises(TypeError, match="result_types must be a list of strings"):
-        Client(Server("x"), extensions={FEATURE: {}}, result_types="com.example/deferred")
+        Client(
+            Server("x"),
+            extensions={FEATURE: {}},
+            options=SessionOptions(calls=CallOptions(result_types="com.example/deferred")),
+        )
 
 
 @given(st.one_of(json_values(), st.dictionaries(st.just("extensions"), json_values())))

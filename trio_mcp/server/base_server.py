@@ -14,7 +14,6 @@ from trio_mcp._checks import check_count, check_seconds
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
@@ -59,7 +58,6 @@ class BaseServer:
         dispatch: Finds the handler of a request and calls it.
         make_context, answer: Make the context of a request, and answer it.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called for each error in what a client sent that belongs to no request.
         lifespan: Makes the context manager around each run; None without one.
     """
 
@@ -92,7 +90,6 @@ class BaseServer:
         max_input_rounds: int = 32,
         max_parked: int = 100,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
@@ -142,7 +139,6 @@ class BaseServer:
             StateSealer(name, request_state_key), request_state_ttl, principal, max_input_rounds, max_parked
         )
         self.options = options or SessionOptions()
-        self.on_error = on_error
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)

@@ -59,7 +59,6 @@ class Server(BaseServer):
         max_input_rounds: The number of times one request may ask for input and continue with the answers.
         max_parked: The number of handlers with ``park_input`` that may wait for input, over all clients.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called, sync or async, for each error in what a client sent that belongs to no request.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -372,7 +371,8 @@ class Server(BaseServer):
         Args:
             name: The notification's method.
             function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
-            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error``.
+            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error`` of the
+                options.
 
         Raises:
             TypeError: If the function or the model is unusable.

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.requirements.case import Case
 from tests.requirements.model import ALL, LEGACY, MODERN, Topic, since
-from trio_mcp import Client, Context, McpError, Server, types
+from trio_mcp import Answers, Client, Context, McpError, Server, types
 from trio_mcp.types import error_codes
 
 FORMS = since("2025-06-18")
@@ -89,19 +89,19 @@ async def defaults(case: Case) -> None:
 
 @topic.row(f"{SAMPLING}#creating-messages", "The model's answer comes back with its role.", ALL)
 async def sampled(case: Case) -> None:
-    async with case.client(sampling=lambda params: "four") as client:
+    async with case.client(answers=Answers(sampling=lambda params: "four")) as client:
         assert await said(client, "think") == "assistant says four"
 
 
 @topic.row(f"{ROOTS}#listing-roots", "The roots of the client come back as file URIs.", ALL)
 async def rooted(case: Case) -> None:
-    async with case.client(roots=["file:///srv", "file:///home"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv", "file:///home"])) as client:
         assert await said(client, "where") == "file:///srv file:///home"
 
 
 @topic.row(f"{ROOTS}#root-list-changes", "A client with roots declares whether it announces changes.", LEGACY)
 async def roots_declared(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         await client.set_roots(["file:///home"])
         assert await said(client, "where") == "file:///home"
 
@@ -127,14 +127,14 @@ async def question(case: Case) -> None:
 
 @topic.row(f"{MRTR}#inputrequests", "Each input request of a round has its own key.", MODERN)
 async def several(case: Case) -> None:
-    async with case.client(roots=["file:///srv"], **answering({"name": "Ann"})) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"]), **answering({"name": "Ann"})) as client:
         result = await client.request("tools/call", {"name": "both", "arguments": {}})
         assert len(result["inputRequests"]) == 2
         assert await said(client, "both") == "accept 1"
 
 
 async def refused(case: Case, name: str, change: Any) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         assert first.request_state is not None
@@ -157,7 +157,7 @@ async def foreign(case: Case) -> None:
 
 @topic.row(f"{MRTR}#error-handling", "A missing input response is asked for again.", MODERN)
 async def missing(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         again = await client.call_tool_once("where", input_responses={}, request_state=first.request_state)
@@ -166,7 +166,7 @@ async def missing(case: Case) -> None:
 
 @topic.row(f"{MRTR}#error-handling", "Input responses that were not asked for are ignored.", MODERN)
 async def surplus(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         (key,) = first.input_requests or {}
