@@ -24,8 +24,8 @@ class User:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def options(self) -> dict[str, Any]:
-        return {"elicitation": self.elicitation, "sampling": self.sampling, "roots": [Path("/srv")]}
+    def answers(self) -> Answers:
+        return Answers(elicitation=self.elicitation, sampling=self.sampling, roots=[Path("/srv")])
 
     async def elicitation(self, params: Any) -> Any:
         self.asked.append(params.message)
@@ -42,7 +42,7 @@ async def test_a_process_asks_and_gets_the_same_answers_in_each_era(revision: st
     user = User()
     target = StdioServerParameters(sys.executable, [str(PEER)], env={"PYTHONPATH": str(ROOT)})
     with trio.fail_after(30):
-        async with Client(target, mode=revision, **user.options()) as client:
+        async with Client(target, mode=revision, answers=user.answers()) as client:
             result = await client.call_tool(tool)
     assert result.data == "red, 2, [], hello, file:///srv"
     assert user.asked == ["Which colour?", "How long?", "sampling"]

@@ -264,8 +264,11 @@ async def test_what_the_server_says_of_itself() -> None:
         ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
         ({"target": 7}, TypeError, "a target must be"),
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
-        ({"connect_timeout": 0}, ValueError, "connect_timeout"),
-        ({"probe_timeout": "soon"}, ValueError, "probe_timeout"),
+        ({"timeout": 0}, ValueError, "timeout must be more than 0 seconds, got 0"),
+        ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds or None, got 'soon'"),
+        ({"options": CallOptions()}, TypeError, r"options must be SessionOptions\(…\), got CallOptions"),
+        ({"answers": print}, TypeError, r"answers must be Answers\(…\), got builtin_function_or_method"),
+        ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
         ({"client_info": {"name": "me"}}, TypeError, "client_info must be an Implementation, got dict"),
     ],
 )

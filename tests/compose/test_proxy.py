@@ -92,7 +92,7 @@ def upstream(revision: str) -> Server:
 
 
 def client_of(proxy: Server, revision: str, **settings: Any) -> Client:
-    return Client(proxy, mode=revision, **settings)
+    return Client(proxy, mode=revision, answers=answers)
 
 
 @every_era
@@ -196,8 +196,8 @@ async def test_questions_reach_the_client_of_the_call_and_answers_come_back(abov
     def think(params: CreateMessageRequestParams) -> str:
         return "four"
 
-    settings = {"elicitation": answer, "sampling": think, "roots": ["file:///srv"]}
-    async with client_of(ProxyServer(upstream(above)), below, **settings) as client:
+    answers = Answers(elicitation=answer, sampling=think, roots=["file:///srv"])
+    async with client_of(ProxyServer(upstream(above)), below, answers=answers) as client:
         with trio.fail_after(5):
             assert (await client.call_tool("who")).data == "accept: Bo"
             assert (await client.call_tool("page")).data == "accept"
@@ -373,8 +373,8 @@ async def test_a_client_that_is_connected_already_can_be_the_upstream() -> None:
 def test_arguments_that_a_proxy_can_not_have_are_refused() -> None:
     with pytest.raises(TypeError, match="takes no lifespan"):
         ProxyServer(Server("up"), lifespan=lambda server: None)
-    with pytest.raises(TypeError, match="must not set 'elicitation'"):
-        ProxyServer(Server("up"), client={"elicitation": print})
+    with pytest.raises(TypeError, match="must not set 'answers'"):
+        ProxyServer(Server("up"), client={"answers": Answers(elicitation=print)})
     with pytest.raises(TypeError, match="a target must be"):
         ProxyServer(3)  # type: ignore[arg-type]
 

@@ -74,7 +74,7 @@ async def test_negotiates_the_newest_revision_of_the_era(connect: Callable[..., 
 async def test_an_extension_and_its_method(connect: Callable[..., Client]) -> None:
     """Each side sees what the other declares, and in both eras the method is there for who declares its extension."""
     with trio.fail_after(DEADLINE):
-        async with connect(extensions={"com.example/doubling": {}}) as client:
+        async with connect(capabilities={"extensions": {"com.example/doubling": {}}}) as client:
             # That server declares its extensions in the modern era only, but takes a client's in both.
             modern = client.protocol_version == NEGOTIATED["auto"]
             assert client.extensions == ({"com.example/doubling": {"limit": 100}} if modern else {})

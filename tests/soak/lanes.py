@@ -162,7 +162,10 @@ class Load:
             if not lane.tears:
                 self._record.violation("on_error", lane=lane.name, note=str(exc))
 
-        return {"mode": lane.mode, "elicitation": answer, "log_level": "info", "on_log": id, "on_error": on_error}
+        options = SessionOptions(on_error=on_error)
+        return {
+            "mode": lane.mode, "answers": Answers(elicitation=answer), "log_level": "info", "on_log": id, "options": options
+        }
 
     @asynccontextmanager
     async def _group_life(self, lane: Lane, rng: random.Random) -> AsyncIterator[Callable[[], Awaitable[bool]]]:

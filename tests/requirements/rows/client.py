@@ -113,8 +113,8 @@ async def own_ids(case: Case) -> None:
 @topic.row("basic#_meta", "A client states its revision, name and capabilities in each request.", MODERN)
 async def says_who_it_is(case: Case) -> None:
     seen = Seen()
-    options = {"client_info": types.Implementation(name="me", version="2"), "elicitation": lambda form: "decline"}
-    async with case.scripted(playing(case, {CALL: TEXT}, seen), **options) as client:
+    me, answers = types.Implementation(name="me", version="2"), Answers(elicitation=lambda form: "decline")
+    async with case.scripted(playing(case, {CALL: TEXT}, seen), client_info=me, answers=answers) as client:
         await client.call_tool("t")
     for message in seen:
         said = message.params["_meta"]

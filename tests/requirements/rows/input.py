@@ -59,31 +59,31 @@ async def said(client: Client, tool: str) -> str:
     return block.text
 
 
-def answering(answer: Any) -> dict[str, Any]:
-    return {"elicitation": lambda params: answer}
+def answering(answer: Any, **more: Any) -> Answers:
+    return Answers(elicitation=lambda params: answer, **more)
 
 
 @topic.row(f"{ELICITATION}#user-interaction-model", "A form that the user accepts comes back with its content.", FORMS)
 async def accepted(case: Case) -> None:
-    async with case.client(**answering({"name": "Ann", "age": 41})) as client:
+    async with case.client(answers=answering({"name": "Ann", "age": 41})) as client:
         assert await said(client, "who") == "accept name='Ann' age=41"
 
 
 @topic.row(f"{ELICITATION}#response-actions", "A form that the user declines comes back without content.", FORMS)
 async def declined(case: Case) -> None:
-    async with case.client(**answering("decline")) as client:
+    async with case.client(answers=answering("decline")) as client:
         assert await said(client, "who") == "decline None"
 
 
 @topic.row(f"{ELICITATION}#response-actions", "A form that the user dismisses is cancelled, not declined.", FORMS)
 async def dismissed(case: Case) -> None:
-    async with case.client(**answering("cancel")) as client:
+    async with case.client(answers=answering("cancel")) as client:
         assert await said(client, "who") == "cancel None"
 
 
 @topic.row(f"{ELICITATION}#requested-schema", "A client fills in the defaults of a form's fields.", since("2025-11-25"))
 async def defaults(case: Case) -> None:
-    async with case.client(**answering({"name": "Ann"})) as client:
+    async with case.client(answers=answering({"name": "Ann"})) as client:
         assert await said(client, "who") == "accept name='Ann' age=30"
 
 
@@ -117,7 +117,7 @@ async def undeclared(case: Case) -> None:
 
 @topic.row(f"{MRTR}#inputrequiredresult", "Asking for input is a result with inputRequests and requestState.", MODERN)
 async def question(case: Case) -> None:
-    async with case.client(**answering("accept")) as client:
+    async with case.client(answers=answering("accept")) as client:
         result = await client.request("tools/call", {"name": "who", "arguments": {}})
     assert result["resultType"] == "input_required"
     ((_, request),) = result["inputRequests"].items()
@@ -127,7 +127,7 @@ async def question(case: Case) -> None:
 
 @topic.row(f"{MRTR}#inputrequests", "Each input request of a round has its own key.", MODERN)
 async def several(case: Case) -> None:
-    async with case.client(answers=Answers(roots=["file:///srv"]), **answering({"name": "Ann"})) as client:
+    async with case.client(answers=answering({"name": "Ann"}, roots=["file:///srv"])) as client:
         result = await client.request("tools/call", {"name": "both", "arguments": {}})
         assert len(result["inputRequests"]) == 2
         assert await said(client, "both") == "accept 1"
