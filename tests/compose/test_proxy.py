@@ -92,7 +92,7 @@ def upstream(revision: str) -> Server:
 
 
 def client_of(proxy: Server, revision: str, **settings: Any) -> Client:
-    return Client(proxy, mode=revision, answers=answers)
+    return Client(proxy, mode=revision, **settings)
 
 
 @every_era

@@ -15,7 +15,7 @@ import trio
 from tests.soak.answers import colour_of
 from tests.soak.calls import READING, TOOLS, Call, Kind, ask, listen, perform
 from tests.soak.record import Record
-from trio_mcp import Backoff, Client, ClientGroup, McpError, RequestTimeout, TransportError
+from trio_mcp import Answers, Backoff, Client, ClientGroup, McpError, RequestTimeout, SessionOptions, TransportError
 from trio_mcp.errors import RemoteProtocolError
 
 
@@ -164,7 +164,11 @@ class Load:
 
         options = SessionOptions(on_error=on_error)
         return {
-            "mode": lane.mode, "answers": Answers(elicitation=answer), "log_level": "info", "on_log": id, "options": options
+            "mode": lane.mode,
+            "answers": Answers(elicitation=answer),
+            "log_level": "info",
+            "on_log": id,
+            "options": options,
         }
 
     @asynccontextmanager
