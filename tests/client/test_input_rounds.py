@@ -36,6 +36,9 @@ def name_is(name: str) -> Any:
     return lambda params: {"name": name}
 
 
+ADA = Answers(elicitation=name_is("Ada"))
+
+
 def accepted(name: str) -> dict[str, Any]:
     return {"action": "accept", "content": {"name": name}}
 
@@ -43,7 +46,7 @@ def accepted(name: str) -> dict[str, Any]:
 async def test_the_request_goes_out_again_with_answers_state_and_a_new_id() -> None:
     """Section Client Requirements: 1 to 4."""
     state = 'opaque \u2028 {"a": 1} ÿ' + "x" * 1000
-    async with rounds(asks(state, q=ASK), DONE, answers=Answers(elicitation=name_is("Ada"))) as (client, asked):
+    async with rounds(asks(state, q=ASK), DONE, answers=ADA) as (client, asked):
         result = await client.call_tool("greet", {"a": [1]}, meta={"acme/trace": "t"})
         assert result.text == "done"
     first, second = asked
@@ -94,10 +97,7 @@ async def test_each_round_has_its_own_answers_and_state_and_nothing_of_earlier_r
     ],
 )
 async def test_prompts_and_resources(method: str, call: Any, params: Any, final: Any) -> None:
-    async with rounds(asks("s", q=ASK), final, method=method, answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        asked,
-    ):
+    async with rounds(asks("s", q=ASK), final, method=method, answers=ADA) as (client, asked):
         assert (await call(client)).to_wire() == final
     assert sent(asked[0]) == params
     assert sent(asked[1]) == {**params, "inputResponses": {"q": accepted("Ada")}, "requestState": "s"}
@@ -214,7 +214,7 @@ async def test_a_client_without_callbacks_is_not_to_be_asked() -> None:
 
 async def test_as_many_inputs_as_are_allowed() -> None:
     many = {f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS)}
-    async with rounds(asks(**many), DONE, answers=Answers(elicitation=name_is("Ada"))) as (client, asked):
+    async with rounds(asks(**many), DONE, answers=ADA) as (client, asked):
         await client.call_tool("x")
     assert sent(asked[1])["inputResponses"] == dict.fromkeys(many, accepted("Ada"))
 
@@ -265,10 +265,7 @@ async def test_time_spent_asking_the_user_does_not_count_for_the_timeout(autojum
 
 
 async def test_the_timeout_holds_for_each_round(autojump_clock: Any) -> None:
-    async with rounds(asks(q=ASK), answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        asked,
-    ):  # the second is never answered
+    async with rounds(asks(q=ASK), answers=ADA) as (client, asked):  # the second is never answered
         start = trio.current_time()
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("x", timeout=5)
@@ -316,11 +313,7 @@ async def test_progress_comes_in_every_round() -> None:
     seen: list[float] = []
     left = iter([asks(q=ASK), DONE])
 
-    async with scripted({}, revision=MODERN, capabilities=TOOLS, answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        asked,
-        wire,
-    ):
+    async with scripted({}, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, asked, wire):
 
         async def serve() -> None:
             for number, result in enumerate(left):
@@ -346,10 +339,7 @@ async def test_every_round_goes_through_the_middleware() -> None:
         call.params["_meta"] = {"acme/round": len(seen)}
         return await call_next()
 
-    async with rounds(asks("s", q=ASK), DONE, answers=Answers(elicitation=name_is("Ada")), middleware=[watch]) as (
-        client,
-        asked,
-    ):
+    async with rounds(asks("s", q=ASK), DONE, answers=ADA, middleware=[watch]) as (client, asked):
         await client.call_tool("x")
     assert seen == [("tools/call", None), ("tools/call", "s")]
     assert [(each.params or {})["_meta"]["acme/round"] for each in asked] == [1, 2]
@@ -364,11 +354,7 @@ async def test_the_last_result_is_checked_against_the_output_schema() -> None:
             {"content": [], "structuredContent": {"n": "one"}} if "inputResponses" in params else asks(q=ASK)
         ),
     }
-    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        _,
-        _wire,
-    ):
+    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, _, _wire):
         with pytest.raises(RemoteProtocolError, match="'x' breaks its own output schema"):
             await client.call_tool("x")
         answer = await client.call_tool_once("x")
@@ -378,10 +364,7 @@ async def test_the_last_result_is_checked_against_the_output_schema() -> None:
 
 
 async def test_a_refusal_in_a_later_round_is_raised() -> None:
-    async with rounds(asks(q=ASK), ErrorData(-32602, "bad state"), answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        _,
-    ):  # type: ignore[arg-type]
+    async with rounds(asks(q=ASK), ErrorData(-32602, "bad state"), answers=ADA) as (client, _):  # type: ignore[arg-type]
         with pytest.raises(McpError, match="bad state"):
             await client.call_tool("x")
 
@@ -396,11 +379,7 @@ async def test_parallel_calls_keep_their_answers_and_states_apart() -> None:
 
     answers = {"tools/call": serve}
     results: dict[str, str] = {}
-    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=Answers(elicitation=name_is("Ada"))) as (
-        client,
-        _,
-        _wire,
-    ):
+    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, _, _wire):
 
         async def call(name: str) -> None:
             results[name] = (await client.call_tool(name)).text
@@ -578,6 +557,6 @@ async def test_a_modern_server_may_not_send_requests_of_its_own() -> None:
 
 
 async def test_legacy_servers_ask_nothing_by_results() -> None:
-    async with asking(answers=Answers(elicitation=name_is("Ada"))) as (client, server):
+    async with asking(answers=ADA) as (client, server):
         assert isinstance(client, Client)
         assert await server.ask("elicitation/create", form(name={"type": "string"})) == accepted("Ada")

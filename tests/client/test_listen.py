@@ -52,8 +52,8 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def modern(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
-    return scripted(answers or {}, revision=MODERN, capabilities=TELLS_ALL, **arguments)
+def modern(replies: dict[str, Any] | None = None, **arguments: Any) -> Any:
+    return scripted(replies or {}, revision=MODERN, capabilities=TELLS_ALL, **arguments)
 
 
 async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_order() -> None:

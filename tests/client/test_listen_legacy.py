@@ -38,9 +38,9 @@ REVISIONS = ["2024-11-05", LEGACY]
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
 
 
-def legacy(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
+def legacy(replies: dict[str, Any] | None = None, **arguments: Any) -> Any:
     arguments.setdefault("capabilities", TELLS_ALL)
-    return scripted(SUBSCRIBES if answers is None else answers, **arguments)
+    return scripted(SUBSCRIBES if replies is None else replies, **arguments)
 
 
 def asked_for(asked: list[Any]) -> list[tuple[str, str]]:

@@ -742,7 +742,7 @@ class Client(EnteredOnce):
         """
         own = self._connection.inputs.roots
         if own is None:
-            raise LocalProtocolError("the client has declared no roots: give its Answers roots=, if only an empty list")
+            raise LocalProtocolError("the client has declared no roots: make it with answers=Answers(roots=[])")
         # Checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:
