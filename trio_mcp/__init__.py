@@ -14,6 +14,7 @@ from trio_mcp._version import __version__
 if TYPE_CHECKING:
     from trio_mcp import types
     from trio_mcp.client import (
+        Answers,
         Client,
         ClientGroup,
         PromptsListChanged,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 # The module that defines each public name, for `__getattr__` to import.
 _HOMES = {
     "trio_mcp.client": (
+        "Answers",
         "Client",
         "ClientGroup",
         "PromptsListChanged",
@@ -156,6 +158,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022
     "__version__",
     "types",
+    "Answers",
     "Backoff",
     "BaseSession",
     "CacheHint",

@@ -16,6 +16,7 @@ from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY, MODERN
 from trio_mcp import (
+    Answers,
     CacheHint,
     Client,
     Context,
@@ -208,7 +209,7 @@ async def test_a_result_that_took_input_is_not_kept() -> None:
         reads += 1
         return str(await ctx.list_roots())
 
-    async with Client(server, mode=MODERN, roots=[], cache=cache) as client:
+    async with Client(server, mode=MODERN, answers=Answers(roots=[]), cache=cache) as client:
         for _ in range(2):
             await client.read_resource(URI)
             assert len(cache) == 0

@@ -10,6 +10,7 @@ import trio
 
 from tests.client.servers import make_server
 from trio_mcp import (
+    Answers,
     Client,
     ClientGroup,
     Context,
@@ -194,7 +195,7 @@ async def test_an_unanswered_input_request_names_the_server_too() -> None:
     async def hello(ctx: Context) -> str:
         return str(await ctx.sample("hi", max_tokens=1))
 
-    async with ClientGroup({"a": server}, sampling=refuse) as group:
+    async with ClientGroup({"a": server}, answers=Answers(sampling=refuse)) as group:
         with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*the user is away"):
             await group.call_tool("a__hello")
 

@@ -13,8 +13,8 @@ import pytest
 import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
+    Answers,
     CallOptions,
-    Client,
     ClientGroup,
     FunctionOptions,
     HttpOptions,
@@ -56,8 +56,8 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "Client(connect_timeout=…)": default(Client, "connect_timeout"),
-    "Client(probe_timeout=…)": default(Client, "probe_timeout"),
+    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "CallOptions.probe_timeout": CallOptions().probe_timeout,
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
@@ -133,7 +133,7 @@ STATED = {
     "shortened names of one server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
     "characters of a URI times characters of the server's templates it is matched against": constant("MAX_MATCH_WORK"),
     "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
-    "rounds of input in one call": default(Client, "max_input_rounds"),
+    "rounds of input in one call": Answers().max_input_rounds,
     "tools on one page of a server's list": ListOptions().page_size,
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
     "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
@@ -174,9 +174,9 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 def test_each_limit_of_a_session_has_a_row() -> None:
     page = (ROOT / "docs" / "reference" / "limits.md").read_text()
-    for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+    for options, field in ((each, field) for each in (CallOptions, SessionOptions) for field in each.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
-            assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
+            assert f"`{field.name}`" in page or f"`{options.__name__}.{field.name}`" in page, field.name
 
 
 def test_every_transport_has_the_same_limit() -> None:

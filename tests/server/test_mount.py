@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, listed, text_of
 from tests.server.input_harness import accept, hand_client
-from trio_mcp import Context, Depends, InputOptions, McpError, Server, types
+from trio_mcp import Answers, Context, Depends, InputOptions, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
@@ -205,7 +205,7 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
     async def ask(*_: Any) -> Any:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
-    async with client_of(server, revision, elicitation=ask) as client:
+    async with client_of(server, revision, answers=Answers(elicitation=ask)) as client:
         assert (await client.call_tool("o__greet")).data == "Hello Ada"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trio_mcp.client.answers.sources import Answers
 from trio_mcp.client.cache import CacheStatistics, ResponseCache
 from trio_mcp.client.client import Client, ClientStatistics
 from trio_mcp.client.config import load_config
@@ -19,6 +20,7 @@ from trio_mcp.client.subscriptions import (
 from trio_mcp.client.tool_results import ToolResult
 
 __all__ = [
+    "Answers",
     "CacheStatistics",
     "Client",
     "ClientGroup",

@@ -14,7 +14,6 @@ from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
@@ -68,7 +67,6 @@ class BaseServer:
         input: How functions ask for input.
         sealer: Makes and reads the ``requestState`` of requests that wait for input.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called for each error in what a client sent that belongs to no request.
         lifespan: Makes the context manager around each run; None without one.
     """
 
@@ -93,7 +91,6 @@ class BaseServer:
         input: InputOptions | None = None,
         principal: Identify | None = None,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = _named(name, version)
@@ -128,7 +125,6 @@ class BaseServer:
         )
         self.sealer: Final = StateSealer(self.info.name, self.input.key)
         self.options = options or SessionOptions()
-        self.on_error = on_error
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)

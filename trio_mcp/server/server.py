@@ -50,7 +50,6 @@ class Server(BaseServer):
             `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
             raises, the request fails.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called, sync or async, for each error in what a client sent that belongs to no request.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -368,7 +367,8 @@ class Server(BaseServer):
         Args:
             name: The notification's method.
             function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
-            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error``.
+            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error`` of the
+                options.
 
         Raises:
             TypeError: If the function or the model is unusable.
