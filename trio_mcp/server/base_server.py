@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, TypeVar, Unpack
 
 import trio
 
@@ -52,7 +52,7 @@ Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """What `BaseServer.run` serves on."""
 
 
-OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions)
+OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions, SessionOptions)
 
 
 class BaseServer:
@@ -91,17 +91,19 @@ class BaseServer:
         input: InputOptions | None = None,
         principal: Identify | None = None,
         options: SessionOptions | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = _named(name, version)
-        unknown = [revision for revision in revisions if revision not in REVISIONS]
-        if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
+        # A str is a sequence of str, too.
+        if not revisions or isinstance(revisions, str) or not all(each in REVISIONS for each in revisions):
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
         lists = _options("lists", lists, ListOptions)
         functions = _options("functions", functions, FunctionOptions)
         self.input: Final = _options("input", input, InputOptions)
-        if principal is not None and not callable(principal):
-            raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
+        if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
+            raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
@@ -124,7 +126,7 @@ class BaseServer:
             discover_hints=hints["server/discover"],
         )
         self.sealer: Final = StateSealer(self.info.name, self.input.key)
-        self.options = options or SessionOptions()
+        self.options = _options("options", options, SessionOptions)
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
