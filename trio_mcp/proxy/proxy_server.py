@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.client import Client
+from trio_mcp.client.client import Client, ClientOptions
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
@@ -220,7 +220,7 @@ class ProxyServer(BaseServer):
         target: Target | Client,
         *,
         name: str | None = None,
-        client: Mapping[str, Any] | None = None,
+        client: ClientOptions | None = None,
         **settings: Any,
     ) -> None:
         for each in ("lifespan", "extensions"):
