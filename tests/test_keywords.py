@@ -4,16 +4,52 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
+from typing import Any, get_type_hints
 
 import pytest
+import trio
 
 import trio_mcp
-from trio_mcp import Client, ClientSession, Server, memory_link_pair
+from trio_mcp import Client, ClientSession, HttpOptions, ProxyServer, Server, memory_link_pair
 from trio_mcp._keywords import FOREIGN
+from trio_mcp.http.server.options import HttpSettings
 
 SERVER = Server("test")
+
+
+class Mine(Server):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: Server("s", host="::"), r"Server\(\) .* 'host': give it to run\('http', host=…\)"),  # type: ignore[arg-type]
+        (lambda: Server("s", titel="S"), r"Server\(\) .* 'titel'; it takes name, version, "),  # type: ignore[arg-type]
+        (lambda: Server("s", title="S"), r"Server\(\) .*: write name=types\.Implementation"),  # type: ignore[arg-type]
+        (lambda: Mine("s", opitons=1), r"Mine\(\) .*; did you mean 'options'\?"),  # type: ignore[arg-type]
+        (lambda: ProxyServer(SERVER, tools=[]), r"ProxyServer\(\) .* 'tools'; it takes target, "),  # type: ignore[arg-type]
+        (lambda: SERVER.run("http", stateless_http=True), r"Server\.run\(\) .*: write stateless=True$"),  # type: ignore[call-arg]
+        (lambda: SERVER.run(port=5), r"Server\.run\('stdio'\) takes no 'port': write run\('http', port=…\)$"),
+        (lambda: trio.run(partial(SERVER.serve_http, bort=5)), r"Server\.serve_http\(\) .*; did you mean 'port'\?$"),
+        (lambda: trio.run(partial(ProxyServer(SERVER).serve_sse, json_response=True)), r"ProxyServer\.serve_sse\(\) "),
+        (lambda: trio.run(SERVER.asgi_app(pat="/").__aenter__), r"Server\.asgi_app\(\) .*'path'\?$"),  # type: ignore[call-arg]
+    ],
+)
+def test_servers_refuse_an_unknown_keyword(call: Callable[[], Any], error: str) -> None:
+    with pytest.raises(TypeError, match=f"^{error}"):
+        call()
+
+
+@pytest.mark.parametrize("made", [Server, ProxyServer, Client])
+def test_no_constructor_has_more_than_fourteen_parameters(made: type) -> None:
+    parameters = inspect.signature(made).parameters.values()
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 14
+
+
+def test_the_settings_of_an_endpoint_are_the_fields_of_its_options() -> None:
+    assert get_type_hints(HttpSettings) == get_type_hints(HttpOptions)
 
 
 @pytest.mark.parametrize("wrong", ["tags", "colour", "descripton"])

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from trio_mcp.jsonrpc.messages import SessionMessage
     from trio_mcp.link import Link
     from trio_mcp.memory import memory_link_pair
+    from trio_mcp.principal import Principal
     from trio_mcp.proxy import ProxyServer
     from trio_mcp.retrying import Backoff
     from trio_mcp.server import (
@@ -56,8 +57,11 @@ if TYPE_CHECKING:
         Context,
         Depends,
         Elicited,
+        FunctionOptions,
+        InputOptions,
         InputRequest,
         InputRequired,
+        ListOptions,
         McpLogHandler,
         NotificationContext,
         Server,
@@ -90,6 +94,7 @@ _HOMES = {
         "ResponseCache",
         "ToolsListChanged",
     ),
+    "trio_mcp.principal": ("Principal",),
     "trio_mcp.proxy": ("ProxyServer",),
     "trio_mcp.errors": (
         "CapabilityError",
@@ -117,8 +122,11 @@ _HOMES = {
         "Context",
         "Depends",
         "Elicited",
+        "FunctionOptions",
+        "InputOptions",
         "InputRequest",
         "InputRequired",
+        "ListOptions",
         "McpLogHandler",
         "NotificationContext",
         "Server",
@@ -163,13 +171,16 @@ __all__ = [  # noqa: RUF022
     "Depends",
     "Elicited",
     "EventStore",
+    "FunctionOptions",
     "HttpError",
     "HttpOptions",
     "HttpServerParameters",
+    "InputOptions",
     "InputRequest",
     "InputRequired",
     "InputError",
     "Link",
+    "ListOptions",
     "LocalProtocolError",
     "McpError",
     "McpLogHandler",
@@ -177,6 +188,7 @@ __all__ = [  # noqa: RUF022
     "MessageTooLarge",
     "NegotiationError",
     "NotificationContext",
+    "Principal",
     "ProcessExited",
     "PromptsListChanged",
     "ProxyServer",

@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientGroup,
     Context,
     InputError,
+    ListOptions,
     LocalProtocolError,
     McpError,
     RequestTimeout,
@@ -31,7 +32,7 @@ ERAS = ("legacy", "2026-07-28")
 
 def desk(place: str) -> Server:
     """Return a server with one of everything."""
-    server = Server(place, page_size=1)
+    server = Server(place, lists=ListOptions(page_size=1))
 
     @server.tool
     async def where() -> str:

@@ -30,6 +30,7 @@ from trio_mcp import (
     CallOptions,
     Client,
     ClientSession,
+    FunctionOptions,
     Link,
     ProcessExited,
     RequestContext,
@@ -427,7 +428,7 @@ async def async_handler() -> None:
 @row("a sync tool, by its peer")
 async def sync_tool() -> None:
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    server = Server("threads", max_sync_tools=1)
+    server = Server("threads", functions=FunctionOptions(max_sync_threads=1))
 
     @server.tool
     def work() -> None:

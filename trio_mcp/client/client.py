@@ -27,6 +27,7 @@ from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import SessionStatistics
@@ -89,7 +90,7 @@ class ClientOptions(TypedDict, total=False):
     on_message: Callable[[Notification], Awaitable[object] | object] | None
     middleware: Sequence[Middleware]
     cache: ResponseCache | None
-    principal: str | None
+    principal: str | Principal | None
 
 
 class Client(EnteredOnce):
@@ -118,8 +119,8 @@ class Client(EnteredOnce):
         on_message: Called, sync or async, with every `Notification` from the server.
         cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
             caches nothing: each call asks the server.
-        principal: On whose behalf the client acts. Clients that share a cache share its private entries only if they
-            have the same principal; a client without one shares none.
+        principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
+            share its private entries only if they have the same principal; a client without one shares none.
         middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
 
     Raises:
@@ -141,7 +142,7 @@ class Client(EnteredOnce):
         on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
         middleware: Sequence[Middleware] = (),
         cache: ResponseCache | None = None,
-        principal: str | None = None,
+        principal: str | Principal | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(Client, unknown)
@@ -150,8 +151,6 @@ class Client(EnteredOnce):
                 raise TypeError(f"{name} must be {kind.__name__}(…), got {type(given).__name__}")
         if cache is not None and not isinstance(cache, ResponseCache):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
-        if principal is not None and not isinstance(principal, str):
-            raise TypeError(f"principal must be a string, got {type(principal).__name__}")
         answers, options = answers or Answers(), options or SessionOptions()
         if timeout is not USE_SESSION:
             options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
@@ -173,7 +172,7 @@ class Client(EnteredOnce):
         )
         # Without a principal the client itself is the owner, so that its private results are shared with no other
         # client.
-        self._calls = CachedCalls(self._connection, cache, principal or self)
+        self._calls = CachedCalls(self._connection, cache, as_principal(principal, "principal") or self)
         self._rounds = InputRounds(self._connection, answers.max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.requirements.case import Case
 from tests.requirements.model import ALL, LEGACY, MODERN, Topic, since
-from trio_mcp import Answers, Client, Context, McpError, Server, types
+from trio_mcp import Answers, Client, Context, InputOptions, McpError, Server, types
 from trio_mcp.types import error_codes
 
 FORMS = since("2025-06-18")
@@ -23,7 +23,7 @@ class Person(BaseModel):
 
 
 def server() -> Server:
-    made = Server("input", version="1.0", request_state_key=b"0123456789abcdef0123456789abcdef")
+    made = Server("input", version="1.0", input=InputOptions(key=b"0123456789abcdef0123456789abcdef"))
 
     @made.tool
     async def who(ctx: Context) -> str:
