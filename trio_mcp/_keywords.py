@@ -78,7 +78,6 @@ _CLIENT = {
     "extensions": 'write capabilities={"extensions": …}',
     "raise_exceptions": "an error that a server hides is in its log; write expose_errors=True at the Server",
     "auto_initialize": "async with Client(…) connects and negotiates",
-    "name": "write client_info=types.Implementation(name=…, version=…)",
     "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
     "auth": _AUTH,
 }
@@ -152,7 +151,7 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
-    "Client": _CLIENT,
+    "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
     "ClientGroup": _CLIENT,
     "ClientGroup.add": _CLIENT,
     "Client.call_tool": _REQUEST,

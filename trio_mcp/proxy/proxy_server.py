@@ -245,6 +245,7 @@ class ProxyServer(BaseServer):
         **unknown: Never,
     ) -> None:
         refuse_unknown(type(self), unknown)
+        refuse_unknown(Client, client or (), ClientOptions)
         taken = {"on_message", "on_log", "answers"} & set(client or ())
         if taken:
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
