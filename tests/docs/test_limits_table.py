@@ -89,7 +89,7 @@ STATED = {
     "open subscriptions/listen of a session": OPTIONS.handlers.max_running_requests,
     "changes that one listener has not been told yet": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
-    "synchronous tools running in threads": FunctionOptions().max_sync_threads,
+    "synchronous functions running in threads": FunctionOptions().max_sync_threads,
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
