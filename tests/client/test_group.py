@@ -14,13 +14,13 @@ from trio_mcp import (
     ClientGroup,
     Context,
     InputError,
+    Listed,
     LocalProtocolError,
     McpError,
     RequestTimeout,
     Server,
     SessionClosed,
 )
-from trio_mcp.client import Listed
 from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
 from trio_mcp.uri_templates import UriTemplate
