@@ -73,7 +73,7 @@ class HttpOptions:
         ValueError: If a value is out of range, or not a valid host or origin.
     """
 
-    # The limits' defaults are chosen; docs/limits.md has a table of all bounds.
+    # The limits' defaults are chosen; docs/reference/limits.md has a table of all bounds.
     path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
     health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
     allowed_hosts: Sequence[str] | None | str = "loopback"
