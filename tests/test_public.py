@@ -67,7 +67,9 @@ def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, "trio_mcp")
     code = "import trio_mcp; print(trio_mcp.__file__, trio_mcp.Link)"
     environment = {**os.environ, "PYTHONPATH": archive}
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout.startswith(archive)
 
 
