@@ -5,6 +5,7 @@ does the import of a name when the name is first used. ``X as X`` is how a modul
 """
 
 from trio_mcp import types as types
+from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics
 from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
@@ -52,21 +53,25 @@ from trio_mcp.jsonrpc.messages import Notification as Notification
 from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage
 from trio_mcp.link import Link as Link
 from trio_mcp.memory import memory_link_pair as memory_link_pair
+from trio_mcp.principal import Principal as Principal
 from trio_mcp.proxy.proxy_server import ProxyServer as ProxyServer
 from trio_mcp.retrying import Backoff as Backoff
 from trio_mcp.server.context import Context as Context
 from trio_mcp.server.features.caching import CacheHint as CacheHint
 from trio_mcp.server.features.custom import NotificationContext as NotificationContext
+from trio_mcp.server.features.feature import ListOptions as ListOptions
 from trio_mcp.server.features.prompts import PromptDetails as PromptDetails
 from trio_mcp.server.features.resources import ResourceDetails as ResourceDetails
 from trio_mcp.server.features.resources import ResourceNotFound as ResourceNotFound
 from trio_mcp.server.features.resources import safe_join as safe_join
 from trio_mcp.server.features.tools import ToolDetails as ToolDetails
 from trio_mcp.server.functions.dependencies import Depends as Depends
+from trio_mcp.server.functions.sync_threads import FunctionOptions as FunctionOptions
 from trio_mcp.server.input.questions import Elicited as Elicited
 from trio_mcp.server.input.questions import InputRequest as InputRequest
 from trio_mcp.server.input.questions import InputRequired as InputRequired
 from trio_mcp.server.input.questions import UrlElicitationRequired as UrlElicitationRequired
+from trio_mcp.server.input.rounds import InputOptions as InputOptions
 from trio_mcp.server.log_messages import McpLogHandler as McpLogHandler
 from trio_mcp.server.run import ServerStatistics as ServerStatistics
 from trio_mcp.server.server import Server as Server

@@ -10,11 +10,13 @@ import trio
 
 from tests.client.servers import make_server
 from trio_mcp import (
+    Answers,
     Client,
     ClientGroup,
     Context,
     InputError,
     Listed,
+    ListOptions,
     LocalProtocolError,
     McpError,
     RequestTimeout,
@@ -30,7 +32,7 @@ ERAS = ("legacy", "2026-07-28")
 
 def desk(place: str) -> Server:
     """Return a server with one of everything."""
-    server = Server(place, page_size=1)
+    server = Server(place, lists=ListOptions(page_size=1))
 
     @server.tool
     async def where() -> str:
@@ -193,7 +195,7 @@ async def test_an_unanswered_input_request_names_the_server_too() -> None:
     async def hello(ctx: Context) -> str:
         return str(await ctx.sample("hi", max_tokens=1))
 
-    async with ClientGroup({"a": server}, sampling=refuse) as group:
+    async with ClientGroup({"a": server}, answers=Answers(sampling=refuse)) as group:
         with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*the user is away"):
             await group.call_tool("a__hello")
 
