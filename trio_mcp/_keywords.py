@@ -55,6 +55,32 @@ _ONE_ROUND = {
 _REQUEST = _ONE_ROUND | dict.fromkeys(
     ("allow_input_required", "input_responses", "request_state"), "call the method whose name ends in _once"
 )
+# Also the fields of the bundles, which a reader may take for keywords of the client itself.
+_CLIENT = {
+    **{each: f"write answers=Answers({each}=…)" for each in ("elicitation", "sampling", "roots", "max_input_rounds")},
+    **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "write answers=Answers(elicitation=…)"),
+    **dict.fromkeys(("sampling_handler", "sampling_callback"), "write answers=Answers(sampling=…)"),
+    "sampling_capabilities": "write answers=Answers(sampling=…, sampling_features=…)",
+    "list_roots_callback": "write answers=Answers(roots=…)",
+    "input_required_max_rounds": "write answers=Answers(max_input_rounds=…)",
+    **dict.fromkeys(("log_handler", "logging_callback"), "write on_log=…"),
+    **dict.fromkeys(("message_handler", "notification_bindings"), "write on_message=…"),
+    "on_error": "write options=SessionOptions(on_error=…)",
+    "read_timeout_seconds": "write timeout=…, in seconds",
+    **dict.fromkeys(
+        ("init_timeout", "connect_timeout"), "write options=SessionOptions(calls=CallOptions(connect_timeout=…))"
+    ),
+    "probe_timeout": "write options=SessionOptions(calls=CallOptions(probe_timeout=…))",
+    **dict.fromkeys(
+        ("result_types", "result_claims"), "write options=SessionOptions(calls=CallOptions(result_types=…))"
+    ),
+    **dict.fromkeys(("progress_handler", "progress_callback"), "write on_progress=… where you call"),
+    "extensions": 'write capabilities={"extensions": …}',
+    "raise_exceptions": "an error that a server hides is in its log; write expose_errors=True at the Server",
+    "auto_initialize": "async with Client(…) connects and negotiates",
+    "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
+    "auth": _AUTH,
+}
 
 # What the official SDK and FastMCP call the settings of an endpoint, and what they are here.
 _ENDPOINT = {
@@ -125,6 +151,9 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
+    "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
+    "ClientGroup": _CLIENT,
+    "ClientGroup.add": _CLIENT,
     "Client.call_tool": _REQUEST,
     "Client.call_tool_once": _ONE_ROUND,
     "Client.read_resource": _REQUEST,

@@ -15,9 +15,8 @@ from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN
-from trio_mcp import Answers, Client, Context, ResponseCache, Server
+from trio_mcp import Answers, Client, Context, OutgoingCall, ResponseCache, Server, Subscription
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client import OutgoingCall, Subscription
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.types import PromptReference, meta
 

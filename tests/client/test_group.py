@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientGroup,
     Context,
     InputError,
+    Listed,
     ListOptions,
     LocalProtocolError,
     McpError,
@@ -22,7 +23,6 @@ from trio_mcp import (
     Server,
     SessionClosed,
 )
-from trio_mcp.client import Listed
 from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
 from trio_mcp.uri_templates import UriTemplate

@@ -13,6 +13,7 @@ from trio_mcp import (
     BaseSession,
     McpError,
     RemoteProtocolError,
+    RequestContext,
     RequestRecord,
     RequestTimeout,
     SessionOptions,
@@ -27,7 +28,6 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.session import RequestContext
 
 
 async def test_each_kind_of_message_but_a_response_has_a_hook() -> None:

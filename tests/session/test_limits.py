@@ -11,9 +11,8 @@ import trio.lowlevel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, HandlerOptions, SessionOptions, memory_link_pair
+from trio_mcp import BaseSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
-from trio_mcp.session import RequestContext
 from trio_mcp.types.error_codes import OVERLOADED
 
 

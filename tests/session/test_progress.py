@@ -11,9 +11,8 @@ import trio.testing
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, session_pair
-from trio_mcp import SessionOptions, memory_link_pair
+from trio_mcp import BaseSession, RequestContext, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import BaseSession, RequestContext
 from trio_mcp.types.notices import ProgressNotificationParams
 
 

@@ -16,7 +16,9 @@ import attrs
 from trio_mcp.cli.exits import USAGE, Exit
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
-from trio_mcp.client import Answers, Client, load_config
+from trio_mcp.client.answers.sources import Answers
+from trio_mcp.client.client import Client
+from trio_mcp.client.config import load_config
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client.client import Client
+from trio_mcp.client.client import Client, ClientOptions
 from trio_mcp.client.input_rounds import FIRST_PAUSE, LONGEST_PAUSE, read_input_required
 from trio_mcp.client.targets import Target, link_factory
 from trio_mcp.eras.rules import rules_of
@@ -232,7 +232,7 @@ class ProxyServer(BaseServer):
         target: Target | Client,
         *,
         name: str | Implementation | None = None,
-        client: Mapping[str, Any] | None = None,
+        client: ClientOptions | None = None,
         version: str | None = None,
         instructions: str | None = None,
         middleware: Sequence[Middleware] = (),
@@ -245,6 +245,7 @@ class ProxyServer(BaseServer):
         **unknown: Never,
     ) -> None:
         refuse_unknown(type(self), unknown)
+        refuse_unknown(Client, client or (), ClientOptions)
         taken = {"on_message", "on_log", "answers"} & set(client or ())
         if taken:
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
