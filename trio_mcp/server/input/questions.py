@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 from pydantic import BaseModel
 
+from trio_mcp._checks import check_seconds, check_text
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import LocalProtocolError, McpError
@@ -105,13 +105,9 @@ class InputRequest(Coroutine[Any, Any, T]):
         timeout: float | None,
         elicitation_id: str | None = None,
     ) -> None:
-        if key is not None and (not isinstance(key, str) or not key):
-            raise TypeError(f"key must be a non-empty string, got {key!r}")
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise TypeError(f"timeout must be a number of seconds, or None; got {timeout!r}")
-            if not timeout > 0 or math.isnan(timeout):
-                raise ValueError(f"timeout must be more than 0 seconds, got {timeout!r}")
+        if key is not None:
+            check_text("key", key)
+        check_seconds("timeout", timeout, optional=True)
         self.method = method
         self.key = key
         self.timeout = timeout
@@ -312,8 +308,8 @@ def ask_url(
         valid = False
     if not valid:
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
-    if elicitation_id is not None and (not isinstance(elicitation_id, str) or not elicitation_id):
-        raise TypeError(f"elicitation_id must be a non-empty string, got {elicitation_id!r}")
+    if elicitation_id is not None:
+        check_text("elicitation_id", elicitation_id)
     identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
 
     def params(revision: str) -> dict[str, Any]:
