@@ -649,3 +649,17 @@ def test_park_input_needs_something_to_ask_with() -> None:
     server = Server("test")
     with pytest.raises(TypeError, match="park_input, but can't ask for input"):
         server.add_tool(lambda: 1, name="tool", park_input=True)
+
+
+async def test_a_forgotten_await_warns() -> None:
+    """As with any coroutine."""
+    server = Server("test")
+
+    @server.tool
+    async def forgetful(ctx: Context) -> str:
+        ctx.list_roots()  # type: ignore[unused-coroutine]
+        return "done"
+
+    async with hand_client(server, MODERN) as client:
+        with pytest.warns(RuntimeWarning, match=r"a question \(roots/list\) was never asked: await it"):
+            await client.tool("forgetful")

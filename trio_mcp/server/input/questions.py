@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -117,6 +118,21 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._params = params
         self._read = read
         self._running: Coroutine[Any, Any, T] | None = None
+        self._forgotten = True
+
+    # Until __init__ is done, in case it raises.
+    _forgotten = False
+
+    def take(self) -> InputRequest[T]:
+        """Note that the question is being asked, or was dropped on purpose; return it."""
+        self._forgotten = False
+        return self
+
+    # Python warns of a coroutine that is never awaited, but there is none before the first use.
+    def __del__(self) -> None:
+        if self._forgotten:
+            text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def check(self, context: Asker) -> None:
         """Refuse to ask what the client has not declared, or what its revision does not define.
@@ -148,6 +164,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         return self._read(answer)
 
     async def _ask(self) -> T:
+        self.take()
         answer: T
         (answer,) = await self._context.asking.ask((self,))
         return answer
@@ -171,6 +188,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         return self._coroutine().throw(*details)
 
     def close(self) -> None:
+        self.take()
         if self._running is not None:
             self._running.close()
 
@@ -200,6 +218,7 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+            request.take()
         self.__attrs_init__(dict(requests), state)
 
 
@@ -220,7 +239,7 @@ class UrlElicitationRequired(McpError):
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
         # In the form of the only revision that has this error; other clients are answered in another way.
-        pages = [each.wire(LATEST_LEGACY)["params"] for each in requests]
+        pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
         )
