@@ -65,7 +65,7 @@ def test_numbers_are_checked(make: Callable[..., Any], name: str) -> None:
     for wrong, error in (("5", TypeError), (True, TypeError), ([], TypeError), (-1, ValueError)):
         with pytest.raises(error):
             make(**{name: wrong})
-    with pytest.raises((TypeError, ValueError)):  # a count must be an integer, and NaN is none
+    with pytest.raises((TypeError, ValueError)):  # NaN is a float, and no number of seconds
         make(**{name: math.nan})
 
 

@@ -128,7 +128,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._forgotten = False
         return self
 
-    # Python warns of a coroutine that is never awaited, but there is none before the first use.
+    # Python warns of a coroutine that is never awaited, but ours is made only on first use.
     def __del__(self) -> None:
         if self._forgotten:
             text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"

@@ -215,7 +215,7 @@ class StateSealer:
 
 
 def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
-    """Return one or more keys as a tuple, or None if there is none.
+    """Return one or more keys as a tuple, or None without a key.
 
     Raises:
         TypeError, ValueError: If a key is invalid.
