@@ -90,7 +90,11 @@ def test_joining_changes_neither_part() -> None:
         ({"elicitation": print, "elicitation_modes": ()}, ValueError, "elicitation_modes must not be empty"),
         ({"elicitation": print, "elicitation_modes": "form"}, TypeError, "elicitation_modes"),
         ({"elicitation": print, "elicitation_modes": ("voice",)}, ValueError, "voice"),
-        ({"sampling": print, "sampling_features": ("vision",)}, ValueError, "sampling_features must be a list of some of tools, cont"),
+        (
+            {"sampling": print, "sampling_features": ("vision",)},
+            ValueError,
+            "sampling_features must be a list of some of",
+        ),
         ({"sampling": print, "sampling_features": "tools"}, TypeError, "sampling_features"),
         ({"roots": "file:///x"}, TypeError, "roots must be a list of Root, Path or file:// URI; got str"),
         ({"roots": 5}, TypeError, "roots must be a list"),
