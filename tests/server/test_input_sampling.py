@@ -124,7 +124,7 @@ async def test_uses_and_results_must_match(messages: Any, text: str) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises(ValueError, match=text):
             ctx.sample(messages, max_tokens=1)
-        ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1)
+        ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1).close()
         return "refused"
 
     async with hand_client(server) as client:
