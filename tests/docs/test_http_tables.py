@@ -23,7 +23,7 @@ IN_WORDS = {
         "loopback",
         "`localhost`, `127.0.0.1` and `[::1]` for connections to a loopback address or a Unix socket, else any",
     ),
-    "allowed_origins": (None, "those on the `allowed_hosts`; none where any host is taken"),
+    "allowed_origins": (None, "those on the `allowed_hosts`; none if any host is accepted"),
 }
 """Defaults that the page explains: the value in the code, and the cell."""
 
