@@ -74,7 +74,7 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
 
 
 BOUNDS = {
-    "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
+    "requests on their way at once, except `subscriptions/listen`": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
     "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
     "seconds for which they are reused if the server does not say how long it keeps them": constant("KEPT_ALIVE"),

@@ -80,7 +80,7 @@ STATED = {
     "messages in a memory link, each way": link.BUFFER,
     "messages in a stdio link, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
-    "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
+    "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and responses of an HTTP link on their way": http_link.MAX_POSTS,
     "lines of a child's standard error that wait to be taken": constant("PENDING"),
