@@ -20,7 +20,7 @@ FIELDS = {field.name: field.default for field in attrs.fields(HttpOptions)}
 
 IN_WORDS = {
     "allowed_hosts": (
-        "loopback",
+        None,
         "`localhost`, `127.0.0.1` and `[::1]` for connections to a loopback address or a Unix socket, else any",
     ),
     "allowed_origins": (None, "those on the `allowed_hosts`; none if any host is accepted"),
