@@ -9,6 +9,7 @@ from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics
 from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
+from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
 from trio_mcp.client.config import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
