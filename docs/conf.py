@@ -93,6 +93,7 @@ INTERNAL = (
     "Roots",
     "Rounds",
     "Rules",
+    "RunSettings",
     "SamplingCallback",
     "SamplingFeature",
     "Servable",

@@ -11,10 +11,18 @@ import pytest
 import trio
 
 import trio_mcp
-from trio_mcp import Client, ClientGroup, ClientSession, HttpOptions, ProxyServer, Server, memory_link_pair
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    ClientSession,
+    HttpOptions,
+    HttpSettings,
+    ProxyServer,
+    Server,
+    memory_link_pair,
+)
 from trio_mcp._keywords import FOREIGN
 from trio_mcp.client.client import ClientOptions
-from trio_mcp.http.server.options import HttpSettings
 
 SERVER = Server("test")
 

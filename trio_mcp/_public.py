@@ -49,6 +49,7 @@ from trio_mcp.http.server.event_store import StoredEvent as StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore as MemoryEventStore
 from trio_mcp.http.server.legacy.stores import SqliteEventStore as SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions as HttpOptions
+from trio_mcp.http.server.options import HttpSettings as HttpSettings
 from trio_mcp.http.server.statistics import HttpStatistics as HttpStatistics
 from trio_mcp.jsonrpc.messages import Notification as Notification
 from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage

@@ -29,6 +29,7 @@ from trio_mcp import (
     StdioServerParameters,
     TransportError,
     memory_link_pair,
+    types,
 )
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
@@ -246,7 +247,7 @@ async def test_a_pinned_revision_is_not_negotiable() -> None:
 
 
 async def test_what_the_server_says_of_itself() -> None:
-    server = Server("calc", version="2.1", title="Calculator", instructions="Add things.")
+    server = Server(types.Implementation(name="calc", version="2.1", title="Calculator"), instructions="Add things.")
     for mode in ("legacy", "2026-07-28"):
         async with Client(server, mode=mode) as client:
             assert client.server_info is not None

@@ -144,16 +144,6 @@ async def test_a_state_is_for_its_request_alone() -> None:
         assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
 
 
-async def test_a_state_is_for_its_principal_alone() -> None:
-    who = ["ann"]
-    async with hand_client(server_of(two, principal=lambda ctx: who[0])) as client:
-        state = (await begin(client))["requestState"]
-        who[0] = "bob"
-        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "not valid for this request")
-        who[0] = "ann"
-        assert "inputRequests" in await go_on(client, state, **{"input-1": accept(name="x")})
-
-
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     server = server_of(two, input=InputOptions(ttl=60))
     now = [1_000_000.0]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.server.app import HttpApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["BaseServer", "Lifespan", "Transport"]
+__all__ = ["BaseServer", "Lifespan"]
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
@@ -47,9 +47,6 @@ EXIT_GRACE = 5.0
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
-
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-"""What `BaseServer.run` serves on."""
 
 
 OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions, SessionOptions)
@@ -384,7 +381,7 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
         return attrs.evolve(options or HttpOptions(), **settings)
 
-    def run(self, transport: Transport = "stdio", **arguments: Unpack[RunSettings]) -> None:
+    def run(self, transport: Literal["stdio", "http", "sse"] = "stdio", **arguments: Unpack[RunSettings]) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
