@@ -90,6 +90,7 @@ INTERNAL = (
     "ModernServerEra",
     "RequestId",
     "Require",
+    "RootList",
     "Roots",
     "Rounds",
     "Rules",
