@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.server.harness import client_of, every_revision, text_of
 from tests.strategies import wire_models
 from tests.types.published import validator
@@ -95,7 +96,7 @@ async def test_every_message_sent_fits_the_published_schema(revision: str) -> No
 
 
 @pytest.mark.published
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(result=wire_models(types.CallToolResult, LATEST), revision=st.sampled_from(REVISIONS))
 async def test_any_current_result_fits_the_schema_of_any_revision(result: types.CallToolResult, revision: str) -> None:
     """A tool makes its result as the newest revision has it; older clients get what theirs allows."""

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from tests.effort import examples
 from tests.strategies import constructs, json_values, wire_models
 from tests.types.published import validator
 from trio_mcp.types._base import WireModel
@@ -14,7 +15,7 @@ from trio_mcp.types.versions import REVISIONS
 
 # Hundreds of small tests: a few examples each keep the run short, and every run draws others.
 few = settings(
-    max_examples=5,
+    max_examples=examples(5),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
