@@ -16,7 +16,6 @@ from trio_mcp.types.versions import REVISIONS
 # Hundreds of small tests: a few examples each keep the run short, and every run draws others.
 few = settings(
     max_examples=examples(5),
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
