@@ -30,25 +30,26 @@ LOADED = ("trio_mcp.cli", "trio_mcp.client", "trio_mcp.server", "trio_mcp.stdio.
 """What a process with the package imports."""
 
 
-def command(what: str, *imported: str, options: tuple[str, ...] = ()) -> list[str]:
+def command(what: str, *imported: str, options: tuple[str, ...] = (), root: Path = ROOT) -> list[str]:
     """Return the command for a script, or a module's ``-m``, in a fork.
 
     Args:
         what: The path of the script, or the name of the module.
         imported: Modules that are there from the start.
         options: Options for the interpreter, such as ``-W error``.
+        root: The checkout whose package and tests it imports.
     """
-    return [sys.executable, "-IS", str(ROOT / "tests" / "handover.py"), _origin(imported, options), what]
+    return [sys.executable, "-IS", str(ROOT / "tests" / "handover.py"), _origin(root, imported, options), what]
 
 
 @functools.cache
-def _origin(imported: tuple[str, ...], options: tuple[str, ...]) -> str:
+def _origin(root: Path, imported: tuple[str, ...], options: tuple[str, ...]) -> str:
     """Start the process that is forked, which lives as long as this one, and return its address."""
     folder = tempfile.TemporaryDirectory(prefix="forks-")
     address = str(Path(folder.name, "s"))
     process = subprocess.Popen(
         [sys.executable, *options, "-m", "tests.forks", address, *imported],
-        cwd=ROOT,
+        cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
