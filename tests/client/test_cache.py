@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.client.scripted import scripted
+from tests.effort import examples
 from tests.injection import cancel_everywhere
 from tests.server.harness import LEGACY, MODERN
 from trio_mcp import (
@@ -418,4 +419,4 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCache = CacheMachine.TestCase
-TestCache.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestCache.settings = settings(max_examples=examples(60), stateful_step_count=40)
