@@ -48,16 +48,6 @@ async def test_every_page_of_a_list_has_the_hint_of_its_method(method: str) -> N
     assert seen == [(HINTS[method].ttl * 1000, "public")] * 3
 
 
-@pytest.mark.parametrize("method", LISTS)
-async def test_a_list_has_the_same_order_for_every_client(method: str) -> None:
-    server = server_with_everything()
-    answers = []
-    for _ in range(2):
-        async with client_of(server) as client:
-            answers += [await client.request(method), await client.request(method)]
-    assert answers == [answers[0]] * 4
-
-
 async def test_discovery_has_its_hint() -> None:
     async with client_of(server_with_everything(lists=ListOptions(cache_hints=HINTS))) as client:
         assert hints_of(await client.request("server/discover")) == (6000, "public")

@@ -107,16 +107,6 @@ async def test_a_missing_answer_is_asked_for_again() -> None:
     assert desk.events == ["start", "end"]
 
 
-async def test_the_state_is_bound_to_the_request() -> None:
-    desk = Desk()
-    async with hand_client(desk.server) as client:
-        asked = await begin(client)
-        error = await client.ask("tools/call", retry(asked, then="sleep"))
-        assert isinstance(error, ErrorData)
-        assert "not valid for this request" in error.message
-        assert desk.parked == 1
-
-
 async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
     desk = Desk(input=InputOptions(key=b"k" * 32))
     async with desk.server.open_run() as run:

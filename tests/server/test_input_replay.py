@@ -86,30 +86,6 @@ async def test_a_middleware_sees_the_result_that_asks() -> None:
     assert seen == ["input_required"]
 
 
-async def test_missing_answers_are_asked_for_again_and_given_ones_kept() -> None:
-    """2026-07-28 `basic/patterns/mrtr`, Error Handling."""
-
-    async def tool(ctx: Context) -> str:
-        a, b = await ctx.gather(ctx.elicit("A?", Name, key="a"), ctx.elicit("B?", Name, key="b"))
-        return f"{a.data and a.data.name} {b.data and b.data.name}"
-
-    async with hand_client(server_of(tool)) as client:
-        first = await begin(client)
-        again = await go_on(client, first["requestState"])
-        assert set(again["inputRequests"]) == {"a", "b"}
-        partly = await go_on(client, again["requestState"], a=accept(name="x"))
-        assert set(partly["inputRequests"]) == {"b"}
-        assert text_of(await go_on(client, partly["requestState"], b=accept(name="y"))) == "x y"
-
-
-async def test_unrequested_answers_are_ignored() -> None:
-    async with hand_client(server_of(two)) as client:
-        first = await begin(client)
-        extra = {"second": accept(name="early"), "other": "junk", "input-2": 7}
-        second = await go_on(client, first["requestState"], **{"input-1": accept(name="x")}, **extra)
-        assert set(second["inputRequests"]) == {"second"}
-
-
 @pytest.mark.parametrize("responses", [[], "x", 3, True])
 async def test_responses_that_are_not_an_object_are_refused(responses: Any) -> None:
     async with hand_client(server_of(two)) as client:
@@ -237,29 +213,6 @@ async def test_a_handler_that_swallows_the_end_of_its_round_has_still_asked() ->
 
     async with hand_client(server_of(tool)) as client:
         assert list((await begin(client))["inputRequests"]) == ["input-1"]
-
-
-async def test_a_client_can_cancel_a_replayed_handler() -> None:
-
-    events: list[str] = []
-    entered = trio.Event()
-
-    async def tool(ctx: Context) -> None:
-        await ctx.list_roots()
-        entered.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            events.append("cancelled")
-
-    async with hand_client(server_of(tool)) as client:
-        state = (await begin(client))["requestState"]
-        params = {"name": "tool", "requestState": state, "inputResponses": {"input-1": {"roots": []}}}
-        request = await client.request("tools/call", params)
-        await entered.wait()
-        await client.cancel(request)
-        assert (await client.ask("tools/list", {}))["tools"]
-    assert events == ["cancelled"]
 
 
 # --- the explicit form ---------------------------------------------------------------------------------------------

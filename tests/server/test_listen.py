@@ -12,13 +12,13 @@ import trio.testing
 
 from tests.injection import cancel_everywhere
 from tests.peer import Peer, client_peer, process_peer, settle
-from tests.server.harness import LEGACY, MODERN
+from tests.server.harness import MODERN
 from tests.server.listening import ACKNOWLEDGED, news_of
 from trio_mcp import HandlerOptions, Server, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Response
 from trio_mcp.server import changes
 from trio_mcp.types import meta
-from trio_mcp.types.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, OVERLOADED
+from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 UPDATED = "notifications/resources/updated"
@@ -50,28 +50,6 @@ def change_everything(server: Server) -> None:
     server.notify_resources_changed()
     server.notify_resource_updated("x://a")
     server.notify_resource_updated("x://b")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [
-        ({"toolsListChanged": True}, [(TOOLS, None)]),
-        ({"promptsListChanged": True}, [(PROMPTS, None)]),
-        ({"resourcesListChanged": True}, [(RESOURCES, None)]),
-        ({"resourceSubscriptions": ["x://a"]}, [(UPDATED, "x://a")]),
-        ({"resourceSubscriptions": ["x://b", "x://a"]}, [(UPDATED, "x://a"), (UPDATED, "x://b")]),
-        ({"toolsListChanged": True, "resourceSubscriptions": ["x://b"]}, [(TOOLS, None), (UPDATED, "x://b")]),
-        ({}, []),
-    ],
-)
-async def test_a_client_is_acknowledged_first_and_told_only_of_what_it_asked_for(
-    wanted: dict[str, Any], told: list[Any]
-) -> None:
-    server = full_server()
-    async with client_peer(server) as wire:
-        assert await wire.listen("s", **wanted) == acknowledgement("s", **wanted)
-        change_everything(server)
-        assert await news_of(wire) == [(method, "s", uri) for method, uri in told]
 
 
 async def test_declined_or_repeated_topics_are_left_out_of_the_acknowledgement() -> None:
@@ -122,14 +100,6 @@ async def test_a_malformed_filter_is_refused_and_nothing_is_told(params: dict[st
         assert "notifications" in refusal.error.message
         change_everything(server)
         assert await news_of(wire) == []
-
-
-async def test_the_legacy_era_has_no_such_method() -> None:
-    server = full_server()
-    async with client_peer(server, LEGACY) as wire:
-        refusal = await wire.listen(2)
-        assert isinstance(refusal, ErrorResponse)
-        assert refusal.error.code == METHOD_NOT_FOUND
 
 
 async def test_several_subscriptions_on_one_link_are_told_apart() -> None:

@@ -340,25 +340,3 @@ async def test_updates_of_the_mounted_server_reach_subscribers(revision: str, au
         other.notify_resource_updated("x://one")
         event = await anext(aiter(events))
         assert event.uri == "x://one"
-
-
-@both_eras
-async def test_cancelling_a_call_cancels_the_mounted_function(revision: str) -> None:
-    started, ended = trio.Event(), trio.Event()
-    other, server = Server("other"), Server("main")
-
-    @other.tool
-    async def wait() -> None:
-        started.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            ended.set()
-
-    server.mount(other, prefix="o")
-    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
-        nursery.start_soon(client.call_tool, "o__wait")
-        await started.wait()
-        nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True):
-            await ended.wait()

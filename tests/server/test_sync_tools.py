@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, server_with
-from trio_mcp import Context, FunctionOptions, Server
+from trio_mcp import Context, FunctionOptions
 
 
 class Gate:
@@ -187,23 +187,9 @@ async def test_context_variables_reach_the_thread() -> None:
         variable.set(f"set for {context.method}")
         return await call_next()
 
-    async with client_of(Server("test", middleware=[middleware])) as client:
-        pass
     server = server_with(read, middleware=[middleware])
     async with client_of(server) as client:
         assert (await client.call_tool("read")).data == "set for tools/call"
-
-
-async def test_sync_tools_run_outside_the_event_loop_and_async_ones_in_it() -> None:
-    def sync() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    async def not_sync() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    async with client_of(server_with(sync, not_sync)) as client:
-        assert (await client.call_tool("sync")).data is False
-        assert (await client.call_tool("not_sync")).data is True
 
 
 @both_eras
