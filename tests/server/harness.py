@@ -19,10 +19,10 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 both_eras = pytest.mark.parametrize("revision", [LEGACY, MODERN])
 
 
-def server_with(*functions: Callable[..., Any], **options: Any) -> Server:
+def server_with(*tools: Callable[..., Any], park_input: bool = False, **options: Any) -> Server:
     server = Server("test", **options)
-    for function in functions:
-        server.add_tool(function)
+    for function in tools:
+        server.add_tool(function, park_input=park_input)
     return server
 
 

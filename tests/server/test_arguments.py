@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from tests.server.harness import MODERN, call, client_of, server_with, text_of
 from tests.strategies import json_values
-from trio_mcp import McpError, Server, ToolError
+from trio_mcp import McpError, ToolError
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
@@ -139,9 +139,7 @@ async def test_an_argument_that_would_be_too_costly_to_check_is_refused() -> Non
 @given(arguments=json_values(20))
 async def test_whatever_the_arguments_are_the_answer_says_what_is_wrong(arguments: Any) -> None:
     """No input makes the handler itself fail (-32603), and nothing wrong is let through."""
-    server = Server("test")
-    server.add_tool(tool)
-    async with client_of(server, MODERN) as client:
+    async with client_of(server_with(tool), MODERN) as client:
         params = {"name": "tool", "arguments": arguments}
         if arguments is None or isinstance(arguments, dict):
             result = await client.request("tools/call", params)

@@ -38,15 +38,14 @@ def test_clients_do_not_see_dependencies() -> None:
 
 @both_eras
 async def test_every_kind_of_handler_can_have_dependencies(revision: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def tool(a: int, given: Number) -> int:
         return a + given
 
-    @server.tool
     def positional(given: Number, a: int, /) -> int:
         return a - given
+
+    server = server_with(tool, positional)
 
     @server.resource("file:///{name}")
     async def resource(name: str, given: Number) -> str:

@@ -13,6 +13,7 @@ import trio.testing
 from pydantic import BaseModel
 
 from tests.peer import settle
+from tests.server.harness import server_with
 from tests.server.input_harness import (
     LEGACY,
     MODERN,
@@ -59,8 +60,6 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
         effects.append("name")
         age = await ctx.elicit("How old?", Age)
         effects.append("age")
-        assert name.data is not None
-        assert age.data is not None
         reply = await ctx.sample(f"A poem for {name.data.name}, {age.data.age}", max_tokens=10)
         effects.append("end")
         assert isinstance(reply.content, types.TextContent)
@@ -73,8 +72,6 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
         effects.append("name")
         age = trio.from_thread.run(ctx.elicit, "How old?", Age)
         effects.append("age")
-        assert name.data is not None
-        assert age.data is not None
         prompt = f"A poem for {name.data.name}, {age.data.age}"
         reply = trio.from_thread.run(lambda: ctx.sample(prompt, max_tokens=10))
         effects.append("end")
@@ -103,13 +100,9 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
 async def test_gather_asks_several_questions_in_one_round(revision: str, park: bool) -> None:
     async def tool(ctx: Context) -> str:
         name, roots, age = await ctx.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.elicit("Age?", Age))
-        assert name.data is not None
-        assert age.data is not None
         return f"{name.data.name} {roots[0].uri} {age.data.age}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann file:///tmp 41"
         assert len(client.questions) == 3
         assert len(client.rounds) == (0 if revision == LEGACY else 1)
@@ -181,9 +174,7 @@ async def test_an_answer_without_data(revision: str, park: bool, action: str) ->
                 return done
         return "?"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: {"action": action}) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: {"action": action}) as client:
         assert text_of(await client.tool("tool")) == action
 
 
@@ -195,11 +186,8 @@ async def test_an_answer_that_does_not_fit_the_form_is_an_error(revision: str, p
         await ctx.elicit("Age?", Age)
         return "?"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: accept(age="secret")) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: accept(age="secret")) as client:
         error = await client.tool("tool")
-        assert isinstance(error, ErrorData)
         assert error.code == -32602
         assert "'input-1' does not fit the form: age: " in error.message
         assert "secret" not in error.message
@@ -214,14 +202,11 @@ async def test_a_handler_may_ask_again_after_an_answer_that_does_not_fit(revisio
                 answer = await ctx.elicit("Age?", Age)
             except McpError:
                 continue
-            assert answer.data is not None
             return answer.data.age
         return -1
 
     given = iter([accept(age="x"), accept(), accept(age=7)])
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: next(given)) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: next(given)) as client:
         assert text_of(await client.tool("tool")) == "7"
 
 
@@ -232,11 +217,8 @@ async def test_a_malformed_answer_is_an_error(revision: str, park: bool, answer:
         await ctx.elicit("Who?", Name)
         return "?"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, lambda _: answer) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, lambda _: answer) as client:
         error = await client.tool("tool")
-    assert isinstance(error, ErrorData)
     assert (error.code, "'input-1' is not a valid answer" in error.message) == (-32602, True)
 
 
@@ -267,12 +249,9 @@ async def test_a_question_needs_the_clients_capability(revision: str, park: bool
         await ctx.gather(ctx.list_roots(), ask(ctx))
         return "?"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    server.add_tool(both, park_input=park)
+    server = server_with(tool, both, park_input=park)
     async with hand_client(server, revision, answers, declared) as client:
         error = await client.tool("tool")
-        assert isinstance(error, ErrorData)
         assert error.code == -32021
         assert list(error.data["requiredCapabilities"]) == [missing]
     async with hand_client(server, revision, answers, {"roots": {}, **declared}) as client:
@@ -284,21 +263,17 @@ async def test_a_question_needs_the_clients_capability(revision: str, park: bool
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 async def test_a_question_that_the_revision_lacks_is_not_asked(revision: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def form(ctx: Context) -> str:
         return (await ctx.elicit("Who?", Name)).action
 
-    @server.tool
     async def page(ctx: Context) -> str:
         return (await ctx.elicit_url("Go", "https://x.example")).action
 
-    @server.tool
     async def tools(ctx: Context) -> str:
         return (await ctx.sample("x", max_tokens=1, tool_choice="auto")).model
 
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(form, page, tools), revision, answers) as client:
         for name in ("page", "tools"):
             assert (await client.tool(name)).code == -32021
         if revision == "2025-06-18":
@@ -337,12 +312,9 @@ async def test_the_end_of_a_round_exits_the_handlers_context_managers(revision: 
                 events.append("swallowed")
                 raise
             nursery.cancel_scope.cancel()
-        assert answer.data is not None
         return answer.data.name
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann"
     once = ["in", "child", "out"]
     assert events == (once if revision == LEGACY or park else once * 2)
@@ -356,7 +328,6 @@ async def test_questions_from_shielded_scopes_child_tasks_and_threads(revision: 
 
         async def ask() -> None:
             answer = await ctx.elicit("Who?", Name)
-            assert answer.data is not None
             found.append(answer.data.name)
 
         def in_thread() -> None:
@@ -378,9 +349,7 @@ async def test_questions_from_shielded_scopes_child_tasks_and_threads(revision: 
                     await trio.to_thread.run_sync(in_thread, abandon_on_cancel=True)
         return found[0]
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann"
 
 
@@ -392,19 +361,15 @@ async def test_a_dependency_may_ask(revision: str, park: bool) -> None:
     @contextlib.asynccontextmanager
     async def user(ctx: Context) -> AsyncIterator[str]:
         answer = await ctx.elicit("Who?", Name)
-        assert answer.data is not None
         events.append("in")
         yield answer.data.name
         events.append("out")
 
     async def tool(who: Annotated[str, Depends(user)], ctx: Context) -> str:
         answer = await ctx.elicit("How old?", Age)
-        assert answer.data is not None
         return f"{who} {answer.data.age}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "Ann 41"
     assert events == (["in", "out"] if revision == LEGACY or park else ["in", "in", "out"])
 
@@ -424,9 +389,7 @@ async def test_once_runs_once(revision: str, park: bool) -> None:
         await ctx.elicit("Age?", Age)
         return f"{first} {number}"
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         assert text_of(await client.tool("tool")) == "{'booked': 'a room', 'number': 1} 1"
     assert calls == ["a room"]
 
@@ -439,9 +402,7 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
         await ctx.report_progress(2)
         return str(ctx.meta.get("progressToken"))
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, answers) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
         first = await client.ask("tools/call", {"name": "tool", "_meta": {"progressToken": "a"}})
         if revision != LEGACY:
             state = {"requestState": first["requestState"], "inputResponses": {"input-1": accept(name="x")}}
@@ -457,14 +418,12 @@ async def test_progress_goes_to_the_request_that_is_served(revision: str, park: 
 
 async def test_questions_of_the_legacy_era_belong_to_the_request_that_is_served() -> None:
     """So that a transport with one stream for each request finds the right one (2025-11-25 `basic/transports`)."""
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         await ctx.gather(ctx.list_roots(), ctx.elicit("Who?", Name))
         return "done"
 
-    async with hand_client(server, LEGACY) as client:
+    async with hand_client(server_with(tool), LEGACY) as client:
         request = await client.request("tools/call", {"name": "tool"})
         for _ in range(2):
             question = await client.link.read.receive()
@@ -530,9 +489,7 @@ async def test_a_handler_that_outlives_its_request_cannot_ask(
                     outcome.append(str(exc))
             left.set()
 
-    server = Server("test")
-    server.add_tool(tool, park_input=park)
-    async with hand_client(server, revision, deadline=60) as client:
+    async with hand_client(server_with(tool, park_input=park), revision, deadline=60) as client:
         request = await client.request("tools/call", {"name": "tool"})
         await entered.wait()
         await client.cancel(request)
@@ -543,9 +500,7 @@ async def test_a_handler_that_outlives_its_request_cannot_ask(
 
 
 async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() -> None:
-    server = Server("test")
 
-    @server.tool
     async def one(ctx: Context) -> str:
         try:
             await ctx.sample("x", max_tokens=1)
@@ -553,7 +508,6 @@ async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() 
             return exc.message
         return "?"
 
-    @server.tool
     async def several(ctx: Context) -> str:
         try:
             await ctx.gather(ctx.sample("x", max_tokens=1), ctx.list_roots())
@@ -561,16 +515,14 @@ async def test_an_error_answer_of_the_legacy_era_is_raised_where_it_was_asked() 
             return exc.message
         return "?"
 
-    async with hand_client(server, LEGACY, lambda _: ErrorData(-1, "the user says no")) as client:
+    async with hand_client(server_with(one, several), LEGACY, lambda _: ErrorData(-1, "the user says no")) as client:
         assert text_of(await client.tool("one")) == "the user says no"
         assert text_of(await client.tool("several")) == "the user says no"
 
 
 async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.testing.MockClock) -> None:
     """People are slow: the session's timeouts don't count."""
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with trio.move_on_after(100_000):
             await ctx.elicit("Who?", Name)
@@ -580,7 +532,7 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
             return f"{trio.current_time():g} {exc}"
         return "?"
 
-    async with hand_client(server, LEGACY, deadline=math.inf) as client:
+    async with hand_client(server_with(tool), LEGACY, deadline=math.inf) as client:
         text = text_of(await client.tool("tool"))
     assert text.startswith("100005 no response to 'elicitation/create' within timeout=5")
 
@@ -604,42 +556,36 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
     ],
 )
 async def test_bad_arguments_are_refused_where_they_are_given(ask: Any, error: type[Exception], text: str) -> None:
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.raises(error, match=text):
             await ask(ctx)
         return "refused"
 
-    async with hand_client(server) as client:
+    async with hand_client(server_with(tool)) as client:
         assert text_of(await client.tool("tool")) == "refused"
 
 
 async def test_a_key_is_used_once() -> None:
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.raises(ValueError, match="'k' has been used"):
             await ctx.gather(ctx.list_roots(key="k"), ctx.elicit("x", Name, key="k"))
         return "refused"
 
-    async with hand_client(server) as client:
+    async with hand_client(server_with(tool)) as client:
         assert text_of(await client.tool("tool")) == "refused"
 
 
 async def test_a_context_kept_beyond_its_request_cannot_ask() -> None:
     kept: list[Context] = []
-    server = Server("test")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         kept.append(ctx)
         return "done"
 
     for revision in (LEGACY, MODERN):
-        async with hand_client(server, revision) as client:
+        async with hand_client(server_with(tool), revision) as client:
             await client.tool("tool")
             with pytest.raises(Exception, match="can't ask the client here"):
                 await kept[-1].list_roots()
@@ -653,13 +599,11 @@ def test_park_input_needs_something_to_ask_with() -> None:
 
 async def test_a_forgotten_await_warns() -> None:
     """As with any coroutine."""
-    server = Server("test")
 
-    @server.tool
     async def forgetful(ctx: Context) -> str:
         ctx.list_roots()  # type: ignore[unused-coroutine]
         return "done"
 
-    async with hand_client(server, MODERN) as client:
+    async with hand_client(server_with(forgetful), MODERN) as client:
         with pytest.warns(RuntimeWarning, match=r"a question \(roots/list\) was never asked: await it"):
             await client.tool("forgetful")

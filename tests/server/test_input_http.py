@@ -10,8 +10,9 @@ import pytest
 import trio
 from pydantic import BaseModel
 
+from tests.server.harness import server_with
 from tests.server.input_harness import MODERN, accept, text_of
-from trio_mcp import Context, Server
+from trio_mcp import Context
 from trio_mcp.types import meta
 
 
@@ -22,9 +23,7 @@ class Name(BaseModel):
 @pytest.mark.parametrize("park", [False, True])
 async def test_a_question_is_answered_with_the_next_request(park: bool) -> None:
     runs: list[int] = []
-    server = Server("test")
 
-    @server.tool(park_input=park)
     async def greet(ctx: Context) -> str:
         runs.append(1)
         answer = await ctx.elicit("Who?", Name)
@@ -49,7 +48,7 @@ async def test_a_question_is_answered_with_the_next_request(park: bool) -> None:
 
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery, httpx.AsyncClient() as client:
-            url = await nursery.start(functools.partial(server.serve_http, port=0))
+            url = await nursery.start(functools.partial(server_with(greet, park_input=park).serve_http, port=0))
             asked = await call(client, url)
             assert asked["resultType"] == "input_required"
             answers = {"input-1": accept(name="Ann")}

@@ -8,6 +8,7 @@ import pytest
 import trio
 from pydantic import BaseModel
 
+from tests.server.harness import server_with
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
@@ -307,14 +308,14 @@ async def test_a_state_must_have_a_json_form() -> None:
 
 async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
     """2025-11-25 `client/elicitation`, Completion Notifications: that client only, once."""
-    server = Server("test")
 
-    @server.tool
     async def connect(ctx: Context) -> str:
         answer = await ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one")
         server.notify_elicitation_complete("one")
         server.notify_elicitation_complete("never asked")
         return answer.action
+
+    server = server_with(connect)
 
     async with (
         hand_client(server, LEGACY, lambda _: {"action": "accept"}) as asked,
@@ -340,13 +341,13 @@ async def test_the_client_that_was_asked_hears_when_a_page_is_done() -> None:
 async def test_an_error_may_name_the_pages_to_visit() -> None:
     """2025-11-25 `client/elicitation`, URL Elicitation Required Error; in the modern era a question."""
     done: list[int] = []
-    server = Server("test")
 
-    @server.tool
     async def connect(ctx: Context) -> str:
         if not done:
             raise UrlElicitationRequired(ctx.elicit_url("Sign in", "https://x.example/1", elicitation_id="one"))
         return "connected"
+
+    server = server_with(connect)
 
     async with hand_client(server, LEGACY) as client:
         error = await client.tool("connect")

@@ -13,6 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from tests.server.harness import server_with
 from trio_mcp import Client, Context, McpError, McpLogHandler, Server, SessionOptions
 from trio_mcp.types import meta
 
@@ -108,13 +109,11 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
 
 
 async def test_a_bad_level_is_an_error_even_without_a_listener() -> None:
-    server = Server("x", expose_errors=True)
 
-    @server.tool
     async def speak(ctx: Context) -> None:
         await ctx.log("loud", "x")  # type: ignore[arg-type]
 
-    async with Client(server, mode="2026-07-28") as client:
+    async with Client(server_with(speak, expose_errors=True), mode="2026-07-28") as client:
         assert "must be one of debug" in (await client.call_tool("speak")).text
 
 

@@ -196,7 +196,6 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
     @other.tool(park_input=park_input)
     async def greet(ctx: Context[Any]) -> str:
         answer = await ctx.elicit("Who are you?", Name)
-        assert answer.data is not None
         return f"Hello {answer.data.name}"
 
     server = Server("main", input=InputOptions(key=b"m" * 32))
@@ -314,7 +313,6 @@ async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_ser
         @other.tool
         async def greet(ctx: Context[Any]) -> str:
             answer = await ctx.elicit("Who are you?", Name)
-            assert answer.data is not None
             return f"Hello {answer.data.name}"
 
         server = Server("main", input=InputOptions(key=b"k" * 32))

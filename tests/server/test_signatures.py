@@ -111,8 +111,6 @@ async def test_a_mutable_default_is_not_shared_between_calls() -> None:
             each.append(1)
         return len(plain) + len(field) + len(made)
 
-    server = Server("test")
-    server.add_tool(function)
     for _ in range(2):
         assert (await call(function, {})).data == 3
 

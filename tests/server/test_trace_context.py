@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.server.harness import both_eras, client_of
+from tests.server.harness import both_eras, client_of, server_with
 from trio_mcp import Client, Context, Server, TraceContext
 
 TRACE = TraceContext("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", "a=1", "user=alice")
@@ -140,9 +140,7 @@ async def test_every_request_of_a_client_carries_it(revision: str, ask: Callable
 @both_eras
 async def test_concurrent_requests_keep_their_traces_apart(revision: str) -> None:
     seen: dict[int, TraceContext | None] = {}
-    server = Server("s")
 
-    @server.tool
     async def look(number: int, ctx: Context) -> None:
         for _ in range(3):
             await trio.lowlevel.checkpoint()
@@ -156,7 +154,7 @@ async def test_concurrent_requests_keep_their_traces_apart(revision: str) -> Non
         with trace.use() if trace else contextlib.nullcontext():
             await client.call_tool("look", {"number": number})
 
-    async with client_of(server, revision) as client, trio.open_nursery() as nursery:
+    async with client_of(server_with(look), revision) as client, trio.open_nursery() as nursery:
         for number in traces:
             nursery.start_soon(call, client, number)
     assert seen == traces
