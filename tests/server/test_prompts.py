@@ -23,7 +23,7 @@ from trio_mcp.types import (
     TextContent,
     TextResourceContents,
 )
-from trio_mcp.types.error_codes import INVALID_PARAMS
+from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 
 class Color(enum.Enum):
@@ -41,14 +41,16 @@ class Point(BaseModel):
     y: int = 0
 
 
-def server_with(function: Callable[..., Any], **details: Any) -> Server:
-    server = Server("test")
-    server.add_prompt(function, **{"name": "prompt", **details})
+def server_with(function: Callable[..., Any], **options: Any) -> Server:
+    server = Server("test", **options)
+    server.add_prompt(function, name="prompt")
     return server
 
 
-async def get(function: Callable[..., Any], arguments: Any = None, revision: str = MODERN) -> dict[str, Any]:
-    async with client_of(server_with(function), revision) as client:
+async def get(
+    function: Callable[..., Any], arguments: Any = None, revision: str = MODERN, **options: Any
+) -> dict[str, Any]:
+    async with client_of(server_with(function, **options), revision) as client:
         params = {"name": "prompt"} if arguments is None else {"name": "prompt", "arguments": arguments}
         return await client.request("prompts/get", params)
 
@@ -93,7 +95,9 @@ def review(code: str, language: Literal["c", "python"] = "python", ctx: Context 
 
 
 async def test_a_prompt_without_parameters_has_no_arguments() -> None:
-    async with client_of(server_with(lambda: "", description="Nothing to fill in.")) as client:
+    server = Server("test")
+    server.add_prompt(lambda: "", name="prompt", description="Nothing to fill in.")
+    async with client_of(server) as client:
         assert (await client.request("prompts/list"))["prompts"] == [
             {"name": "prompt", "description": "Nothing to fill in."}
         ]
@@ -258,3 +262,13 @@ async def test_the_result_is_not_cacheable() -> None:
     """2026-07-28 `server/utilities/caching` lists the cacheable results; prompts/get is not among them."""
     assert {"ttlMs", "cacheScope"}.isdisjoint(await get(lambda: "", None, MODERN))
     assert set(await get(lambda: "", None, LEGACY)) == {"messages"}
+
+
+@pytest.mark.parametrize("value", [None, 1, {"role": "user"}, ["text", None], [["text"]], b"x"], ids=repr)
+async def test_a_result_that_is_not_a_message_is_an_internal_error(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(McpError, match="a prompt must return strings, content blocks") as caught:
+        await get(returning(value), expose_errors=True)
+    assert caught.value.code == INTERNAL_ERROR
+    assert len(caplog.records) == 1
