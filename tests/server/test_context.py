@@ -12,10 +12,8 @@ import trio.testing
 from typing_extensions import TypeAliasType
 
 from tests.peer import client_peer
-from tests.server.harness import LEGACY, MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
+from tests.server.harness import MODERN, both_eras, call, client_of, every_revision, server_with, tool_of
 from trio_mcp import Context, types
-from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
-from trio_mcp.types import meta
 from trio_mcp.types.error_codes import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
@@ -114,43 +112,19 @@ async def test_what_a_handler_knows_of_the_request(revision: str) -> None:
     }
 
 
-async def answers(server: Any, *requests: Request | Notification) -> list[Any]:
-    """Talk to a server by hand; its answers in the order of arrival, its notifications among them."""
-    found: list[Any] = []
-    async with client_peer(server) as peer:
-        for request in requests:
-            await peer.send(request)
-            while isinstance(request, Request):
-                found.append(await peer.receive())
-                if isinstance(found[-1], Response | ErrorResponse):
-                    break
-    return found
-
-
-def modern_call(name: str, capabilities: Any = None, info: Any = None, **more: Any) -> Request:
-    stamp = {meta.PROTOCOL_VERSION: MODERN, meta.CLIENT_CAPABILITIES: capabilities or {}, **more}
-    if info is not None:
-        stamp[meta.CLIENT_INFO] = info
-    return Request(1, "tools/call", {"name": name, "_meta": stamp})
-
-
-def legacy_opening(capabilities: Any, info: Any) -> tuple[Request, Notification]:
-    params = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info}
-    return Request(0, "initialize", params), Notification("notifications/initialized", None)
-
-
 def who(ctx: Context) -> str:
     return repr(ctx.client_info and ctx.client_info.name)
 
 
+@both_eras
 @pytest.mark.parametrize("info", [None, {}, {"name": 3, "version": "1"}, {"version": "1"}])
-async def test_a_missing_or_malformed_client_info_reads_as_none(info: dict[str, Any] | None) -> None:
+async def test_a_missing_or_malformed_client_info_reads_as_none(
+    info: dict[str, Any] | None, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is display data, which must not fail a call."""
-    server = server_with(who)
-    (modern,) = await answers(server, modern_call("who", info=info))
-    *_, legacy = await answers(server, *legacy_opening({}, info or {}), Request(1, "tools/call", {"name": "who"}))
-    for answer in (modern, legacy):
-        assert answer.result["content"] == [{"type": "text", "text": "None"}]
+    monkeypatch.setattr("tests.peer.ME", info if revision == MODERN else info or {})
+    async with client_peer(server_with(who), revision) as peer:
+        assert (await peer.call("who"))["content"] == [{"type": "text", "text": "None"}]
 
 
 @both_eras
@@ -175,17 +149,13 @@ async def test_a_missing_client_capability_refuses_the_request(
         ctx.require_client_capability(asked)
         return "fine"
 
-    server = server_with(tool)
-    if revision == MODERN:
-        (answer,) = await answers(server, modern_call("tool", declared))
-    else:
-        opening = legacy_opening(declared, {"name": "t", "version": "1"})
-        *_, answer = await answers(server, *opening, Request(1, "tools/call", {"name": "tool"}))
-    if missing is None:
-        assert answer.result["content"] == [{"type": "text", "text": "fine"}]
-    else:
-        assert answer.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
-        assert answer.error.data == {"requiredCapabilities": missing}
+    async with client_peer(server_with(tool), revision, declared) as peer:
+        if missing is None:
+            assert (await peer.call("tool"))["content"] == [{"type": "text", "text": "fine"}]
+        else:
+            error = await peer.error("tools/call", {"name": "tool"})
+            assert error.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert error.data == {"requiredCapabilities": missing}
 
 
 def report_sync(ctx: Context) -> str:

@@ -116,18 +116,6 @@ async def test_middleware_dependencies_and_progress(revision: str) -> None:
 
 
 @both_eras
-async def test_the_clients_middleware_may_change_a_result_before_it_becomes_a_model(revision: str) -> None:
-    async def double(call: Any, call_next: Any) -> dict[str, Any]:
-        result = await call_next()
-        if call.method == MEASURE:
-            result = {**result, "square_metres": 2 * result["square_metres"]}
-        return result
-
-    async with client_of(measuring(), revision, middleware=[double]) as client:
-        assert await client.request(MEASURE, Area(width=2, height=3), Size) == Size(square_metres=12)
-
-
-@both_eras
 async def test_a_result_that_is_not_what_was_declared_is_not_told(revision: str) -> None:
     server = Server("test")
 

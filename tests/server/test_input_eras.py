@@ -87,18 +87,6 @@ async def test_one_handler_gives_the_same_answer_in_each_era(revision: str, park
 
 
 @every_way
-async def test_gather_asks_several_questions_in_one_round(revision: str, park: bool) -> None:
-    async def tool(ctx: Context) -> str:
-        name, roots, age = await ctx.gather(ctx.elicit("Who?", Name), ctx.list_roots(), ctx.elicit("Age?", Age))
-        return f"{name.data.name} {roots[0].uri} {age.data.age}"
-
-    async with hand_client(server_with(tool, park_input=park), revision, answers) as client:
-        assert text_of(await client.tool("tool")) == "Ann file:///tmp 41"
-        assert len(client.questions) == 3
-        assert len(client.rounds) == (0 if revision == LEGACY else 1)
-
-
-@every_way
 async def test_prompts_and_resources_may_ask_too(revision: str, park: bool) -> None:
     """2026-07-28 `basic/patterns/mrtr`, Supported Requests."""
     server = Server("test")

@@ -70,30 +70,6 @@ async def test_the_lifespan_gets_the_server_and_may_add_tools() -> None:
     assert server.statistics().tools == 0
 
 
-async def test_the_tasks_of_the_lifespan_may_live_as_long_as_the_serving() -> None:
-    ended = trio.Event()
-
-    async def background(task_status: trio.TaskStatus[str]) -> None:
-        try:
-            task_status.started("running")
-            await trio.sleep_forever()
-        finally:
-            ended.set()
-
-    @contextlib.asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[Any]:
-        async with trio.open_nursery() as nursery:
-            yield await nursery.start(background)
-            nursery.cancel_scope.cancel()
-
-    server = Server("test", lifespan=lifespan)
-    server.add_tool(lambda: "x", name="tool")
-    async with client_of(server) as client:
-        assert (await client.call_tool("tool")).content[0].text == "x"
-        assert not ended.is_set()
-    assert ended.is_set()
-
-
 class Broken(Exception):
     pass
 

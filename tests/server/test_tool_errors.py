@@ -126,33 +126,3 @@ async def test_exceptions_that_end_the_program_leave_the_block_of_an_in_memory_c
             with contextlib.suppress(TransportError):
                 await client.call_tool("async_tool")
             await trio.sleep_forever()  # the block is cancelled
-
-
-@both_eras
-async def test_a_failing_cleanup_in_a_cancelled_tool_affects_nothing_else(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A nursery of the tool's own then raises a group of both, which is neither an exception nor a cancellation."""
-    started, ended = trio.Event(), trio.Event()
-
-    async def tool() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep_forever)
-            try:
-                started.set()
-                await trio.sleep_forever()
-            finally:
-                ended.set()
-                raise ValueError("in the cleanup")
-
-    async with client_of(server_with(tool), revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "tool")
-            await started.wait()
-            nursery.cancel_scope.cancel()
-        await ended.wait()
-        await trio.testing.wait_all_tasks_blocked()
-        assert len((await client.list_tools()).tools) == 1  # the session lives on
-    (record,) = caplog.records
-    assert "the handler of 'tools/call' failed" in record.message
-    assert "in the cleanup" in caplog.text
