@@ -49,27 +49,6 @@ async def test_legacy_clients_are_told_of_each_change_of_a_list() -> None:
                 assert seen == [f"notifications/{kind}/list_changed"]
 
 
-async def test_every_client_is_told_until_it_disconnects() -> None:
-    seen: list[str] = []
-    server = Server("test")
-
-    def noted(name: str) -> Any:
-        return lambda message: seen.append(name)
-
-    async with client_of(server, LEGACY, on_message=noted("a")) as first:
-        await first.list_tools()
-        async with client_of(server, LEGACY, on_message=noted("b")) as second:
-            await second.list_tools()
-            server.add_tool(one)
-            await settle()
-            assert sorted(seen) == ["a", "b"]
-        server.remove_tool("one")
-        await settle()
-        assert sorted(seen) == ["a", "a", "b"]
-    server.add_tool(one)
-    assert server.statistics().runs == 0
-
-
 async def test_nothing_is_sent_before_the_handshake_is_complete() -> None:
     """2025-11-25 `basic/lifecycle`: before ``notifications/initialized`` only pings and logging."""
     server = Server("test")

@@ -15,8 +15,6 @@ from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, Ur
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
 
-KEY = b"k" * 32
-
 
 class Name(BaseModel):
     name: str
@@ -106,19 +104,6 @@ async def test_a_state_that_is_not_ours_is_refused(state: Any) -> None:
     async with hand_client(server_of(tool)) as client:
         refused(await go_on(client, state), "the requestState is not valid for this request")
     assert not ran
-
-
-async def test_a_state_is_for_its_request_alone() -> None:
-    server = server_of(two, input=InputOptions(key=KEY))
-    server.add_tool(two, name="other")
-    async with hand_client(server) as client:
-        state = (await begin(client))["requestState"]
-        for params in ({"name": "other"}, {"name": "tool", "arguments": {"x": 1}}):
-            refused(await client.ask("tools/call", {**params, "requestState": state}), "not valid for this request")
-    async with hand_client(server_of(two, input=InputOptions(key=b"o" * 32))) as client:
-        refused(await go_on(client, state), "not valid for this request")
-    async with hand_client(server_of(two, input=InputOptions(key=[b"o" * 32, KEY]))) as replica:
-        assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
 
 
 @pytest.mark.parametrize(("ttl", "timeout"), [(60, None), (3600, 60)], ids=["ttl", "timeout of a question"])

@@ -21,7 +21,6 @@ from trio_mcp.types import meta
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
 
 TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
-UPDATED = "notifications/resources/updated"
 
 
 def one() -> int:
@@ -100,18 +99,6 @@ async def test_a_malformed_filter_is_refused_and_nothing_is_told(params: dict[st
         assert await news_of(wire) == []
 
 
-async def test_several_subscriptions_on_one_link_are_told_apart() -> None:
-    server = full_server()
-    async with client_peer(server) as wire:
-        await wire.listen(1, toolsListChanged=True)
-        await wire.listen("1", toolsListChanged=True, promptsListChanged=True)
-        await wire.listen(2, resourceSubscriptions=["x://a"])
-        change_everything(server)
-        assert sorted(await news_of(wire), key=repr) == sorted(
-            [(TOOLS, 1, None), (TOOLS, "1", None), (PROMPTS, "1", None), (UPDATED, 2, "x://a")], key=repr
-        )
-
-
 async def test_changes_in_one_go_are_one_notification_and_later_changes_a_second() -> None:
     server = full_server()
     async with client_peer(server) as wire:
@@ -121,24 +108,6 @@ async def test_changes_in_one_go_are_one_notification_and_later_changes_a_second
         assert await news_of(wire) == [(TOOLS, 1, None)]
         server.remove_tool("tool1")
         assert await news_of(wire) == [(TOOLS, 1, None)]
-
-
-async def test_a_subscription_that_the_client_cancels_ends_without_an_answer() -> None:
-    server = full_server()
-    async with client_peer(server) as wire:
-        await wire.listen(1, toolsListChanged=True)
-        await wire.listen(2, toolsListChanged=True)
-        await wire.cancel(1)
-        await settle()
-        server.notify_tools_changed()
-        assert await news_of(wire) == [(TOOLS, 2, None)]
-        statistics = server.statistics()
-        assert (statistics.listening, statistics.topics) == (1, 1)
-        await wire.cancel(2)
-        await settle()
-        statistics = server.statistics()
-        assert (statistics.listening, statistics.topics) == (0, 0)
-        assert wire.arrived() == []
 
 
 async def test_a_change_while_the_acknowledgement_waits_is_told_after_it() -> None:

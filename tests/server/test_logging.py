@@ -36,6 +36,14 @@ class Heard:
         return self.messages
 
 
+async def logged(tool: Any, mode: str = "legacy", level: Any = "debug") -> list[tuple[str, str | None, Any]]:
+    """Return what a client hears of one call of a tool."""
+    heard = Heard()
+    async with Client(server_with(tool), mode=mode, log_level=level, on_log=heard) as client:
+        assert not (await client.call_tool(tool.__name__)).is_error
+        return await heard.all()
+
+
 def speaker() -> Server:
     """Return a server with a tool that logs once at each level."""
     server = Server("speaker")
@@ -79,10 +87,8 @@ async def test_a_level_that_does_not_exist_is_refused_with_those_that_do(level: 
 
 @pytest.mark.parametrize("mode", BOTH)
 async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str) -> None:
-    server, heard = Server("x"), Heard()
     mistakes: list[str] = []
 
-    @server.tool
     async def speak(ctx: Context) -> None:
         await ctx.log("info", {"day": date(2026, 7, 28), "n": [1, None]}, logger="db")
         await ctx.log("info", None)
@@ -92,13 +98,11 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
                 await ctx.log(*arguments)  # type: ignore[arg-type]
             mistakes.append(f"{caught.type.__name__}: {caught.value}")
 
-    async with Client(server, mode=mode, log_level="debug", on_log=heard) as client:
-        assert not (await client.call_tool("speak")).is_error
-        assert await heard.all() == [
-            ("info", "db", {"day": "2026-07-28", "n": [1, None]}),
-            ("info", None, None),
-            ("info", None, "Infinity"),
-        ]
+    assert await logged(speak, mode) == [
+        ("info", "db", {"day": "2026-07-28", "n": [1, None]}),
+        ("info", None, None),
+        ("info", None, "Infinity"),
+    ]
     names = ", ".join(LEVELS)
     assert mistakes[:3] == [
         f"{kind}: a log level must be one of {names}; got {level!r}"
@@ -119,15 +123,10 @@ async def test_a_bad_level_is_an_error_even_without_a_listener() -> None:
 
 @pytest.mark.parametrize("mode", BOTH)
 async def test_a_sync_tool_logs_through_the_event_loop(mode: str) -> None:
-    server, heard = Server("x"), Heard()
-
-    @server.tool
     def speak(ctx: Context) -> None:
         trio.from_thread.run(ctx.log, "warning", "from a thread")
 
-    async with Client(server, mode=mode, log_level="info", on_log=heard) as client:
-        assert not (await client.call_tool("speak")).is_error
-        assert await heard.all() == [("warning", None, "from a thread")]
+    assert await logged(speak, mode, "info") == [("warning", None, "from a thread")]
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -209,28 +208,15 @@ async def test_records_go_to_the_client_of_the_request(mode: str, is_async: bool
 
 
 async def test_levels_of_python_become_those_of_the_protocol(handler: McpLogHandler) -> None:
-    server, heard = Server("x"), Heard()
-
-    @server.tool
     async def speak() -> None:
         for number in (5, 10, 15, 20, 25, 30, 35, 40, 50, 60):
             app.log(number, "%d", number)
 
     app.setLevel(1)
-    async with Client(server, log_level="debug", on_log=heard) as client:
-        await client.call_tool("speak")
-        assert [(level, data) for level, _, data in await heard.all()] == [
-            ("debug", "5"),
-            ("debug", "10"),
-            ("debug", "15"),
-            ("info", "20"),
-            ("notice", "25"),
-            ("warning", "30"),
-            ("warning", "35"),
-            ("error", "40"),
-            ("critical", "50"),
-            ("critical", "60"),
-        ]
+    heard = await logged(speak)
+    assert [data for _, _, data in heard] == ["5", "10", "15", "20", "25", "30", "35", "40", "50", "60"]
+    levels = "debug debug debug info notice warning warning error critical critical"
+    assert [level for level, _, _ in heard] == levels.split()
 
 
 async def test_a_record_is_its_message_unless_a_formatter_says_more(handler: McpLogHandler) -> None:

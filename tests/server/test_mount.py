@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, listed, text_of
 from tests.server.input_harness import accept, hand_client
-from trio_mcp import Answers, Context, Depends, InputOptions, McpError, Server, types
+from trio_mcp import Context, Depends, InputOptions, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
@@ -176,29 +176,6 @@ async def test_a_lifespan_may_mount_a_server_that_has_one() -> None:
 
     async with client_of(Server("main", lifespan=lifespan)) as client:
         assert (await client.call_tool("f__whoami")).data == ["inner", "inner"]
-
-
-@both_eras
-@pytest.mark.parametrize("park_input", [False, True])
-async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_is_served(
-    revision: str, park_input: bool
-) -> None:
-    """Its state is sealed for the process that serves: with the key of the mounting server, not one of its own."""
-    other = Server("other", input=InputOptions(max_parked=1, key=b"o" * 32))
-
-    @other.tool(park_input=park_input)
-    async def greet(ctx: Context[Any]) -> str:
-        answer = await ctx.elicit("Who are you?", Name)
-        return f"Hello {answer.data.name}"
-
-    server = Server("main", input=InputOptions(key=b"m" * 32))
-    server.mount(other, prefix="o")
-
-    async def ask(*_: Any) -> Any:
-        return types.ElicitResult(action="accept", content={"name": "Ada"})
-
-    async with client_of(server, revision, answers=Answers(elicitation=ask)) as client:
-        assert (await client.call_tool("o__greet")).data == "Hello Ada"
 
 
 @both_eras

@@ -115,14 +115,19 @@ async def test_an_item_that_is_there_throughout_is_listed_once_and_in_order(
         True,
         [],
         {},
-        base64.b64encode(b"tool:0").decode(),
-        base64.b64encode(b"tool:-1").decode(),
-        base64.b64encode(b"tool:99").decode(),
-        base64.b64encode(b"tool:01").decode(),
-        base64.b64encode("tool:\u0661".encode()).decode(),
-        base64.b64encode(b"prompt:1").decode(),
-        base64.b64encode(b"tool").decode(),
-        base64.b64encode(b"\xff").decode(),
+        *(
+            base64.b64encode(text).decode()
+            for text in (
+                b"tool:0",
+                b"tool:-1",
+                b"tool:99",
+                b"tool:01",
+                "tool:\u0661".encode(),
+                b"prompt:1",
+                b"tool",
+                b"\xff",
+            )
+        ),
     ],
     ids=lambda cursor: str(cursor)[:20],
 )

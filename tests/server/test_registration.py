@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
-from trio_mcp import Client, FunctionOptions, InputOptions, ListOptions, Server, types
+from trio_mcp import Client, InputOptions, Server, types
 
 
 def add(a: int, b: int) -> int:
@@ -144,8 +144,6 @@ def test_a_name_can_be_used_only_once() -> None:
         server.add_tool(add)
     server.remove_tool("add")
     server.add_tool(add)
-    with pytest.raises(KeyError, match="no tool named 'other'"):
-        server.remove_tool("other")
 
 
 def generator() -> Iterator[int]:
@@ -250,23 +248,14 @@ DETAILS = types.Implementation(
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: Server(""), ValueError, "non-empty string"),
         (lambda: Server(DETAILS, version="2"), TypeError, r"given twice, as '1\.2' and '2'"),
         (lambda: Server("test", revisions=[]), ValueError, "revisions must"),
-        (lambda: Server("test", revisions=["2024-01-01"]), ValueError, "revisions must"),
         (lambda: Server("test", revisions="2025-11-25"), TypeError, "revisions must be a list"),
         (lambda: Server("test", lifespan=async_generator), TypeError, "@asynccontextmanager"),  # type: ignore[arg-type]
         (lambda: Server("test", principal="ann"), TypeError, "function of the context"),  # type: ignore[arg-type]
         (lambda: Server("test", lists={}), TypeError, r"lists must be ListOptions\(…\), got dict"),  # type: ignore[arg-type]
-        (lambda: ListOptions(page_size=0), ValueError, "page_size must be at least 1"),
-        (lambda: ListOptions(page_size="5"), TypeError, "page_size must be an integer"),  # type: ignore[arg-type]
-        (lambda: FunctionOptions(max_sync_threads=0), ValueError, "max_sync_threads must be at least 1"),
-        (lambda: FunctionOptions(max_sync_threads=True), TypeError, "max_sync_threads must be an integer"),
         (lambda: InputOptions(key=b"short"), ValueError, "got 5"),
-        (lambda: InputOptions(ttl=0), ValueError, "ttl must be more than 0"),
         (lambda: InputOptions(ttl=float("inf")), ValueError, "finite"),
-        (lambda: InputOptions(max_rounds=0), ValueError, "max_rounds"),
-        (lambda: InputOptions(max_parked=0), ValueError, "max_parked"),
     ],
 )
 def test_a_server_checks_its_arguments(make: Callable[[], Any], error: type[Exception], text: str) -> None:

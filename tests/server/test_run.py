@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
 from tests.peer import call, process_peer
-from trio_mcp import Server
 
 PROGRAM = """
 from trio_mcp import Server
@@ -26,11 +23,6 @@ def test_a_tool_that_exits_ends_the_process() -> None:
     with process_peer([sys.executable, "-c", PROGRAM]) as peer:
         peer.send(call(1, "leave"))
         assert peer.exit() == 7
-
-
-def test_an_unknown_transport_is_refused() -> None:
-    with pytest.raises(ValueError, match="transport must be one of stdio, http, sse; got 'smoke'"):
-        Server("test").run("smoke")
 
 
 def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process_alive() -> None:
