@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.server.harness import both_eras, client_of, every_revision
+from tests.server.harness import both_eras, client_of, every_revision, give_up
 from trio_mcp import Client, Context, McpError, Server
 from trio_mcp.types.error_codes import INTERNAL_ERROR
 from trio_mcp.types.versions import at_least
@@ -169,10 +169,7 @@ async def test_a_cancelled_request_cancels_the_function(kind: str, revision: str
             raise
 
     async with client_of(offering(kind, wait), revision) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.request, *REQUESTS[kind])
-            await entered.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(entered.wait, client.request, *REQUESTS[kind])
         await left.wait()
 
 

@@ -17,6 +17,7 @@ from tests.server.harness import server_with
 from tests.server.input_harness import (
     LEGACY,
     MODERN,
+    Name,
     accept,
     hand_client,
     said,
@@ -27,10 +28,6 @@ from trio_mcp.jsonrpc.messages import ErrorData, Response
 
 WAYS = [(LEGACY, False), (MODERN, False), (MODERN, True)]
 every_way = pytest.mark.parametrize(("revision", "park"), WAYS, ids=["legacy", "replayed", "parked"])
-
-
-class Name(BaseModel):
-    name: str
 
 
 class Age(BaseModel):

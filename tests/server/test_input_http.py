@@ -6,14 +6,10 @@ import functools
 
 import pytest
 import trio
-from pydantic import BaseModel
 
 from tests.server.harness import server_with
+from tests.server.input_harness import Name
 from trio_mcp import Answers, Client, Context
-
-
-class Name(BaseModel):
-    name: str
 
 
 @pytest.mark.parametrize("park", [False, True])

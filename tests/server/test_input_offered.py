@@ -11,12 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from tests.server.harness import server_with
-from tests.server.input_harness import Peer, accept, hand_client, text_of
+from tests.server.input_harness import Name, Peer, accept, hand_client, text_of
 from trio_mcp import Context, Server
-
-
-class Name(BaseModel):
-    name: str
 
 
 class Age(BaseModel):

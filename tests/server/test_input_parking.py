@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from pydantic import BaseModel
 
 from tests.injection import cancel_everywhere
 from tests.server.harness import server_with
-from tests.server.input_harness import EVERYTHING, MODERN, Peer, accept, hand_client, text_of
+from tests.server.input_harness import EVERYTHING, MODERN, Name, Peer, accept, hand_client, text_of
 from trio_mcp import Context, InputOptions, McpLogHandler, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Response
 from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
-
-
-class Name(BaseModel):
-    name: str
 
 
 class Desk:

@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 import trio
-from pydantic import BaseModel
 
 from tests.server.harness import server_with
-from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
+from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Name, Peer, accept, hand_client, said, text_of
 from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
-
-
-class Name(BaseModel):
-    name: str
 
 
 async def two(ctx: Context, x: int = 0) -> str:

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from tests.server.harness import server_with
+from tests.server.harness import give_up, server_with
 from trio_mcp import Client, Context, McpError, McpLogHandler, Server, SessionOptions
 from trio_mcp.types import meta
 
@@ -350,10 +350,7 @@ async def test_records_of_a_thread_that_outlives_its_request_are_dropped(handler
 
     token = trio.lowlevel.current_trio_token()
     async with Client(server, mode="legacy", on_log=heard) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "speak")
-            await running.wait()
-            nursery.cancel_scope.cancel()
+        await give_up(running.wait, client.call_tool, "speak")
         await wait_all_tasks_blocked()  # the server has taken the cancellation
         go.set()
         await logged.wait()

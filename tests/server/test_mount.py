@@ -10,16 +10,11 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, listed, text_of
-from tests.server.input_harness import accept, hand_client
+from tests.server.input_harness import Name, accept, hand_client
 from trio_mcp import Context, Depends, InputOptions, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
-
-
-class Name(BaseModel):
-    name: str
 
 
 def state_of(ctx: Context[Any]) -> Any:
