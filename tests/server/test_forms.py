@@ -191,18 +191,11 @@ def test_a_form_is_made_once() -> None:
     assert form_of(Old) is form_of(Old)
 
 
+ANSWER = {"text": "hi", "link": "http://x.example", "moment": "2020-01-01T00:00:00Z", "real": 1, "size": "large"}
+
+
 def test_an_answer_becomes_the_model() -> None:
-    form = form_of(Everything)
-    answer = form.read(
-        {
-            "text": "hi",
-            "link": "http://x.example",
-            "moment": "2020-01-01T00:00:00Z",
-            "real": 1,
-            "size": "large",
-            "several": ["#f00"],
-        }
-    )
+    answer = form_of(Everything).read({**ANSWER, "several": ["#f00"]})
     assert (answer.size, answer.several, answer.wanted, answer.one) == (Size.LARGE, {Color.RED}, None, "x")
 
 
@@ -210,16 +203,8 @@ def test_an_answer_becomes_the_model() -> None:
     "wrong", [{"whole": 11}, {"real": 2.0}, {"size": "medium"}, {"text": ""}, {"several": []}, {"moment": "now"}]
 )
 def test_an_answer_that_breaks_the_model_is_refused(wrong: dict[str, Any]) -> None:
-    fine = {
-        "text": "hi",
-        "link": "http://x.example",
-        "moment": "2020-01-01T00:00:00Z",
-        "real": 1,
-        "size": "large",
-    }
-    form_of(Everything).read(fine)
     with pytest.raises(ValidationError):
-        form_of(Everything).read({**fine, **wrong})
+        form_of(Everything).read({**ANSWER, **wrong})
 
 
 class Strict(BaseModel):
