@@ -110,23 +110,14 @@ async def refused(case: Case) -> None:
         assert hand.answered == hand.asked
 
 
-for _name, _text, _test in (
-    (
-        "cancelled_inside",
-        "A batch may cancel its own requests.",
-        "test_a_batch_may_cancel_what_it_asks_for",
-    ),
-    (
-        "cancelled_one",
-        "The answer to a batch leaves out its cancelled requests.",
-        "test_a_cancelled_request_of_a_batch_holds_nothing_up",
-    ),
-):
-    topic.held(_name, "basic#batching", _text, f"tests/protocol/test_peer_requests.py::{_test}", WITH)
 topic.held(
-    "bounded",
-    "basic#batching",
-    "The number of messages in a batch is bounded.",
-    "tests/protocol/test_codec.py::test_the_size_of_a_batch_is_bounded",
-    WITH,
+    """
+    A batch may cancel its own requests.
+        basic#batching peer_requests.py::test_a_batch_may_cancel_what_it_asks_for 2025-03-26
+    The answer to a batch leaves out its cancelled requests.
+        basic#batching peer_requests.py::test_a_cancelled_request_of_a_batch_holds_nothing_up 2025-03-26
+    The number of messages in a batch is bounded.
+        basic#batching codec.py::test_the_size_of_a_batch_is_bounded 2025-03-26
+    """,
+    tests="tests/protocol/test_",
 )

@@ -201,30 +201,19 @@ async def timeout(case: Case) -> None:
         assert (await client.call_tool("wait_for_end")).text.startswith("it: ")
 
 
-for _name, _section, _text, _test in (
-    (
-        "queued",
-        BEHAVIOUR,
-        "A request that is cancelled while it waits for its turn never starts.",
-        "tests/protocol/test_peer_requests.py::test_cancelling_a_queued_request",
-    ),
-    (
-        "crossing",
-        "basic/patterns/cancellation#timing-considerations",
-        "A cancellation that crosses the response on its way is ignored.",
-        "tests/protocol/test_peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing",
-    ),
-    (
-        "late_answer",
-        BEHAVIOUR,
-        "Messages that arrive late for a cancelled request are ignored.",
-        "tests/protocol/test_peer.py::test_late_messages_for_a_cancelled_request_are_ignored",
-    ),
-    (
-        "told_only_if_sent",
-        BEHAVIOUR,
-        "A cancellation is sent only for a request that was sent and is not settled.",
-        "tests/protocol/test_peer.py::test_cancelling_an_unsent_or_settled_request_sends_nothing",
-    ),
-):
-    topic.held(_name, _section, _text, _test)
+topic.held(
+    """
+    A request that is cancelled while it waits for its turn never starts.
+        basic/patterns/cancellation#behavior-requirements peer_requests.py::test_cancelling_a_queued_request
+    A cancellation that crosses the response on its way is ignored.
+        basic/patterns/cancellation#timing-considerations
+        peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing
+    Messages that arrive late for a cancelled request are ignored.
+        basic/patterns/cancellation#behavior-requirements
+        peer.py::test_late_messages_for_a_cancelled_request_are_ignored
+    A cancellation is sent only for a request that was sent and is not settled.
+        basic/patterns/cancellation#behavior-requirements
+        peer.py::test_cancelling_an_unsent_or_settled_request_sends_nothing
+    """,
+    tests="tests/protocol/test_",
+)

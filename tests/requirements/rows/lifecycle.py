@@ -339,36 +339,24 @@ async def results_of_the_revision(case: Case) -> None:
 
 
 topic.held(
-    "modern_only",
-    BOTH,
-    "A modern-only server names its versions in its error to initialize.",
-    "tests/protocol/test_server_negotiation.py::test_a_modern_server_names_its_versions_to_a_legacy_client",
-    MODERN,
+    """
+    A modern-only server names its versions in its error to initialize.
+        basic/versioning#backward-compatibility-with-initialization-based-versions
+        a_modern_server_names_its_versions_to_a_legacy_client modern
+    A legacy-only server answers a modern request as old servers do, without modern evidence.
+        basic/versioning#backward-compatibility-with-initialization-based-versions
+        a_legacy_server_answers_a_modern_probe_as_legacy_servers_do modern
+    Any first request is answered, with a result or an error of its era.
+        basic/versioning#protocol-version-negotiation whatever_arrives_is_answered
+    """,
+    tests="tests/protocol/test_server_negotiation.py::test_",
 )
 topic.held(
-    "legacy_only",
-    BOTH,
-    "A legacy-only server answers a modern request as old servers do, without modern evidence.",
-    "tests/protocol/test_server_negotiation.py::test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do",
-    MODERN,
-)
-topic.held(
-    "pipelined",
-    "basic/lifecycle#initialization",
-    "Requests sent right after initialize are served in order.",
-    "tests/session/test_opening.py::test_requests_pipelined_behind_initialize_are_served_in_order",
-    LEGACY,
-)
-topic.held(
-    "no_questions_before_initialized",
-    "basic/lifecycle#initialization",
-    "A server sends no requests before notifications/initialized.",
-    "tests/session/test_opening.py::test_a_server_asks_nothing_before_the_handshake_is_confirmed",
-    LEGACY,
-)
-topic.held(
-    "whatever_arrives",
-    "basic/versioning#protocol-version-negotiation",
-    "Any first request is answered, with a result or an error of its era.",
-    "tests/protocol/test_server_negotiation.py::test_whatever_arrives_is_answered",
+    """
+    Requests sent right after initialize are served in order.
+        basic/lifecycle#initialization requests_pipelined_behind_initialize_are_served_in_order legacy
+    A server sends no requests before notifications/initialized.
+        basic/lifecycle#initialization a_server_asks_nothing_before_the_handshake_is_confirmed legacy
+    """,
+    tests="tests/session/test_opening.py::test_",
 )

@@ -378,36 +378,18 @@ async def unsubscribed(case: Case) -> None:
         assert told(hand) == []
 
 
-for _name, _section, _text, _test in (
-    (
-        "graceful_closure",
-        "basic/patterns/subscriptions#graceful-closure",
-        "A server that ends answers each open subscription with a result first.",
-        "tests/server/test_listen.py::test_when_the_server_closes_each_subscription_gets_a_result",
-    ),
-    (
-        "told_before_the_end",
-        "basic/patterns/subscriptions#graceful-closure",
-        "Changes before the end are announced before it.",
-        "tests/server/test_listen.py::test_changes_before_the_close_are_told_before_it",
-    ),
-    (
-        "undeclared_is_not_honored",
-        ACKNOWLEDGMENT,
-        "Capabilities that the server does not declare are left out of the acknowledgement.",
-        "tests/server/test_listen.py::test_topics_that_the_server_does_not_declare_are_not_honored",
-    ),
-    (
-        "nothing_before_the_acknowledgement",
-        ACKNOWLEDGMENT,
-        "A change while the acknowledgement waits to be sent is announced after it.",
-        "tests/server/test_listen.py::test_a_change_while_the_acknowledgement_waits_is_told_after_it",
-    ),
-    (
-        "bounded",
-        FILTER,
-        "The number of resources that one client watches is bounded.",
-        "tests/server/test_listen.py::test_the_resources_that_one_client_watches_are_bounded",
-    ),
-):
-    topic.held(_name, _section, _text, _test, MODERN)
+topic.held(
+    """
+    A server that ends answers each open subscription with a result first.
+        basic/patterns/subscriptions#graceful-closure when_the_server_closes_each_subscription_gets_a_result modern
+    Changes before the end are announced before it.
+        basic/patterns/subscriptions#graceful-closure changes_before_the_close_are_told_before_it modern
+    Capabilities that the server does not declare are left out of the acknowledgement.
+        basic/patterns/subscriptions#acknowledgment topics_that_the_server_does_not_declare_are_not_honored modern
+    A change while the acknowledgement waits to be sent is announced after it.
+        basic/patterns/subscriptions#acknowledgment a_change_while_the_acknowledgement_waits_is_told_after_it modern
+    The number of resources that one client watches is bounded.
+        basic/patterns/subscriptions#notification-filter the_resources_that_one_client_watches_are_bounded modern
+    """,
+    tests="tests/server/test_listen.py::test_",
+)

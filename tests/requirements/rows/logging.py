@@ -182,8 +182,9 @@ async def in_order(case: Case) -> None:
 
 
 topic.held(
-    "bounded",
-    f"{SECTION}#implementation-considerations",
-    "Log messages that do not fit the buffer are dropped: logging never waits and never piles up.",
-    "tests/server/test_logging.py::test_logging_never_waits_and_drops_what_does_not_fit",
+    """
+    Log messages that do not fit the buffer are dropped: logging never waits and never piles up.
+        server/utilities/logging#implementation-considerations logging_never_waits_and_drops_what_does_not_fit
+    """,
+    tests="tests/server/test_logging.py::test_",
 )
