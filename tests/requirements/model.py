@@ -120,10 +120,11 @@ class Topic:
     def row(
         self, section: str, text: str, revisions: Sequence[str] = ALL, not_over_http: NotOverHttp | None = None
     ) -> Callable[[ScenarioT], ScenarioT]:
-        """Add a requirement that the decorated scenario checks."""
+        """Add a requirement that the decorated scenario checks; one of that name is known by its text."""
 
         def decorate(scenario: ScenarioT) -> ScenarioT:
-            self._add(Requirement(scenario.__name__, text, section, revisions, not_over_http, scenario=scenario))
+            name = _slug(text) if scenario.__name__ == "scenario" else scenario.__name__
+            self._add(Requirement(name, text, section, revisions, not_over_http, scenario=scenario))
             return scenario
 
         return decorate

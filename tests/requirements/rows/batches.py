@@ -38,29 +38,20 @@ async def exchange(hand: Peer, *items: Any) -> Incoming:
     return await hand.receive()
 
 
-@topic.row("basic#batching", "Requests in a batch are answered in a batch, each by its id.", WITH)
+@topic.row(
+    "basic#batching",
+    "Requests in a batch, even one, are answered in a batch, by their ids; notifications are not.",
+    WITH,
+)
 async def answered(case: Case) -> None:
+    note = Notification("notifications/nobody_knows")
     async with case.hand() as hand:
-        answer = await exchange(hand, call(1, "one"), call("2", "two"))
-    assert isinstance(answer, Batch)
-    found = {each.id: each.result["content"][0]["text"] for each in answer.items if isinstance(each, Response)}
-    assert found == {1: "one", "2": "two"}
-
-
-@topic.row("basic#batching", "A batch of one request is answered by a batch of one.", WITH)
-async def of_one(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, call(1))
-    assert isinstance(answer, Batch)
-    assert [type(each) for each in answer.items] == [Response]
-
-
-@topic.row("basic#batching", "Notifications in a batch are not answered.", WITH)
-async def notifications(case: Case) -> None:
-    async with case.hand() as hand:
-        answer = await exchange(hand, Notification("notifications/nobody_knows"), call(1))
-    assert isinstance(answer, Batch)
-    assert len(answer.items) == 1
+        for items in ((call(1, "1"), call("2", "2")), (call(1, "1"),), (note, call(1, "1"))):
+            answer = await exchange(hand, *items)
+            assert isinstance(answer, Batch)
+            assert all(isinstance(each, Response) for each in answer.items)
+            found = {each.id: each.result["content"][0]["text"] for each in answer.items if isinstance(each, Response)}
+            assert found == {each.id: str(each.id) for each in items if isinstance(each, Request)}
 
 
 @topic.row("basic#batching", "A batch of notifications only is not answered.", WITH)
