@@ -29,7 +29,7 @@ QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 
 @pytest.fixture(autouse=True)
 def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("handshake"):
+    if request.node.get_closest_marker("legacy"):
         monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 

@@ -193,7 +193,7 @@ def ending(script: list[Step]) -> list[Step]:
 
 @pytest.fixture(autouse=True)
 def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("handshake"):
+    if request.node.get_closest_marker("legacy"):
         monkeypatch.setattr("trio_mcp.http.client.legacy.session_keeper.MIN_WAIT", 0.0)
 
 
