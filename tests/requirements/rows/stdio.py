@@ -13,7 +13,8 @@ topic.held(
     Tools and their child processes read nothing from the standard input that carries messages.
         basic/transports/stdio server_wire.py::test_tools_and_their_children_read_nothing_from_the_wire
     Text printed before serving began does not end up among the messages.
-        basic/transports/stdio server_wire.py::test_what_was_printed_before_the_block_is_written_before_the_wire_begins
+        basic/transports/stdio
+        server_wire.py::test_what_is_printed_before_in_and_after_the_block_and_what_is_too_long_stay_apart_from_the_wire
     Invalid JSON is answered with -32700, an invalid message with -32600; neither affects other messages.
         basic#error-codes server_wire.py::test_garbage_is_answered_if_possible_and_affects_nothing_else
     Broken answers and broken notifications are not answered.
@@ -21,9 +22,10 @@ topic.held(
     A server's lines that are not messages do not affect its client otherwise.
         basic/transports/stdio client_death.py::test_garbage_on_the_output_affects_nothing_else
     A message beyond the size limit is refused and skipped, and the next one is served.
-        basic/transports/stdio server_wire.py::test_a_message_over_the_limit_is_refused_and_skipped
+        basic/transports/stdio
+        server_wire.py::test_what_is_printed_before_in_and_after_the_block_and_what_is_too_long_stay_apart_from_the_wire
     A last message without its newline is answered.
-        basic/transports/stdio server_wire.py::test_a_last_line_without_newline_is_answered
+        basic/transports/stdio server_wire.py::test_requests_piped_in_one_go_are_all_answered_before_the_exit
     A client may pass the server's standard error on, line by line, to a function.
         basic/transports/stdio client_stderr.py::test_a_callback_gets_every_line
     A client may ignore the server's standard error.
@@ -31,11 +33,11 @@ topic.held(
     Standard error is text in UTF-8, and invalid bytes do no harm.
         basic/transports/stdio client_stderr.py::test_text_arrives_decoded_whatever_the_bytes
     A server exits when its standard input ends.
-        basic/transports/stdio#shutdown server_end.py::test_the_end_of_the_input_ends_an_idle_server
+        basic/transports/stdio#shutdown server_end.py::test_the_end_of_the_input_ends_the_server
     A server exits when its standard input ends, even while a tool runs.
-        basic/transports/stdio#shutdown server_end.py::test_the_end_of_the_input_ends_a_server_in_mid_tool
+        basic/transports/stdio#shutdown server_end.py::test_the_end_of_the_input_ends_the_server
     A server exits on SIGTERM.
-        basic/transports/stdio#shutdown server_end.py::test_sigterm_ends_the_server
+        basic/transports/stdio#shutdown server_end.py::test_sigterm_ends_a_server_whose_client_never_reads
     A server that does not exit is killed.
         basic/transports/stdio#shutdown client_group.py::test_a_stopped_server_is_killed
     No child of a server outlives its client's block.
