@@ -84,13 +84,6 @@ async def test_pending_calls_settle_when_the_session_is_closed_from_another_task
         assert client.closed
 
 
-async def test_closing_never_cancels_the_block() -> None:
-    async with client_on_wire() as (client, _):
-        await client.aclose()
-        await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()
-
-
 async def test_the_loss_of_the_link_settles_every_call_with_its_cause() -> None:
     errors: list[Exception] = []
 
@@ -109,24 +102,6 @@ async def test_the_loss_of_the_link_settles_every_call_with_its_cause() -> None:
         with pytest.raises(TransportError, match="the wire was cut"):
             await client.send_request("tools/call", {"name": "x"})
         await client.wait_closed()
-
-
-async def test_the_failure_of_one_exchange_fails_one_call() -> None:
-    async with client_on_wire() as (client, wire), trio.open_nursery() as nursery:
-
-        async def serve() -> None:
-            first, second = await wire.expect(Request), await wire.expect(Request)
-            await wire.send(Failure(TransportError("HTTP 502"), first.id))
-            await wire.send(Response(second.id, {"ok": True}))
-
-        async def lose() -> None:
-            with pytest.raises(TransportError, match="HTTP 502"):
-                await client.send_request("tools/call", {"name": "x"})
-
-        nursery.start_soon(serve)
-        nursery.start_soon(lose)
-        await trio.testing.wait_all_tasks_blocked()
-        assert await client.send_request("tools/call", {"name": "x"}) == {"ok": True}
 
 
 async def test_a_clean_end_settles_calls_and_lets_handlers_finish() -> None:
