@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import trio
 
 from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
-from tests.transports.support import DEADLINE
+from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "modern",
     "never",
     "ok",
+    "over",
     "streamed",
     "works",
 ]
@@ -75,15 +77,24 @@ async def cut_events(asked: Asked) -> None:
 
 
 @contextlib.asynccontextmanager
-async def modern(**tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
-    """Connect a client to a modern server with these tools; any other tool answers "ok"."""
+async def modern(call: Any = None, **tools: Any) -> AsyncIterator[tuple[HttpPeer, Client]]:
+    """Connect a client to a modern server that answers calls so, or with these tools; any other tool answers "ok"."""
+    handlers = {"server/discover": discovered, "tools/call": call or Calls(**tools)}
     with trio.fail_after(DEADLINE):
-        async with (
-            peer({"server/discover": discovered, "tools/call": Calls(**tools)}) as server,
-            Client(server.url) as client,
-        ):
+        async with peer(handlers) as server, Client(server.url) as client:
             yield server, client
 
 
 async def works(client: Client) -> None:
     assert (await client.call_tool("fine")).content[0].text == "ok"  # type: ignore[union-attr]
+
+
+async def over(server: HttpPeer, http_client: httpx.AsyncClient, tasks: int) -> None:
+    """Wait until no exchange is open on either side, and only the tasks live that serve the connections kept for later.
+
+    A connection may still wait to be accepted, only to be found closed; one that never ends runs into the safety net.
+    """
+    kept = kept_connections(http_client)
+    statistics = trio.lowlevel.current_statistics
+    while server.live > kept or statistics().tasks_living - server.live > tasks:  # noqa: ASYNC110
+        await trio.sleep(0.001)

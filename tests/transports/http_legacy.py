@@ -19,7 +19,7 @@ from trio_mcp import (
 __all__ = ["CHANGED", "QUICK", "TEXT", "Restarting", "legacy", "ok", "text"]
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
-QUICK = Backoff(first=0.01, longest=0.02, attempts=3)
+QUICK = Backoff(first=0.001, longest=0.002, attempts=3)
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 

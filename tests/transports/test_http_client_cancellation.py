@@ -39,12 +39,6 @@ from trio_mcp.http.client import streamable as http_link
 pytestmark = pytest.mark.usefixtures("every_sender")
 
 
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
-
-
 @pytest.mark.parametrize("answer", [never, endless_stream])
 async def test_cancelling_a_call_closes_its_stream_and_sends_no_notice(answer: Any) -> None:
     """S, Cancellation: before and after the answer has begun."""

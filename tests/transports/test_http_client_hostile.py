@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
 
 import pytest
 import trio
@@ -15,68 +14,12 @@ from tests.transports.support import DEADLINE
 from trio_mcp import (
     CallOptions,
     Client,
-    HttpError,
     NegotiationError,
     RemoteProtocolError,
     SessionOptions,
     TransportError,
 )
 from trio_mcp.http.client import wire as http_wire
-
-
-async def batch(asked: Asked) -> None:
-    await asked.status(200, [result(asked.id, TEXT)])
-
-
-async def batch_in_a_stream(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(event([result(asked.id, TEXT)]))
-    await asked.end_events()
-
-
-async def not_unicode(asked: Asked) -> None:
-    await asked.status(200, json.dumps(result(asked.id, {"x": "?"})).encode().replace(b"?", b"\xff"))
-
-
-async def not_unicode_in_a_stream(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(event({"jsonrpc": "2.0", "id": asked.id, "result": 7}))
-    await asked.end_events()
-
-
-async def not_modified(asked: Asked) -> None:
-    await asked.raw(b"HTTP/1.1 304 Not Modified\r\n\r\n")
-
-
-async def no_type(asked: Asked) -> None:
-    await asked.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-
-async def far_away(asked: Asked) -> None:
-    await asked.status(307, Location="/" + "x" * 9000)
-
-
-ANSWERS: list[tuple[Any, type[Exception], str]] = [
-    (batch, RemoteProtocolError, "batches are part of revision 2025-03-26 only"),
-    (batch_in_a_stream, RemoteProtocolError, "batches are part of revision 2025-03-26 only"),
-    (not_unicode, RemoteProtocolError, r"^POST http://.*/mcp.*: invalid JSON"),
-    (not_unicode_in_a_stream, RemoteProtocolError, r"^POST http://.*/mcp: .result. must be an object"),
-    (not_modified, HttpError, "304 Not Modified$"),
-    (no_type, HttpError, "without a Content-Type"),
-    (far_away, HttpError, "a redirection to '/xxx.*…', which is not followed"),
-]
-
-
-@pytest.mark.parametrize(("answer", "kind", "says"), ANSWERS, ids=[case[0].__name__ for case in ANSWERS])
-async def test_each_answer_of_a_hostile_server_fails_its_call_at_once(
-    answer: Any, kind: type[Exception], says: str
-) -> None:
-    """The error has a short text that says what came from where."""
-    async with modern(t=answer) as (_, client):
-        with pytest.raises(kind, match=says) as caught:
-            await client.call_tool("t")
-        assert len(str(caught.value)) < 1000
-        await works(client)
 
 
 @pytest.mark.legacy

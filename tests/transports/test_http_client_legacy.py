@@ -32,12 +32,6 @@ from trio_mcp.jsonrpc.messages import Notification, Request, SessionMessage
 pytestmark = pytest.mark.legacy
 
 
-@pytest.fixture
-def autojump_clock() -> MockClock:
-    """Time that passes when nothing happens, with a moment for what is on its way through the kernel."""
-    return MockClock(autojump_threshold=0.05)
-
-
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import trio
 from pydantic_core import from_json
 
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, Context, RequestTimeout, Server, ToolsListChanged, streamable_http_client
+from trio_mcp import Client, Context, RequestTimeout, Server, streamable_http_client
 from trio_mcp.http.client.origins import ORIGINS
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS
 
@@ -81,23 +81,6 @@ async def test_every_revision(mode: str) -> None:
     assert progress == [1, 2, 3, 4, 5]
     if mode in ("legacy", "2025-11-25"):
         assert made.reasons[0] == "enough"  # the notice carries it; the end of a stream carries nothing
-
-
-@pytest.mark.parametrize("mode", [HANDSHAKES[-1], "auto"])
-async def test_changes_are_heard(mode: str) -> None:
-    made = Made()
-    with trio.fail_after(DEADLINE):
-        async with (
-            serving(made) as url,
-            Client(url, mode=mode) as client,
-            client.listen(tools_list_changed=True) as events,
-        ):
-
-            @made.server.tool
-            async def another() -> None:
-                pass
-
-            assert await anext(events) == ToolsListChanged()
 
 
 @pytest.mark.legacy

@@ -119,14 +119,6 @@ async def test_what_is_raised_in_the_block_leaves_it_as_the_very_object() -> Non
         assert caught.value is error
 
 
-async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
-    """A caller's mistake leaves the block as the exception it is, not in a group."""
-    with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
-        async with stdio_client(shell("read -r line")) as (_, write):
-            await write.send("no message")  # type: ignore[arg-type]
-            await trio.sleep_forever()
-
-
 async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leaves_the_block() -> None:
     """An exit requested in the callback is not an error to log; it comes out as it was raised."""
 
@@ -136,26 +128,6 @@ async def test_what_a_callback_for_standard_error_raises_beyond_exceptions_leave
     with pytest.raises(SystemExit, match="now"), trio.fail_after(DEADLINE):
         async with stdio_client(shell("echo now >&2; read -r line", stderr=leave)):
             await trio.sleep_forever()
-
-
-async def test_an_exception_raised_in_a_cancelled_block_is_not_lost() -> None:
-    """The way out is cancelled, too, and must not replace the exception on its way."""
-    error = RuntimeError("mine")
-    with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE), trio.CancelScope() as scope:
-        async with stdio_client(shell("read -r line")):
-            scope.cancel()
-            raise error
-    assert caught.value is error
-
-
-async def test_what_is_raised_after_the_server_died_leaves_it_as_the_very_object() -> None:
-    error = RuntimeError("mine")
-    with pytest.raises(RuntimeError) as caught, trio.fail_after(DEADLINE):
-        async with stdio_client(shell("exit 1")) as (read, _):
-            async for _ in read:
-                pass
-            raise error
-    assert caught.value is error
 
 
 async def test_cancellation_at_every_step_of_start_use_and_close_leaves_no_process() -> None:

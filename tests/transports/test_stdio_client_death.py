@@ -84,13 +84,6 @@ async def test_a_server_that_dies_at_once_says_so() -> None:
                 assert caught.value.returncode == 7
 
 
-async def test_the_error_shows_the_command_as_one_would_type_it() -> None:
-    """Arguments with blanks are quoted, so that the line can be tried in a shell."""
-    (failure,) = await everything(shell("exit 1; two words"))
-    assert isinstance(failure, Failure)
-    assert "sh -c 'exit 1; two words'" in str(failure.error)
-
-
 async def test_what_the_server_sent_before_it_died_arrives_before_the_failure() -> None:
     """Nothing that was written is lost, even to a reader slower than the server's exit; then the link ends."""
     count = 400
@@ -243,44 +236,6 @@ async def test_garbage_on_the_output_affects_nothing_else() -> None:
             for _ in range(3):
                 assert await session.send_request("echo") == {}
     assert len(errors) >= 6
-
-
-async def test_a_flood_without_newline_on_the_output_is_bounded() -> None:
-    """What can't become a message is not kept, however long it gets; the next line is read as usual."""
-    code = """
-        import sys
-        for _ in range(300):
-            sys.stdout.write("x" * 100_000)
-        print()
-        print('{"jsonrpc":"2.0","method":"after"}', flush=True)
-    """
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code), max_message_size=10_000) as (read, _):
-            first = (await read.receive()).message
-            assert first.limit == 10_000  # type: ignore[union-attr]
-            assert (await read.receive()).message == Notification("after")
-
-
-async def test_an_endless_flood_of_garbage_does_not_block_the_way_out() -> None:
-    """Leaving the block ends a server that never stops talking."""
-    async with no_survivors() as mark:
-        with trio.fail_after(DEADLINE):
-            code = "while True: print('garbage')"
-            params = python(code, env=mark, shutdown_grace=0.1, stderr="discard")
-            async with stdio_client(params) as (read, _):
-                await read.receive()
-
-
-async def test_the_link_ends_after_the_failure() -> None:
-    """`Link`: after the loss ``read`` ends, and writing says that it is broken instead of filling a buffer."""
-    with trio.fail_after(DEADLINE):
-        async with stdio_client(shell("exit 0")) as (read, write):
-            assert isinstance((await read.receive()).message, Failure)
-            with pytest.raises(trio.EndOfChannel):
-                await read.receive()
-            with pytest.raises(trio.BrokenResourceError):
-                while True:
-                    await write.send(SessionMessage(Notification("m")))
 
 
 async def test_a_message_that_cannot_be_encoded_fails_only_its_own_call() -> None:
