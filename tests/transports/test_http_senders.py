@@ -197,7 +197,7 @@ class Raw:
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
-        data = b""
+        data = bytearray()
         async with stream:
             while True:
                 while b"\r\n\r\n" not in data:
@@ -212,7 +212,7 @@ class Raw:
                 if step != "answer":
                     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return
-                data = data[length:]
+                del data[:length]
                 await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
