@@ -15,8 +15,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.injection import cancel_everywhere
 from tests.strategies import json_objects
-from tests.transports.support import cancelled_at_every_step
 from trio_mcp import SessionMessage, TransportError
 from trio_mcp.jsonrpc.codec import LineDecoder
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
@@ -199,7 +199,7 @@ async def test_cancelling_the_writer_at_any_step_writes_whole_batches_once() -> 
         numbers = [line["params"]["n"] for line in stream.lines()]
         assert numbers == list(range(len(numbers)))
 
-    assert await cancelled_at_every_step(scenario, after) > 5
+    assert await cancel_everywhere(scenario, after) > 5
     assert len(stream.lines()) == 4
 
 
@@ -269,5 +269,5 @@ async def test_cancelling_the_reader_at_any_step_loses_no_order() -> None:
     async def after() -> None:
         assert delivered == list(range(len(delivered)))
 
-    assert await cancelled_at_every_step(scenario, after) > 5
+    assert await cancel_everywhere(scenario, after) > 5
     assert len(delivered) == 4

@@ -12,8 +12,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.injection import cancel_everywhere
 from tests.strategies import json_objects, request_ids, texts
-from tests.transports.support import cancelled_at_every_step
 from trio_mcp import SessionMessage, TransportError, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Failure, Incoming, Notification, Request, Response
 from trio_mcp.link import Link
@@ -193,7 +193,7 @@ async def test_cancellation_at_every_step_leaves_both_ends_consistent(encode: bo
     async def after() -> None:
         assert not problems
 
-    assert await cancelled_at_every_step(scenario, after) > 5
+    assert await cancel_everywhere(scenario, after) > 5
 
 
 async def test_what_cannot_be_encoded_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:

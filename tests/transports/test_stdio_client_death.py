@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.transports.support import ANSWER_EVERYTHING, DEADLINE, MARK, marked, no_survivors, python, shell, vanished
 from trio_mcp import BaseSession, ProcessExited, SessionMessage, StdioServerParameters, TransportError, stdio_client
-from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification
+from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification, Request, Response
+from trio_mcp.stdio.client import EXIT_MOMENT
 
 # Answers every request but the one that says how to end.
 DIE = """
@@ -94,33 +97,36 @@ async def test_what_the_server_sent_before_it_died_arrives_before_the_failure() 
     received: list[Incoming] = []
     with trio.fail_after(DEADLINE):
         async with stdio_client(python(code)) as (read, _):
-            await trio.sleep(1)  # more than a reader that gives up early would wait
+            await trio.sleep(EXIT_MOMENT + 0.1)  # more than a reader that gives up early would wait
             async for item in read:
                 received.append(item.message)
     assert received[:-1] == [Notification("n", {"n": n}) for n in range(count)]
     assert isinstance(received[-1], Failure)
 
 
-async def test_answers_that_were_sent_before_the_death_count_though_writing_fails() -> None:
+async def test_answers_that_were_sent_before_the_death_count_though_writing_fails(tmp_path: Path) -> None:
     """A broken pipe on our side of the conversation must not throw away what the other side has said."""
     code = """
-        import json, os, sys
-        line = sys.stdin.buffer.readline()
+        import os, sys, time
+        sys.stdin.buffer.readline()
         os.close(0)
-        import time
-        time.sleep(0.3)
-        print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"n": 1}}), flush=True)
+        print('{"jsonrpc":"2.0","method":"closed"}', flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.005)
+        print('{"jsonrpc":"2.0","id":1,"result":{"n":1}}', flush=True)
     """
-    outcomes: list[Any] = []
     with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code)) as link, BaseSession(*link) as session, trio.open_nursery() as nursery:
-            nursery.start_soon(settle, session, outcomes, "first")
-            await trio.sleep(0.15)
-            nursery.start_soon(settle, session, outcomes, "second")
-    assert {"n": 1} in outcomes
-    (lost,) = [outcome for outcome in outcomes if outcome != {"n": 1}]
-    assert isinstance(lost, ProcessExited)
-    assert lost.returncode == 0
+        async with stdio_client(python(code, str(tmp_path / "go"))) as (read, write):
+            await write.send(SessionMessage(Request(1, "first")))
+            assert (await read.receive()).message == Notification("closed")
+            await write.send(SessionMessage(Request(2, "second")))
+            await trio.testing.wait_all_tasks_blocked()
+            (tmp_path / "go").touch()
+            answer, lost = [item.message async for item in read]
+    assert answer == Response(1, {"n": 1})
+    assert isinstance(lost, Failure)
+    assert isinstance(lost.error, ProcessExited)
+    assert lost.error.returncode == 0
 
 
 @pytest.mark.parametrize("detach", [False, True], ids=["in the group", "in a session of its own"])

@@ -146,7 +146,8 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
     """Each time the descriptors are restored, none is left open, and the streams can be served again, but not twice."""
     code = """
         import os, sys, trio
-        from tests.transports.support import cancelled_at_every_step, open_descriptors
+        from tests.injection import cancel_everywhere
+        from tests.transports.support import open_descriptors
         from trio_mcp import SessionMessage, stdio_server
         from trio_mcp.errors import LocalProtocolError
         from trio_mcp.jsonrpc.messages import Notification
@@ -168,7 +169,7 @@ def test_cancellation_at_every_step_leaves_the_streams_as_they_were() -> None:
             before = state()
             async def after():
                 assert state() == before, (state(), before)
-            steps = await cancelled_at_every_step(scenario, after)
+            steps = await cancel_everywhere(scenario, after)
             assert steps > 5, steps
         trio.run(main)
     """

@@ -29,7 +29,7 @@ topic.held(
     A client may pass the server's standard error on, line by line, to a function.
         basic/transports/stdio client_stderr.py::test_a_callback_gets_every_line
     A client may ignore the server's standard error.
-        basic/transports/stdio client_stderr.py::test_discarded_standard_error_appears_nowhere_but_in_the_error
+        basic/transports/stdio client_stderr.py::test_where_standard_error_appears
     Standard error is text in UTF-8, and invalid bytes do no harm.
         basic/transports/stdio client_stderr.py::test_text_arrives_decoded_whatever_the_bytes
     A server exits when its standard input ends.
