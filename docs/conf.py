@@ -114,12 +114,12 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.messages.{name}"):
+        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.{name}"):
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)
         if name in types.__all__ and isinstance(getattr(types, name), type):
-            return make_refnode(app.builder, node["refdoc"], "types", anchor(name), contnode)
+            return make_refnode(app.builder, node["refdoc"], "reference/types", anchor(name), contnode)
     # The default role, or an internal: code without a link.
     return contnode if node["reftype"] == "obj" or name in INTERNAL else None
 

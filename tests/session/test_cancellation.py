@@ -1,4 +1,4 @@
-"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/sessions)."""
+"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/explanation/sessions.md)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import HandlerOptions, SessionOptions
+from trio_mcp import HandlerOptions, RequestContext, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import RequestContext
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])

@@ -11,9 +11,8 @@ import trio.testing
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, session_pair
-from trio_mcp import memory_link_pair
+from trio_mcp import BaseSession, RequestContext, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import BaseSession, RequestContext
 from trio_mcp.types.notices import ProgressNotificationParams
 
 
@@ -140,7 +139,10 @@ async def test_progress_that_waits_is_bounded_in_bytes() -> None:
 async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() -> None:
     faults: list[Exception] = []
     seen: list[Any] = []
-    async with client_on_wire(on_error=faults.append) as (client, wire), trio.open_nursery() as nursery:
+    async with (
+        client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire),
+        trio.open_nursery() as nursery,
+    ):
 
         async def serve() -> None:
             request = await wire.expect(Request)

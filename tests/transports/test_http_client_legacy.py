@@ -5,10 +5,12 @@ L: 2025-11-25 `basic/transports`, Streamable HTTP.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import Any
 
+import httpx
 import pytest
 import trio
 import trio.testing
@@ -18,10 +20,12 @@ from tests.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.http_legacy import TEXT, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
+    Answers,
     Client,
     ClientSession,
     RemoteProtocolError,
     RequestTimeout,
+    SessionOptions,
     TransportError,
     sse_client,
     streamable_http_client,
@@ -164,7 +168,7 @@ async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> No
         faults.append(fault)
         told.set()
 
-    async with legacy({"x/note": refused}, on_error=on_error) as (_, client):
+    async with legacy({"x/note": refused}, options=SessionOptions(on_error=on_error)) as (_, client):
         await client.notify("x/note")
         await told.wait()
         assert await text(client) == "ok"
@@ -277,7 +281,9 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
         faults.append(fault)
         heard.set()
 
-    async with legacy({"tools/call": asks, name: torn_once}, roots=[], on_error=on_error) as (server, client):
+    async with legacy(
+        {"tools/call": asks, name: torn_once}, answers=Answers(roots=[]), options=SessionOptions(on_error=on_error)
+    ) as (server, client):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "t")
             await server.until("tools/call")
@@ -336,3 +342,28 @@ async def test_over_http_sse_a_cancellation_does_not_overtake_its_request(
             accept.set()
         await server.until("notifications/cancelled")
         assert trio.current_time() < 1 or not accepts
+
+
+async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_written(autojump_clock: MockClock) -> None:
+    """It stays here instead: its connection is given up before the server is told."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def never_before_the_call(asked: Asked) -> None:
+            with trio.move_on_after(1):
+                await server.until("tools/call")
+            await asked.status(202)
+
+        async def wait_for_the_cancellation(request: httpx.Request) -> None:
+            if b"tools/call" in request.content:
+                await server.until("notifications/cancelled")
+
+        server = await stack.enter_async_context(peer({"notifications/cancelled": never_before_the_call}))
+        hooks = {"request": [wait_for_the_cancellation]}
+        http = await stack.enter_async_context(httpx.AsyncClient(event_hooks=hooks, trust_env=False))
+        _, write = await stack.enter_async_context(streamable_http_client(server.url, http_client=http))
+        await write.send(SessionMessage(Request(1, "tools/call", {"name": "t"})))
+        await trio.testing.wait_all_tasks_blocked()
+        await write.send(SessionMessage(Notification("notifications/cancelled", {"requestId": 1})))
+        await server.until("notifications/cancelled")
+        await trio.sleep(2)
+        assert "tools/call" not in server.methods()
