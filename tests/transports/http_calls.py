@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import trio
 
-from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, peer, result
+from tests.http_peer import DISCOVERED, Asked, HttpPeer, event, giving, never, peer, result, streaming
 from tests.transports.support import DEADLINE, kept_connections
 from trio_mcp import Client
 
@@ -31,8 +31,7 @@ __all__ = [
 TEXT = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
 
-async def discovered(asked: Asked) -> None:
-    await asked.result(DISCOVERED)
+discovered = giving(DISCOVERED)
 
 
 class Calls:
@@ -45,24 +44,13 @@ class Calls:
         await self.tools.get(asked.body["params"]["name"], ok)(asked)
 
 
-async def ok(asked: Asked) -> None:
-    await asked.result(TEXT)
+ok = giving(TEXT)
 
 
-async def streamed(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": hello\n\n" + event(result(asked.id, TEXT)))
-    await asked.end_events()
+streamed = streaming(lambda asked: b": hello\n\n" + event(result(asked.id, TEXT)))
 
 
-async def never(asked: Asked) -> None:
-    await asked.gone()
-
-
-async def endless_stream(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": still here\n\n")
-    await asked.gone()
+endless_stream = streaming(b": still here\n\n", then="gone")
 
 
 async def cut_json(asked: Asked) -> None:
@@ -70,10 +58,7 @@ async def cut_json(asked: Asked) -> None:
     await asked.abort()
 
 
-async def cut_events(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(event(result(asked.id, TEXT))[:-1])
-    await asked.abort()
+cut_events = streaming(lambda asked: event(result(asked.id, TEXT))[:-1], then="abort")
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, event, peer, plain, result
 from tests.injection import cancel_everywhere
 from tests.transports.http_calls import (
     TEXT,
@@ -113,10 +113,7 @@ async def test_a_cancellation_anywhere_leaves_no_task_and_no_connection() -> Non
 
 async def test_hundreds_of_exchanges_that_end_badly_leave_nothing_behind() -> None:
     """Refused, failed, closed: the tasks that live are those of the connections that live."""
-
-    async def refused(asked: Asked) -> None:
-        await asked.status(500)
-
+    refused = plain(500)
     async with modern(refused=refused, cut=cut_events, closed=endless_stream) as (server, client):
         await works(client)
 

@@ -6,13 +6,12 @@ S: 2026-07-28 `basic/transports/streamable-http`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, event, giving, peer, plain, result, streaming
 from tests.transports.http_calls import (
     TEXT,
     Calls,
@@ -103,12 +102,6 @@ async def cut_head(asked: Asked) -> None:
     await asked.abort()
 
 
-async def no_answer(asked: Asked) -> None:
-    await asked.begin_events()
-    await asked.chunk(b": bye\n\n")
-    await asked.end_events()
-
-
 async def silent_close(asked: Asked) -> None:
     await asked.abort()
 
@@ -134,27 +127,9 @@ async def not_unicode(asked: Asked) -> None:
     await asked.status(200, json.dumps(result(asked.id, {"x": "?"})).encode().replace(b"?", b"\xff"))
 
 
-def plain(status: int, body: bytes = b"", **headers: str) -> Any:
-    async def answer(asked: Asked) -> None:
-        await asked.status(status, body, **headers)
-
-    return answer
-
-
 def raw(data: bytes) -> Any:
     async def answer(asked: Asked) -> None:
         await asked.raw(data)
-
-    return answer
-
-
-def in_stream(make: Callable[[Any], Any]) -> Any:
-    """Answer by an event with what is made of the id."""
-
-    async def answer(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event(make(asked.id)))
-        await asked.end_events()
 
     return answer
 
@@ -164,7 +139,7 @@ BROKEN: dict[str, tuple[Any, type[Exception], str]] = {
     "cut in its head": (cut_head, TransportError, r"POST http://.*/mcp failed: RemoteProtocolError"),
     "cut in its JSON": (cut_json, TransportError, "failed: "),
     "cut in an event": (cut_events, TransportError, "failed: "),
-    "a stream without it": (no_answer, TransportError, "ended without a response to 'tools/call'"),
+    "a stream without it": (streaming(b": bye\n\n"), TransportError, "ended without a response to 'tools/call'"),
     "closed": (silent_close, TransportError, "failed: "),
     "another protocol": (no_http, TransportError, "failed: RemoteProtocolError"),
     "not JSON": (plain(200, b"[}"), RemoteProtocolError, "not a response to 'tools/call': invalid JSON"),
@@ -182,12 +157,12 @@ BROKEN: dict[str, tuple[Any, type[Exception], str]] = {
         "encoded as 'gzip', although only",
     ),
     "malformed in a stream": (
-        in_stream(lambda id: {"jsonrpc": "2.0", "id": id, "result": 7}),
+        streaming(lambda asked: event({"jsonrpc": "2.0", "id": asked.id, "result": 7})),
         RemoteProtocolError,
         r"^POST http://.*/mcp: .result. must be an object",
     ),
     "a batch": (batch, RemoteProtocolError, BATCH),
-    "a batch in a stream": (in_stream(lambda id: [result(id, TEXT)]), RemoteProtocolError, BATCH),
+    "a batch in a stream": (streaming(lambda asked: event([result(asked.id, TEXT)])), RemoteProtocolError, BATCH),
 }
 
 
@@ -222,14 +197,8 @@ async def test_a_safe_request_is_sent_again_when_its_connection_breaks() -> None
 
 
 async def test_the_size_of_an_answer_is_limited_and_the_error_names_the_limit() -> None:
-    async def much(asked: Asked) -> None:
-        await asked.result({**TEXT, "more": "x" * 2000})
-
-    async def much_in_a_stream(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(event(result(asked.id, {**TEXT, "more": "x" * 2000})))
-        await asked.end_events()
-
+    much = giving({**TEXT, "more": "x" * 2000})
+    much_in_a_stream = streaming(lambda asked: event(result(asked.id, {**TEXT, "more": "x" * 2000})))
     tools = {"server/discover": discovered, "tools/call": Calls(much=much, stream=much_in_a_stream)}
     with trio.fail_after(DEADLINE):
         async with (

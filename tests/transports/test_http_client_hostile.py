@@ -8,7 +8,7 @@ import logging
 import pytest
 import trio
 
-from tests.http_peer import Asked, event, peer, result
+from tests.http_peer import Asked, event, giving, never, peer, plain, result, streaming
 from tests.transports.http_calls import TEXT, Calls, modern, works
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -26,10 +26,7 @@ from trio_mcp.http.client import wire as http_wire
 async def test_a_response_that_is_not_json_fails_only_its_call() -> None:
     """Neither on_error nor the server is told."""
     told: list[Exception] = []
-
-    async def no_json(asked: Asked) -> None:
-        await asked.status(200, b"[}")
-
+    no_json = plain(200, b"[}")
     with trio.fail_after(DEADLINE):
         async with (
             peer({"tools/call": Calls(t=no_json)}) as server,
@@ -68,12 +65,7 @@ async def test_cookies_are_sent_back_and_bounded_in_number_and_size(monkeypatch:
 @pytest.mark.parametrize("id", ["é", "a\x01", " ", "x" * 5000], ids=["8 bit", "control", "space", "long"])
 async def test_an_event_id_that_cannot_be_sent_back_fails_its_call(id: str) -> None:
     """It is not mistaken for our own fault, with a traceback in the log."""
-
-    async def breaks_off(asked: Asked) -> None:
-        await asked.begin_events()
-        await asked.chunk(f"id: {id}\nretry: 0\ndata:\n\n".encode())
-        await asked.end_events()
-
+    breaks_off = streaming(lambda asked: f"id: {id}\nretry: 0\ndata:\n\n".encode())
     with trio.fail_after(DEADLINE):
         async with peer({"tools/call": Calls(t=breaks_off)}) as server, Client(server.url) as client:
             with pytest.raises(TransportError, match=r"can't be resumed: the event id '.*' can't be sent back"):
@@ -142,10 +134,6 @@ async def test_an_invalid_host_fails_with_a_clear_error(host: str, caplog: pytes
 @pytest.mark.legacy
 async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(autojump_clock: trio.abc.Clock) -> None:
     """The request that finds out the era has no longer timeout than any other."""
-
-    async def never(asked: Asked) -> None:
-        await asked.gone()
-
     options = SessionOptions(calls=CallOptions(timeout=1.0))
     async with peer({"server/discover": never, "initialize": never}) as server:
         before = trio.current_time()
@@ -156,9 +144,7 @@ async def test_a_server_that_never_answers_costs_a_short_timeout_not_a_long_one(
 
 
 async def test_a_list_of_revisions_is_not_repeated_in_full() -> None:
-    async def many(asked: Asked) -> None:
-        await asked.result({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
-
+    many = giving({"supportedVersions": ["x" * 1000] * 1000, "capabilities": {}})
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": many}) as server:
             with pytest.raises(NegotiationError, match="the server serves xxx") as caught:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import trio
 
-from tests.http_peer import INITIALIZED, Asked, event, peer
+from tests.http_peer import INITIALIZED, Asked, event, giving, peer, plain
 from tests.transports.http_legacy import CHANGED, QUICK, Restarting, legacy, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
@@ -80,10 +80,7 @@ async def test_a_handshake_that_fails_then_fails_each_call_with_its_own_error() 
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         restarting.number = 2
-
-        async def refused(asked: Asked) -> None:
-            await asked.status(503, Retry_After="2")
-
+        refused = plain(503, Retry_After="2")
         server.handlers["initialize"] = refused
         errors: list[HttpError] = []
 
@@ -105,10 +102,7 @@ async def test_a_server_that_returns_with_a_different_revision_is_refused() -> N
     restarting = Restarting()
     async with legacy(restarting.handlers()) as (server, client):
         restarting.number = 2
-
-        async def older(asked: Asked) -> None:
-            await asked.result({**INITIALIZED, "protocolVersion": "2025-03-26"}, Mcp_Session_Id="s2")
-
+        older = giving({**INITIALIZED, "protocolVersion": "2025-03-26"}, Mcp_Session_Id="s2")
         server.handlers["initialize"] = older
         with pytest.raises(TransportError, match="now speaks '2025-03-26' instead of '2025-11-25'"):
             await client.call_tool("t")
