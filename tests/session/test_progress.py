@@ -31,7 +31,7 @@ async def test_progress_comes_in_order_and_all_of_it_before_the_call_returns(mod
         seen.append((event.progress, event.total, event.message))
 
     async def note_slowly(event: ProgressNotificationParams) -> None:
-        await trio.sleep(0.001)
+        await trio.lowlevel.checkpoint()
         note(event)
 
     async with session_pair(count, mode=mode) as (client, _):

@@ -141,17 +141,6 @@ async def use(params: StdioServerParameters) -> None:
 
 NOISY = [sys.executable, str(Path(__file__).with_name("noisy_server.py"))]
 
-# Without the session layer: every message goes back as it came.
-ECHO = """
-    import trio
-    from trio_mcp import stdio_server
-    async def main():
-        async with stdio_server() as (read, write):
-            async for item in read:
-                await write.send(item)
-    trio.run(main)
-"""
-
 
 def run(command: list[str], sent: bytes) -> subprocess.CompletedProcess[bytes]:
     """As ``printf ... | server``: everything in one go, then the end of the input."""

@@ -199,18 +199,6 @@ async def test_a_cancelled_call_sends_the_notice_and_a_slow_answer_to_it_delays_
         await server.until("notifications/cancelled", 2)
 
 
-async def test_the_link_by_hand() -> None:
-    """A transport knows no session: the owner of the link may send what they like."""
-    with trio.fail_after(DEADLINE):
-        async with (
-            peer({"tools/call": ok}) as server,
-            streamable_http_client(server.url) as (read, write),
-            ClientSession(read, write) as session,
-        ):
-            await session.initialize()
-            assert (await session.send_request("tools/call", {"name": "t"}))["content"] == TEXT["content"]
-
-
 async def test_a_response_that_cannot_be_encoded_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     get = streaming(event({"jsonrpc": "2.0", "id": "q", "method": "x/ask"}), then="gone")
     with trio.fail_after(DEADLINE):
