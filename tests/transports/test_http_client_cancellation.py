@@ -9,30 +9,25 @@ import contextlib
 import gc
 from typing import Any
 
-import httpx
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.http_peer import Asked, event, peer, plain, result
-from tests.injection import cancel_everywhere
 from tests.transports.http_calls import (
     TEXT,
-    Calls,
     cut_events,
     discovered,
     endless_stream,
     modern,
     never,
-    streamed,
     works,
 )
-from tests.transports.support import DEADLINE, kept_connections
+from tests.transports.support import DEADLINE
 from trio_mcp import (
     Client,
     RequestTimeout,
     TransportError,
-    streamable_http_client,
 )
 from trio_mcp.http.client import streamable as http_link
 
@@ -91,24 +86,6 @@ async def test_requests_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(TransportError, match="'tools/call' was not sent: 3 requests"):
             await client.call_tool("t")
         nursery.cancel_scope.cancel()
-
-
-async def test_a_cancellation_anywhere_leaves_no_task_and_no_connection() -> None:
-    """httpx and its pool are consistent after a cancellation at every step: the next call gets through."""
-    tools = {"server/discover": discovered, "tools/call": Calls(t=streamed)}
-    async with peer(tools) as server, httpx.AsyncClient() as http_client:
-
-        async def scenario() -> None:
-            async with Client(lambda: streamable_http_client(server.url, http_client=http_client)) as client:
-                await client.call_tool("t")
-                await client.call_tool("json")
-
-        async def check() -> None:
-            await server.until_live(kept_connections(http_client))
-
-        with trio.fail_after(2 * DEADLINE):
-            assert await cancel_everywhere(scenario, check) > 20
-    gc.collect()  # a generator that was left behind would complain, and a warning is an error
 
 
 async def test_hundreds_of_exchanges_that_end_badly_leave_nothing_behind() -> None:

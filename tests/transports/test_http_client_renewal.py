@@ -110,34 +110,6 @@ async def test_a_server_that_returns_with_a_different_revision_is_refused() -> N
             await client.call_tool("t")
 
 
-async def test_a_caller_that_leaves_while_the_session_is_renewed_does_not_take_it_from_the_others() -> None:
-    restarting = Restarting()
-    async with legacy(restarting.handlers()) as (server, client):
-        restarting.number = 2
-        release = trio.Event()
-
-        async def slow(asked: Asked) -> None:
-            await release.wait()
-            await restarting.initialize(asked)
-
-        server.handlers["initialize"] = slow
-        async with trio.open_nursery() as nursery:
-            scope = trio.CancelScope()
-
-            async def leaving() -> None:
-                with scope:
-                    await text(client)
-
-            nursery.start_soon(leaving)
-            await server.until("initialize", 2)
-            nursery.start_soon(text, client)
-            await trio.testing.wait_all_tasks_blocked()
-            scope.cancel()
-            await trio.testing.wait_all_tasks_blocked()
-            release.set()
-        assert server.methods().count("initialize") == 2
-
-
 @pytest.mark.parametrize("refused", ["GET", "DELETE", "initialize"])
 async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
     refused: str, caplog: pytest.LogCaptureFixture

@@ -202,6 +202,8 @@ async def test_what_cannot_be_encoded_costs_only_itself(caplog: pytest.LogCaptur
     The sender may have no reader any more: that must not end the link.
     """
     async with memory_link_pair(encode=True) as (ours, theirs):
+        with pytest.raises(trio.WouldBlock):  # `send` reports it
+            ours.write.send_nowait(SessionMessage(Request("x", "bad", UNENCODABLE)))  # type: ignore[attr-defined]
         await pass_on(ours, Request("x", "bad", UNENCODABLE))
         failure = await take(ours)
         assert isinstance(failure, Failure)

@@ -214,3 +214,11 @@ async def test_leaving_the_block_wakes_a_task_that_waits_on_a_kept_channel() -> 
         with pytest.raises(trio.EndOfChannel):
             while True:
                 await read.receive()
+
+
+async def test_an_object_that_is_not_a_message_raises_an_error_of_its_own() -> None:
+    """A caller's mistake leaves the block as the exception it is, not in a group."""
+    with pytest.raises((TypeError, AttributeError)), trio.fail_after(DEADLINE):
+        async with stdio_client(shell("read -r line")) as (_, write):
+            await write.send("no message")  # type: ignore[arg-type]
+            await trio.sleep_forever()
