@@ -182,7 +182,7 @@ topic.held(
         basic/patterns/mrtr#server-requirements-basic-workflow input_replay.py::test_a_state_expires modern
     A requestState is valid only for the principal it was given to.
         basic/patterns/mrtr#server-requirements-basic-workflow
-        input_replay.py::test_a_state_is_for_its_principal_alone modern
+        principal.py::test_only_the_same_identity_resumes_a_request modern
     A requestState with any bit flipped fails its signature check.
         basic/patterns/mrtr#security-considerations request_state.py::test_a_flipped_bit_is_refused modern
     Two requestStates can't be combined into a third.
