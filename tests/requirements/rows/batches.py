@@ -65,13 +65,14 @@ async def notifications_only(case: Case) -> None:
 @topic.row("basic#batching", "A failing request in a batch does not affect the others.", WITH)
 async def failure(case: Case) -> None:
     async with case.hand() as hand:
-        answer = await exchange(hand, Request(1, "no/such/method"), call(2))
+        answer = await exchange(hand, Request(1, "no/such/method"), call(2), Request(3, "ping"))
     assert isinstance(answer, Batch)
     found = {each.id: each for each in answer.items if isinstance(each, (Response, ErrorResponse))}
     refused = found[1]
     assert isinstance(refused, ErrorResponse)
     assert refused.error.code == error_codes.METHOD_NOT_FOUND
     assert isinstance(found[2], Response)
+    assert isinstance(found[3], Response)
 
 
 @topic.row("basic#batching", "An empty batch is refused with -32600, with a single error, not a batch.", WITH)
