@@ -115,11 +115,15 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
     refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Authentication is such a hook; it may fail when the link listens, opens another session, or ends one."""
-    restarting, armed, faults = Restarting(), False, list[RemoteProtocolError]()
+    restarting, armed, faults, told = Restarting(), False, list[RemoteProtocolError](), trio.Event()
 
     async def hook(request: httpx.Request) -> None:
         if armed and (refused == request.method or f'"{refused}"'.encode() in request.content):
             raise LookupError("no token")
+
+    def on_error(fault: RemoteProtocolError) -> None:
+        faults.append(fault)
+        told.set()
 
     async def get(asked: Asked) -> None:
         if asked.headers["mcp-session-id"] != restarting.session:
@@ -138,7 +142,7 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
             def connect() -> Any:
                 return streamable_http_client(server.url, http_client=http_client, reconnect=QUICK)
 
-            async with Client(connect, mode="legacy", options=SessionOptions(on_error=faults.append)) as client:
+            async with Client(connect, mode="legacy", options=SessionOptions(on_error=on_error)) as client:
                 await server.until("GET")
                 armed = True
                 if refused == "initialize":
@@ -147,7 +151,6 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
                         await client.call_tool("t")
                     armed = False
                 elif refused == "GET":
-                    while not faults:  # noqa: ASYNC110
-                        await trio.sleep(0.01)
+                    await told.wait()
                     assert "no token" in str(faults[0])
                 assert await text(client) == "ok"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -287,6 +288,10 @@ async def test_the_last_resort_is_stopped_by_leaving_the_block(
             if not in_time:
                 await exited.wait()
     assert exited.is_set() != in_time
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join(5)
+            assert not timer.is_alive()
 
 
 class Failing(trio.abc.SendStream):
