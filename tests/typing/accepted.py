@@ -35,7 +35,8 @@ from trio_mcp import (
     TrioMcpError,
     memory_link_pair,
 )
-from trio_mcp.client import Listed, ToolResult
+from trio_mcp.client.group.catalog import Listed
+from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.types import (
     CompleteResult,
     CreateMessageResult,
@@ -67,7 +68,7 @@ async def lifespan(server: Server) -> AsyncIterator[Database]:
 
 
 server = Server(
-    "typed", version="1", lifespan=lifespan, options=SessionOptions(call=CallOptions(timeout=5), handler=HandlerOptions())
+    "typed", version="1", lifespan=lifespan, options=SessionOptions(calls=CallOptions(timeout=5), handlers=HandlerOptions())
 )
 
 
