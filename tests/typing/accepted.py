@@ -68,7 +68,10 @@ async def lifespan(server: Server) -> AsyncIterator[Database]:
 
 
 server = Server(
-    "typed", version="1", lifespan=lifespan, options=SessionOptions(calls=CallOptions(timeout=5), handlers=HandlerOptions())
+    "typed",
+    version="1",
+    lifespan=lifespan,
+    options=SessionOptions(calls=CallOptions(timeout=5), handlers=HandlerOptions()),
 )
 
 

@@ -15,7 +15,9 @@ FLOOR = 93.4  # percent: what was reached last; raise it with the score
 def main() -> None:
     command = ["pyright", "--verifytypes", "trio_mcp", "--ignoreexternal", "--outputjson"]
     # Its status is 1 unless everything has a type.
-    measured = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)["typeCompleteness"]
+    measured = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)[
+        "typeCompleteness"
+    ]
     score = 100 * measured["completenessScore"]
     print(f"{score:.1f} % of {sum(measured['exportedSymbolCounts'].values())} public names have a complete type")
     if score < FLOOR:
