@@ -1,4 +1,4 @@
-"""Measure how much of the public interface has types that all checkers see alike: ``python -m tests.typing.completeness``.
+"""Measure how many public names have types that all checkers see alike: ``python -m tests.typing.completeness``.
 
 Pyright counts every public name of the installed package. Fails below `FLOOR`, and says which names lack a type.
 """
