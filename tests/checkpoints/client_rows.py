@@ -15,9 +15,8 @@ from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN
-from trio_mcp import Client, Context, ResponseCache, Server
+from trio_mcp import Answers, Client, Context, OutgoingCall, ResponseCache, Server, Subscription
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client import OutgoingCall, Subscription
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.types import PromptReference, meta
 
@@ -47,7 +46,7 @@ def answers(**extra: Any) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def client_in(revision: str, **arguments: Any) -> AsyncIterator[tuple[Client, list[Any], Any]]:
     given = {"capabilities": {**TELLS_ALL, "completions": {}, "logging": {}}, **arguments}
-    async with scripted(given.pop("answers", None) or answers(), revision=revision, **given) as (client, asked, wire):
+    async with scripted(given.pop("replies", None) or answers(), revision=revision, **given) as (client, asked, wire):
         yield client, asked, wire
 
 
@@ -105,7 +104,7 @@ for function, (revision, make) in REQUESTS.items():
 def cached(function: Any, make: Any) -> None:
     @call(function, "kept")
     async def kept(check: Check) -> None:
-        async with client_in(MODERN, answers=answers(**KEPT), cache=ResponseCache()) as (client, asked, _):
+        async with client_in(MODERN, replies=answers(**KEPT), cache=ResponseCache()) as (client, asked, _):
             await make(client)
             await check(make(client))
             assert len(asked) == 1
@@ -113,7 +112,7 @@ def cached(function: Any, make: Any) -> None:
     @call(function, "kept, and given because the server can't be asked")
     async def stale(check: Check) -> None:
         gone = {**answers(ttlMs=1, cacheScope="private")}
-        async with client_in(MODERN, answers=gone, cache=ResponseCache(stale_if_error=1000)) as (client, _, _):
+        async with client_in(MODERN, replies=gone, cache=ResponseCache(stale_if_error=1000)) as (client, _, _):
             await make(client)
             await trio.sleep(0.002)
             await client.session.aclose()
@@ -154,13 +153,13 @@ def every_list(function: Any, method: str, items: str) -> None:
             "last": page,
         }
         scripts = {method: lambda params: {"resultType": "complete", **cursors[params.get("cursor")]}}
-        async with client_in(MODERN, answers=scripts) as (client, _, _):
+        async with client_in(MODERN, replies=scripts) as (client, _, _):
             assert len(await check.loop(function(client))) == 4
 
     @call(function, "nothing")
     async def nothing(check: Check) -> None:
         scripts = {method: {"resultType": "complete", **{field: [] for field in page}}}
-        async with client_in(MODERN, answers=scripts) as (client, _, _):
+        async with client_in(MODERN, replies=scripts) as (client, _, _):
             assert await check.loop(function(client)) == []
 
     @effect(function, "nothing is asked")
@@ -259,7 +258,7 @@ for revision in (LEGACY, MODERN):
 
     @call(Client.set_roots, revision)
     async def set_roots(check: Check, revision: str = revision) -> None:
-        async with client_in(revision, roots=[]) as (client, _, _):
+        async with client_in(revision, answers=Answers(roots=[])) as (client, _, _):
             await check(client.set_roots(["file:///new"]))  # type: ignore[list-item]
 
     @call(Subscription.__anext__, f"{revision}: a change that has come, and one that comes")
@@ -330,7 +329,7 @@ async def server_tool() -> None:
 @contextlib.asynccontextmanager
 async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscription]]:
     """Yield a client that listens, what tells it of a change, and the events."""
-    async with client_in(revision, answers={}) as (client, asked, wire):
+    async with client_in(revision, replies={}) as (client, asked, wire):
         opened = trio.Event()
         subscriptions: list[Subscription] = []
 
@@ -358,7 +357,7 @@ async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscripti
 
 @call(Client.set_roots, "not connected")
 async def set_roots_unconnected(check: Check) -> None:
-    await check(Client(Server("x"), roots=[]).set_roots([]))
+    await check(Client(Server("x"), answers=Answers(roots=[])).set_roots([]))
 
 
 def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
@@ -367,7 +366,7 @@ def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
 
 @effect(Client.set_roots, "legacy era: the new roots hold and the server is told, or neither")
 async def roots_in_the_handshake_era() -> None:
-    async with client_in(LEGACY, roots=["file:///0"]) as (client, _, wire):
+    async with client_in(LEGACY, answers=Answers(roots=["file:///0"])) as (client, _, wire):
 
         async def held() -> tuple[str, int]:
             (root,) = (await wire.result("roots/list"))["roots"]
@@ -385,7 +384,7 @@ async def roots_in_the_modern_era() -> None:
         (root,) = await ctx.list_roots()
         return root.uri
 
-    async with Client(server, mode=MODERN, roots=["file:///0"]) as client:  # type: ignore[list-item]
+    async with Client(server, mode=MODERN, answers=Answers(roots=["file:///0"])) as client:  # type: ignore[list-item]
 
         async def held() -> str:
             return (await client.call_tool("roots")).data

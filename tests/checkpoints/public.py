@@ -20,7 +20,7 @@ from trio_mcp.client.connected_session import ConnectedSession
 
 __all__ = ["public_functions"]
 
-FOR_USERS = ("trio_mcp", "trio_mcp.client", "trio_mcp.otel", "trio_mcp.proxy", "trio_mcp.server", "trio_mcp.session")
+FOR_USERS = ("trio_mcp", "trio_mcp.otel")
 HANDED_OUT = (ConnectedSession,)
 """What `Client.session` returns. (What `Server.asgi_app` returns is called by ASGI servers only.)"""
 

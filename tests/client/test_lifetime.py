@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,6 +15,7 @@ import trio.lowlevel
 
 from tests.client.servers import make_server, script
 from trio_mcp import (
+    CallOptions,
     Client,
     Link,
     LocalProtocolError,
@@ -23,10 +25,13 @@ from trio_mcp import (
     RequestTimeout,
     Server,
     SessionClosed,
+    SessionOptions,
     StdioServerParameters,
     TransportError,
     memory_link_pair,
+    types,
 )
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
 
 class Oops(Exception):
@@ -146,7 +151,10 @@ async def test_a_server_that_prints_garbage() -> None:
     code = "import time\nwhile True: print('Usage: foo [options]', flush=True); time.sleep(0.1)"
     target = StdioServerParameters(sys.executable, ["-c", code], shutdown_grace=0.1)
     with pytest.raises(TransportError, match=r"connect_timeout=1\.5.*not MCP: invalid JSON.*is it an MCP server"):
-        async with Client(target, connect_timeout=1.5, probe_timeout=0.5, on_error=lambda _: None):
+        async with Client(
+            target,
+            options=SessionOptions(calls=CallOptions(connect_timeout=1.5, probe_timeout=0.5), on_error=lambda _: None),
+        ):
             pass
 
 
@@ -158,7 +166,7 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
 
     started = trio.current_time()
     with pytest.raises(TransportError, match=r"did not complete the connection within connect_timeout=9 seconds"):
-        async with Client(silent, connect_timeout=9, probe_timeout=4):
+        async with Client(silent, options=SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))):
             pass
     assert trio.current_time() - started == pytest.approx(9)
 
@@ -239,7 +247,7 @@ async def test_a_pinned_revision_is_not_negotiable() -> None:
 
 
 async def test_what_the_server_says_of_itself() -> None:
-    server = Server("calc", version="2.1", title="Calculator", instructions="Add things.")
+    server = Server(types.Implementation(name="calc", version="2.1", title="Calculator"), instructions="Add things.")
     for mode in ("legacy", "2026-07-28"):
         async with Client(server, mode=mode) as client:
             assert client.server_info is not None
@@ -259,8 +267,11 @@ async def test_what_the_server_says_of_itself() -> None:
         ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
         ({"target": 7}, TypeError, "a target must be"),
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
-        ({"connect_timeout": 0}, ValueError, "connect_timeout"),
-        ({"probe_timeout": "soon"}, ValueError, "probe_timeout"),
+        ({"timeout": 0}, ValueError, "timeout must be more than 0 seconds, got 0"),
+        ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds or None, got 'soon'"),
+        ({"options": CallOptions()}, TypeError, r"options must be SessionOptions\(…\), got CallOptions"),
+        ({"answers": print}, TypeError, r"answers must be Answers\(…\), got builtin_function_or_method"),
+        ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
         ({"client_info": {"name": "me"}}, TypeError, "client_info must be an Implementation, got dict"),
     ],
 )
@@ -274,3 +285,37 @@ async def test_a_timeout_of_one_call_leaves_the_client_working(autojump_clock: t
         with pytest.raises(RequestTimeout):
             await client.call_tool("wait", timeout=1)
         assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"),
+    [
+        ({"timeout": 3}, 3),
+        ({"timeout": 3, "options": SessionOptions(calls=CallOptions(timeout=9))}, 3),
+        ({"timeout": None, "options": SessionOptions(calls=CallOptions(timeout=3, total_timeout=20))}, 20),
+        ({"options": SessionOptions(calls=CallOptions(timeout=3))}, 3),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_one_keyword_limits_every_call_but_not_connecting(
+    mode: str, arguments: dict[str, Any], limit: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = make_server()
+
+    @contextlib.asynccontextmanager
+    async def slow_to_start() -> AsyncIterator[Link]:
+        async def serve(link: Link) -> None:
+            await trio.sleep(4)
+            await server.serve(link)
+
+        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+            nursery.start_soon(serve, theirs)
+            yield ours
+            nursery.cancel_scope.cancel()
+
+    async with Client(slow_to_start, mode=mode, **arguments) as client:
+        assert client.protocol_version == (LATEST_MODERN if mode == "auto" else LATEST_LEGACY)
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("wait")
+        assert trio.current_time() - started == limit

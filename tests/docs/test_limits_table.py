@@ -13,12 +13,14 @@ import pytest
 import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
+    Answers,
     CallOptions,
-    Client,
     ClientGroup,
+    FunctionOptions,
     HttpOptions,
+    InputOptions,
+    ListOptions,
     ResponseCache,
-    Server,
     SessionOptions,
     StdioServerParameters,
     link,
@@ -54,18 +56,18 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "Client(connect_timeout=…)": default(Client, "connect_timeout"),
-    "Client(probe_timeout=…)": default(Client, "probe_timeout"),
+    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "CallOptions.probe_timeout": CallOptions().probe_timeout,
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
     "HandlerOptions.drain_grace": OPTIONS.handlers.drain_grace,
     "a notification or a response over HTTP": constant("POST_TIMEOUT"),
-    "what is known of an origin, since it was learned": constant("MAX_AGE"),
-    "another session over HTTP, in place of a lost one": constant("RENEWAL_TIMEOUT"),
-    "another session over HTTP to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
-    "the end of an HTTP link": constant("CLOSE_TIMEOUT"),
-    "the end of an HTTP link that is cancelled": constant("CANCELLED_TIMEOUT"),
+    "what a process has learned about an origin": constant("MAX_AGE"),
+    "opening an HTTP session in place of a lost one": constant("RENEWAL_TIMEOUT"),
+    "opening HTTP sessions only to hear the server, while no call is made": constant("UNASKED_INTERVAL"),
+    "closing an HTTP link": constant("CLOSE_TIMEOUT"),
+    "closing an HTTP link that is cancelled": constant("CANCELLED_TIMEOUT"),
     "StdioServerParameters.shutdown_grace": StdioServerParameters("x").shutdown_grace,
     "running requests of the peer": OPTIONS.handlers.max_running_requests,
     "queued requests of the peer": OPTIONS.handlers.max_queued_requests,
@@ -80,14 +82,14 @@ STATED = {
     "messages in a memory link, each way": link.BUFFER,
     "messages in a stdio link, each way": link.BUFFER,
     "messages in an HTTP link, each way": link.BUFFER,
-    "requests of an HTTP link on their way, subscriptions/listen aside": http_link.MAX_CONNECTIONS,
+    "requests of an HTTP link on their way, except subscriptions/listen": http_link.MAX_CONNECTIONS,
     "requests of an HTTP link on their way or waiting for a place": http_link.MAX_EXCHANGES,
     "notifications and responses of an HTTP link on their way": http_link.MAX_POSTS,
     "lines of a child's standard error that wait to be taken": constant("PENDING"),
     "open subscriptions/listen of a session": OPTIONS.handlers.max_running_requests,
     "changes that one listener has not been told yet": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
-    "synchronous tools running in threads": default(Server, "max_sync_tools"),
+    "synchronous functions running in threads": FunctionOptions().max_sync_threads,
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
@@ -98,7 +100,7 @@ STATED = {
     "bytes on one stream of an HTTP session": router.MAX_WAITING_BYTES,
     "messages on one stream that no client has open, without an event store": router.MAX_DETACHED,
     "HTTP connections open at once": HttpOptions().max_connections,
-    "a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
+    "the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "connecting over HTTP, with no http_client of your own": constant("CONNECT_TIMEOUT"),
     "the body of an HTTP error": constant("ERROR_BODY_TIMEOUT"),
     "an HTTP stream after its response": constant("DRAIN_TIMEOUT"),
@@ -111,11 +113,11 @@ STATED = {
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
-    "handlers parked for input": default(Server, "max_parked"),
+    "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
     "abandoned calls that a proxy's upstream may still answer": constant("MAX_GIVEN_UP"),
-    "rounds of input of one request": default(Server, "max_input_rounds"),
-    "seconds that a client has to come back with its input": default(Server, "request_state_ttl"),
+    "rounds of input of one request": InputOptions().max_rounds,
+    "seconds that a client has to come back with its input": InputOptions().ttl,
     "characters of a requestState": constant("MAX_STATE"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
     "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
@@ -131,8 +133,8 @@ STATED = {
     "shortened names of one server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
     "characters of a URI times characters of the server's templates it is matched against": constant("MAX_MATCH_WORK"),
     "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
-    "rounds of input in one call": default(Client, "max_input_rounds"),
-    "tools on one page of a server's list": default(Server, "page_size"),
+    "rounds of input in one call": Answers().max_input_rounds,
+    "tools on one page of a server's list": ListOptions().page_size,
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
     "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
@@ -172,9 +174,9 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 def test_each_limit_of_a_session_has_a_row() -> None:
     page = (ROOT / "docs" / "reference" / "limits.md").read_text()
-    for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+    for options, field in ((each, field) for each in (CallOptions, SessionOptions) for field in each.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
-            assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
+            assert f"`{field.name}`" in page or f"`{options.__name__}.{field.name}`" in page, field.name
 
 
 def test_every_transport_has_the_same_limit() -> None:

@@ -10,7 +10,7 @@ import mcp_types
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, ResourceUpdated, StdioServerParameters, types
+from trio_mcp import Answers, Client, McpError, ResourceUpdated, StdioServerParameters, types
 
 from .support import DEADLINE, Launch
 
@@ -105,13 +105,9 @@ async def test_an_old_server_asks_a_modern_client_in_mid_call(everything_server:
         forms.append(params)
         return {"name": "Bo", "check": True}
 
-    settings: dict[str, Any] = {
-        "elicitation": fill_in,
-        "sampling": lambda params: "a reply of the model",
-        "roots": ["file:///srv/data"],
-    }
+    answers = Answers(elicitation=fill_in, sampling=lambda params: "a reply of the model", roots=["file:///srv/data"])
     with trio.fail_after(DEADLINE):
-        async with Client(through(everything_server), mode=MODERN, **settings) as client:
+        async with Client(through(everything_server), mode=MODERN, answers=answers) as client:
             tools = {tool.name async for tool in client.iter_tools()}
             elicited = await client.call_tool("trigger-elicitation-request", {})
             sampled = await client.call_tool("trigger-sampling-request", {"prompt": "hello", "maxTokens": 20})

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from trio_mcp import (
+    Answers,
     CapabilityError,
     Client,
     McpError,
@@ -73,7 +74,7 @@ async def test_negotiates_the_newest_revision_of_the_era(connect: Callable[..., 
 async def test_an_extension_and_its_method(connect: Callable[..., Client]) -> None:
     """Each side sees what the other declares, and in both eras the method is there for who declares its extension."""
     with trio.fail_after(DEADLINE):
-        async with connect(extensions={"com.example/doubling": {}}) as client:
+        async with connect(capabilities={"extensions": {"com.example/doubling": {}}}) as client:
             # That server declares its extensions in the modern era only, but takes a client's in both.
             modern = client.protocol_version == NEGOTIATED["auto"]
             assert client.extensions == ({"com.example/doubling": {"limit": 100}} if modern else {})
@@ -291,7 +292,7 @@ async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client])
         return "hello"
 
     with trio.fail_after(DEADLINE):
-        async with connect(elicitation=elicit, sampling=sample, roots=["file:///srv"]) as client:
+        async with connect(answers=Answers(elicitation=elicit, sampling=sample, roots=["file:///srv"])) as client:
             result = await client.call_tool("ask_everything")
     assert text(result) == "red, hello, file:///srv"
     assert sorted(asked) == ["Which colour?", "sampling"]
@@ -299,6 +300,6 @@ async def test_its_questions_reach_the_callbacks(connect: Callable[..., Client])
 
 async def test_a_declined_question_is_the_tool_s_to_deal_with(connect: Callable[..., Client]) -> None:
     with trio.fail_after(DEADLINE):
-        async with connect(elicitation=lambda params: None) as client:
+        async with connect(answers=Answers(elicitation=lambda params: None)) as client:
             result = await client.call_tool("ask")
     assert result.is_error

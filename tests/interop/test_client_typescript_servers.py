@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, ResourceUpdated, ToolsListChanged, types
+from trio_mcp import Answers, Client, McpError, ResourceUpdated, ToolsListChanged, types
 from trio_mcp.http.client.origins import ORIGINS
 
 from . import node_peers
@@ -108,7 +108,7 @@ async def test_progress_cancellation_and_questions(
         asked.append(params.message)
         return {"colour": "blue"}
 
-    async with connected(server, npm, environment, elicitation=answer) as client:
+    async with connected(server, npm, environment, answers=Answers(elicitation=answer)) as client:
         result = await client.call_tool("progress", {"n": 5}, on_progress=lambda note: seen.append(note.progress))
         assert (result.text, seen) == ("5 steps", [1, 2, 3, 4, 5])
         async with trio.open_nursery() as nursery:

@@ -18,7 +18,7 @@ from tests.protocol.http_requests import (
     serving,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.statuses import HEAD_RULES, HttpSettings, Opening, Refusal
+from trio_mcp.http.rules.statuses import HEAD_RULES, Opening, Refusal, RuleSettings
 from trio_mcp.types.versions import LEGACY_REVISIONS
 
 # --- the head ---------------------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ from trio_mcp.types.versions import LEGACY_REVISIONS
 S = SESSION  # short, for the rows
 get = {"Content-Type": None, "Accept": "text/event-stream", "Mcp-Session-Id": S}
 # Each row: the method, the fields, the settings; the rule that refuses, with which status, and what the answer says.
-HEAD_REFUSED: dict[str, tuple[str, Headers, HttpSettings, str, int, str]] = {
+HEAD_REFUSED: dict[str, tuple[str, Headers, RuleSettings, str, int, str]] = {
     "foreign host": ("POST", fields({"Host": "evil.example"}), BOTH_ERAS, "host-allowed", 403, "'evil.example'"),
     "foreign origin": ("GET", fields(get, {"Origin": "http://evil.example"}), BOTH_ERAS, "host-allowed", 403, "evil"),
     "a foreign host before all": ("PUT", fields({"Host": "evil.example"}), BOTH_ERAS, "host-allowed", 403, "evil"),
@@ -142,7 +142,7 @@ def test_a_head_is_refused(row: str) -> None:
         assert method not in (allow or "").split(", ")
 
 
-HEAD_PASSES: dict[str, tuple[str, Headers, HttpSettings, Opening]] = {
+HEAD_PASSES: dict[str, tuple[str, Headers, RuleSettings, Opening]] = {
     "POST": ("POST", fields(), BOTH_ERAS, Opening("message")),
     "POST, stateless": ("POST", fields(), STATELESS, Opening("message")),
     "POST, modern server": ("POST", fields(), MODERN_ONLY, Opening("message")),

@@ -31,7 +31,7 @@ from tests.protocol.http_requests import (
     post,
 )
 from trio_mcp.http.headers import Headers
-from trio_mcp.http.rules.statuses import MESSAGE_RULES, HttpSettings, Refusal
+from trio_mcp.http.rules.statuses import MESSAGE_RULES, Refusal, RuleSettings
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import Batch, ErrorData, ErrorResponse, Malformed, Notification, Request
 from trio_mcp.types import meta
@@ -46,7 +46,7 @@ GARBAGE = {
 }
 
 # Each row: the message, the fields, the settings; the rule that refuses, with which status and error code.
-REFUSED: dict[str, tuple[Any, Headers, HttpSettings, str, int, int]] = {
+REFUSED: dict[str, tuple[Any, Headers, RuleSettings, str, int, int]] = {
     **{
         name: (decode(text), legacy_fields(), BOTH_ERAS, "is-message", 400, -32700 if name == "no JSON" else -32600)
         for name, text in GARBAGE.items()

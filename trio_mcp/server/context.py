@@ -14,6 +14,7 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.principal import Principal
 from trio_mcp.server.connection import Connection, Exchange
 from trio_mcp.server.input.questions import (
     Elicited,
@@ -59,15 +60,17 @@ class Context(RequestContext, Generic[StateT]):
         params: The request's parameters, as plain data. A middleware may replace them.
         connection: The client that sent the request.
         state: What the server's lifespan yielded; None without a lifespan.
+        principal: On whose behalf the request is made; None if that is unknown.
         rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
     """
 
     # One is made for each request: slots keep that cheap.
-    __slots__ = ("connection", "rounds", "state")
+    __slots__ = ("connection", "principal", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
+        self.principal: Principal | None = None
         self.rounds: Rounds | None = None
         self.state = state
 
@@ -86,8 +89,13 @@ class Context(RequestContext, Generic[StateT]):
         """
         # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
         context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
-        context.client, context.params = self.client, params
+        context.client, context.params, context.principal = self.client, params, self.principal
         return context
+
+    def go_on_as(self, other: Any) -> None:
+        super().go_on_as(other)
+        # The same identity, or its request would have been refused, but its scopes may have changed.
+        self.principal = other.principal
 
     @property
     def _declared(self) -> ClientDeclaration:
@@ -239,6 +247,11 @@ class Context(RequestContext, Generic[StateT]):
     ) -> InputRequest[Elicited[ModelT | None]]:
         """Ask the user to fill in a form: ``answer = await ctx.elicit("Who are you?", Person)`` (`client/elicitation`).
 
+        Important:
+            In the modern era a question without an answer ends the function, as a cancellation would. It runs again
+            from its start when the answer has arrived, and so does what comes before the question. So ask first, then
+            act; or wrap what must happen only once in `once`; or register the function with ``park_input=True``.
+
         Don't ask for secrets: the answer passes through the client. From a sync function:
         ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
 
@@ -247,7 +260,7 @@ class Context(RequestContext, Generic[StateT]):
             model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
                 a list of either). Fields may be optional or have defaults.
             key: The key of the question in the modern era; by default its number in the order of asking.
-            timeout: Seconds the user may take; with None only ``Server(request_state_ttl=…)`` limits it.
+            timeout: Seconds the user may take; with None only `InputOptions.ttl` limits it.
 
         Raises:
             TypeError, ValueError: If an argument is invalid, or the model is not flat.
@@ -257,8 +270,7 @@ class Context(RequestContext, Generic[StateT]):
         ``timeout`` (legacy era); and `LocalProtocolError` if the request has been answered or cancelled, or its method
         may not ask.
 
-        In the modern era an unanswered question ends the function like a cancellation; it runs again when the answer
-        has arrived. When cancelled in the legacy era, the client is told.
+        When cancelled in the legacy era, the client is told.
         """
         return ask_form(self, message, model, key, timeout)
 
@@ -272,6 +284,8 @@ class Context(RequestContext, Generic[StateT]):
         timeout: float | None = None,
     ) -> InputRequest[Elicited[None]]:
         """Ask the user to visit a page, for data that the client must not see (`client/elicitation`, URL mode).
+
+        In the modern era the function runs again from its start when the user has answered: see `elicit`.
 
         The answer only says whether the user agreed to visit it; what happens on the page is between the user and your
         server. Otherwise like `elicit`.
@@ -304,7 +318,7 @@ class Context(RequestContext, Generic[StateT]):
     ) -> InputRequest[CreateMessageResult]:
         """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
 
-        Otherwise like `elicit`.
+        In the modern era the function runs again from its start when the reply has arrived: see `elicit`.
 
         Args:
             messages: A string, a `types.SamplingMessage`, or several of them. An earlier reply may be among them.
@@ -343,7 +357,10 @@ class Context(RequestContext, Generic[StateT]):
         )
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:
-        """Ask the client for the directories that the server may work in (`client/roots`). Otherwise like `elicit`."""
+        """Ask the client for the directories that the server may work in (`client/roots`).
+
+        In the modern era the function runs again from its start when the list has arrived: see `elicit`.
+        """
         return ask_roots(self, key, timeout)
 
     # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
@@ -361,8 +378,9 @@ class Context(RequestContext, Generic[StateT]):
     async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
         """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
 
-        In the modern era they are one round, in the legacy era concurrent requests. If one fails, the others are
-        cancelled and the call fails. Otherwise like `elicit`.
+        In the modern era they are one round, and the function runs again from its start when all answers have arrived:
+        see `elicit`. In the legacy era they are concurrent requests; if one fails, the others are cancelled and the
+        call fails.
         """
         for request in requests:
             # An awaited question is an easy slip here: the mistake should not look like an error in the answer.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self, get_args
+from typing import Any, Self, Unpack, get_args
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.client import Client
+from trio_mcp.client.client import Client, ClientOptions
 from trio_mcp.client.config import ConfigSource, load_config
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
@@ -49,7 +50,7 @@ class ClientGroup(EnteredOnce):
             the sequence over.
         on_status: Called, synchronously, with a server's name and its new `ServerStatus`. It must not block.
         per_server: Arguments of the `Client` for particular servers, by name; they override ``client_options``.
-        client_options: Arguments of the `Client` of each server.
+        client_options: Arguments of the `Client` of each server, such as ``timeout``.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -66,9 +67,10 @@ class ClientGroup(EnteredOnce):
         max_wait: float = 5.0,
         reconnect: Backoff | None = None,
         on_status: Callable[[str, ServerStatus], object] | None = None,
-        per_server: Mapping[str, Mapping[str, Any]] | None = None,
-        **client_options: Any,
+        per_server: Mapping[str, ClientOptions] | None = None,
+        **client_options: Unpack[ClientOptions],
     ) -> None:
+        refuse_unknown(ClientGroup, client_options, ClientOptions)
         if not isinstance(servers, Mapping):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
         if require not in get_args(Require):
@@ -127,7 +129,7 @@ class ClientGroup(EnteredOnce):
         """
         await self._members.aclose()
 
-    async def add(self, name: str, target: Target, **client_options: Any) -> None:
+    async def add(self, name: str, target: Target, **client_options: Unpack[ClientOptions]) -> None:
         """Add a server while the group is in use.
 
         With ``require="all"``, this raises what connecting raises, and the server is not added. Otherwise a server
@@ -144,6 +146,7 @@ class ClientGroup(EnteredOnce):
 
         When cancelled, the server is not added.
         """
+        refuse_unknown(ClientGroup.add, client_options, ClientOptions)
         await self._members.add(name, target, {**self._client_options, **client_options})
 
     async def remove(self, name: str) -> None:
