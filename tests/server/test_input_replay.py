@@ -9,7 +9,7 @@ import trio
 from pydantic import BaseModel
 
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
-from tests.types.published import needs_schemas, validator
+from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
@@ -49,7 +49,7 @@ def refused(error: Any, text: str) -> None:
     assert text in error.message
 
 
-@needs_schemas
+@pytest.mark.published
 async def test_the_result_that_asks_is_as_the_schema_says() -> None:
     async def tool(ctx: Context) -> str:
         await ctx.gather(

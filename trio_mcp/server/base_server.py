@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, TypeVar
 
 import trio
 
+from trio_mcp._checks import check_choice, check_choices, check_text
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -93,9 +94,7 @@ class BaseServer:
         refuse_unknown(type(self), unknown)
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = _named(name, version)
-        # A str is a sequence of str, too.
-        if not revisions or isinstance(revisions, str) or not all(each in REVISIONS for each in revisions):
-            raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
+        check_choices("revisions", revisions, REVISIONS)
         lists = _options("lists", lists, ListOptions)
         functions = _options("functions", functions, FunctionOptions)
         self.input: Final = _options("input", input, InputOptions)
@@ -397,8 +396,7 @@ class BaseServer:
             ValueError: If the transport is unknown, or an argument is invalid.
         """
         transports = self.transports
-        if transport not in transports:
-            raise ValueError(f"unknown transport {transport!r}; use one of {', '.join(map(repr, transports))}")
+        check_choice("transport", transport, transports)
         transports[transport](**arguments)
 
     @property
@@ -424,16 +422,15 @@ class BaseServer:
         run_http(self.info.name, serve, arguments)
 
 
-def _named(name: object, version: str | None) -> Implementation:
+def _named(name: str | Implementation, version: str | None) -> Implementation:
     """Return what a server says about itself, checked.
 
     Raises:
-        TypeError: If the name or the version is missing, or the version is given twice.
-        ValueError: If clients could not show an icon.
+        TypeError: If the name is neither a string nor an `Implementation`, or the version is given twice.
+        ValueError: If the name is empty, or clients could not show an icon.
     """
-    if not isinstance(name, (str, Implementation)) or not name:
-        raise TypeError(f"a server's name must be a non-empty string or a types.Implementation, got {name!r}")
-    if isinstance(name, str):
+    if not isinstance(name, Implementation):
+        check_text("a server's name", name)
         return Implementation(name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
