@@ -74,7 +74,7 @@ def _main(address: str, *imported: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(100)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the keepers
         print("ready", flush=True)
         while 0 not in select.select([0, listener], [], [])[0]:
             near, _ = listener.accept()
