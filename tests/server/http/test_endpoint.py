@@ -264,19 +264,21 @@ async def test_a_question_to_a_client_that_is_not_heard_from_fails(autojump_cloc
             failures.append(str(exc))
             raise
 
-    async with server.asgi_app(session_timeout=60, event_store=MemoryEventStore()) as app:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
-            raw = Raw(http)
-            await raw.initialize(elicitation={})
-            with trio.move_on_after(1):
-                await raw.post("tools/call", {"name": "ask", "arguments": {}})
-            await trio.sleep(50)
-            assert (await raw.post("ping", id=2)).status_code == 200  # it is there, and may come back
-            await trio.sleep(50)
-            assert (failures, app.statistics().sessions) == ([], 1)
-            await trio.sleep(100)
-            assert failures == ["the client has sent no HTTP request for 60 seconds"]
-            assert app.statistics().sessions == 0
+    async with (
+        server.asgi_app(session_timeout=60, event_store=MemoryEventStore()) as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http,
+    ):
+        raw = Raw(http)
+        await raw.initialize(elicitation={})
+        with trio.move_on_after(1):
+            await raw.post("tools/call", {"name": "ask", "arguments": {}})
+        await trio.sleep(50)
+        assert (await raw.post("ping", id=2)).status_code == 200  # it is there, and may come back
+        await trio.sleep(50)
+        assert (failures, app.statistics().sessions) == ([], 1)
+        await trio.sleep(100)
+        assert failures == ["the client has sent no HTTP request for 60 seconds"]
+        assert app.statistics().sessions == 0
 
 
 # --- the end ------------------------------------------------------------------------------------------------------
