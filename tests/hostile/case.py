@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, AnyStr, Literal, TypeAlias
 
 import attrs
 
@@ -33,10 +34,13 @@ __all__ = [
     "cut",
     "dumped",
     "head",
+    "kinds_of",
     "legacy",
+    "listed",
     "make",
     "modern",
     "padded",
+    "picked",
     "rendered",
     "token",
 ]
@@ -152,6 +156,13 @@ class Draft:
 Kind: TypeAlias = Callable[[random.Random], Draft]
 
 
+def kinds_of(module: str) -> dict[str, Kind]:
+    """Return the kinds of a family: what its module has that makes a draft out of nothing but chance."""
+    annotations = {"rng": "random.Random", "return": "Draft"}
+    found = vars(sys.modules[module]).items()
+    return {name: each for name, each in found if getattr(each, "__annotations__", None) == annotations}
+
+
 def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case:
     """Return the case of this number, always the same; the kinds take turns, so that a few cases cover them all."""
     rng = random.Random(f"{seed}/{family}/{number}")
@@ -184,6 +195,17 @@ def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case
 def chosen(rng: random.Random, *given: Any) -> Any:
     """One of the arguments."""
     return given[rng.randrange(len(given))]
+
+
+def listed(text: AnyStr) -> list[AnyStr]:
+    """Return the values of a text that has bars between them."""
+    return text.split(" | " if isinstance(text, str) else b" | ")
+
+
+def picked(rng: random.Random, text: AnyStr) -> AnyStr:
+    """Pick one of the values of such a text."""
+    values = listed(text)
+    return values[rng.randrange(len(values))]
 
 
 def token(rng: random.Random, least: int = 1, most: int = 12) -> str:

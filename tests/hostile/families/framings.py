@@ -8,13 +8,15 @@ from tests.hostile.case import (
     CLOSED,
     Answer,
     Draft,
-    Kind,
     Message,
     chosen,
     cut,
     head,
+    kinds_of,
     legacy,
+    listed,
     modern,
+    picked,
     rendered,
     token,
 )
@@ -45,25 +47,7 @@ def either(rng: random.Random) -> Message:
 
 
 def length_invalid(rng: random.Random) -> Draft:
-    length = chosen(
-        rng,
-        "-1",
-        "+5",
-        "0x10",
-        "5 5",
-        "1e3",
-        "5.0",
-        "",
-        "five",
-        "\xb2",
-        "5;",
-        "5,6",
-        "--5",
-        "5\x0b",
-        "NaN",
-        "5_0",
-        "'5'",
-    )
+    length = picked(rng, "-1 | +5 | 0x10 | 5 5 | 1e3 | 5.0 |  | five | \xb2 | 5; | 5,6 | --5 | 5\x0b | NaN | 5_0 | '5'")
     message = either(rng) if rng.random() < 0.7 else Message("GET", "/health", [("Host", "localhost")])
     data = framed(rng, message, ("Content-Length", length)) + SMUGGLED
     rule = "RFC 9112, 6.3, 5: an invalid length is 400, and the end of the connection"
@@ -172,16 +156,11 @@ def chunked(rng: random.Random) -> Draft:
 
 
 def trailers_that_lie(rng: random.Random) -> Draft:
-    trailer = chosen(
+    trailer = picked(
         rng,
-        b"Content-Length: 5",
-        b"Transfer-Encoding: chunked",
-        b"Host: evil.example",
-        b"Content-Type: text/plain",
-        b"Mcp-Method: ping",
-        b"Mcp-Session-Id: @ended@",
-        b"MCP-Protocol-Version: 1900-01-01",
-        b"Origin: http://evil.example",
+        b"Content-Length: 5 | Transfer-Encoding: chunked | Host: evil.example | "
+        b"Content-Type: text/plain | Mcp-Method: ping | Mcp-Session-Id: @ended@ | "
+        b"MCP-Protocol-Version: 1900-01-01 | Origin: http://evil.example",
     )
     message = either(rng)
     data = framed(rng, message, CHUNKED, body=b"".join(chunks(rng, message.body)) + b"0\r\n" + trailer + b"\r\n\r\n")
@@ -198,22 +177,7 @@ def trailers_broken(rng: random.Random) -> Draft:
 
 
 def chunk_size_invalid(rng: random.Random) -> Draft:
-    size = chosen(
-        rng,
-        b"zz",
-        b"-1",
-        b"+5",
-        b"0x5",
-        b"",
-        b" ",
-        b"5 5",
-        b"\x00",
-        b"g",
-        b"5\x0b",
-        b"5,",
-        b"\xb2",
-        b"ffffffffffffffffffffff",
-    )
+    size = picked(rng, b"zz | -1 | +5 | 0x5 |  |   | 5 5 | \x00 | g | 5\x0b | 5, | \xb2 | ffffffffffffffffffffff")
     message = either(rng)
     before = chunks(rng, message.body)[: rng.randint(0, 2)]
     data = framed(rng, message, CHUNKED, body=b"".join(before) + size + b"\r\nhello\r\n0\r\n\r\n" + SMUGGLED)
@@ -270,19 +234,10 @@ def chunks_too_many(rng: random.Random) -> Draft:
 def coding_unknown(rng: random.Random) -> Draft:
     coding = chosen(
         rng,
-        "gzip",
-        "gzip, chunked",
-        "chunked, gzip",
-        "chunked, chunked",
-        "identity",
-        "xchunked",
-        "chunk",
-        '"chunked"',
-        "chunked;a=b",
-        "chunked x",
-        "\x0bchunked",
-        "deflate",
-        "chunked, identity",
+        *listed(
+            "gzip | gzip, chunked | chunked, gzip | chunked, chunked | identity | xchunked | chunk | "
+            '"chunked" | chunked;a=b | chunked x | \x0bchunked | deflate | chunked, identity'
+        ),
         token(rng),
     )
     message = either(rng)
@@ -440,41 +395,4 @@ def connection_options(rng: random.Random) -> Draft:
     return Draft("RFC 9110, 7.6.1: an origin server keeps no field from itself", {200, 400}, rendered(rng, message))
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        length_invalid,
-        length_conflicts,
-        length_repeated,
-        length_zeros,
-        length_huge,
-        length_short,
-        length_long,
-        body_of_get,
-        body_of_refused,
-        chunked,
-        trailers_that_lie,
-        trailers_broken,
-        chunk_size_invalid,
-        chunk_ends_wrongly,
-        chunk_bare_line_feed,
-        chunks_without_end,
-        chunk_extension_long,
-        chunks_too_many,
-        coding_unknown,
-        coding_twice,
-        coding_and_length,
-        coding_in_1_0,
-        pipeline,
-        pipeline_with_an_end,
-        pipeline_with_garbage,
-        drip,
-        head_without_end,
-        body_drips,
-        expect_continue,
-        expect_refused,
-        expect_unknown,
-        upgrade,
-        connection_options,
-    )
-}
+KINDS = kinds_of(__name__)

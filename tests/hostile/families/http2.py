@@ -6,7 +6,22 @@ import random
 import struct
 from collections.abc import Iterable, Sequence
 
-from tests.hostile.case import GOAWAY, NOTHING, RESET, Draft, Kind, Message, Outcome, chosen, cut, modern, padded, token
+from tests.hostile.case import (
+    GOAWAY,
+    NOTHING,
+    RESET,
+    Draft,
+    Message,
+    Outcome,
+    chosen,
+    cut,
+    kinds_of,
+    listed,
+    modern,
+    padded,
+    picked,
+    token,
+)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, AWAY, WINDOW, CONTINUATION = range(10)
@@ -368,17 +383,8 @@ def pseudo_wrong(rng: random.Random) -> Draft:
 
 
 def path_wrong(rng: random.Random) -> Draft:
-    path = chosen(
-        rng,
-        b"health",
-        b"*",
-        b"http://localhost/health",
-        b"/\xc3\xa9",
-        b"/hea lth",
-        b"/health\x7f",
-        b"\x01",
-        b"?a",
-        b"//evil",
+    path = picked(
+        rng, b"health | * | http://localhost/health | /\xc3\xa9 | /hea lth | /health\x7f | \x01 | ?a | //evil"
     )
     rule = "RFC 9113, 8.3.1: a path begins with a slash; otherwise malformed, or nothing is there"
     return sent(rng, rule, MALFORMED | {404}, opened(get(path)))
@@ -492,11 +498,7 @@ def packing_wrong(rng: random.Random) -> Draft:
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
         integer(rng.randint(100, 10**6), 7, 0x80),
         integer(rng.randint(5000, 10**6), 5, 0x20),
-        b"\x00\x7f\xff",
-        b"\x00\x81\xff\x01a",
-        b"\x00\x01",
-        b"\x40",
-        b"\x00\x84\xff\xff\xff\xff\x01a",
+        *listed(b"\x00\x7f\xff | \x00\x81\xff\x01a | \x00\x01 | @ | \x00\x84\xff\xff\xff\xff\x01a"),
     )
     data = frame(HEADERS, END_STREAM | END_HEADERS, 1, chosen(rng, packed(get()), b"") + bad)
     return sent(rng, "RFC 7541, 2.3.3, 4.2, 5; RFC 9113, 4.3: COMPRESSION_ERROR", BROKEN, data, stream=1001)
@@ -554,53 +556,4 @@ def several_streams(rng: random.Random) -> Draft:
     return sent(rng, "RFC 9113, 5: streams are served beside each other", {200}, parts, stream=stream)
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        preface_wrong,
-        preface_without_settings,
-        settings_wrong,
-        settings_strange,
-        settings_flood,
-        settings_acks,
-        ping_wrong,
-        ping_flood,
-        goaway,
-        goaway_wrong,
-        frames_unknown,
-        frame_too_long,
-        frame_cut_short,
-        frames_of_garbage,
-        window_wrong,
-        window_of_stream_wrong,
-        stream_number_wrong,
-        push_promise,
-        reset_wrong,
-        rapid_reset,
-        streams_too_many,
-        priority_wrong,
-        priority_flood,
-        data_padding,
-        data_beyond_window,
-        data_after_end,
-        data_of_wrong_length,
-        pseudo_wrong,
-        path_wrong,
-        name_wrong,
-        value_wrong,
-        value_with_space,
-        connection_fields,
-        hosts,
-        method_strange,
-        connect,
-        trailers_wrong,
-        fields_too_large,
-        fields_bomb,
-        packing_wrong,
-        headers_padding,
-        continuation_wrong,
-        continuation_flood,
-        tiny_data_flood,
-        several_streams,
-    )
-}
+KINDS = kinds_of(__name__)

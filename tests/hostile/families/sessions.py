@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import random
 
-from tests.hostile.case import LATEST, Answer, Draft, Kind, Message, chosen, cut, legacy, modern, rendered, token
+from tests.hostile.case import (
+    LATEST,
+    Answer,
+    Draft,
+    Message,
+    chosen,
+    cut,
+    kinds_of,
+    legacy,
+    listed,
+    modern,
+    rendered,
+    token,
+)
 from tests.hostile.families.bodies import hello, request, sent
 
 STREAM = {200}
@@ -22,14 +35,7 @@ def forged(rng: random.Random) -> str:
         "*",
         "' OR 1=1 --",
         "x" * 6000,
-        "\xe9\xff",
-        "@live@x",
-        "x@live@",
-        "@live@, @other@",
-        "@live@;",
-        '"@live@"',
-        "%00",
-        "__init__",
+        *listed('\xe9\xff | @live@x | x@live@ | @live@, @other@ | @live@; | "@live@" | %00 | __init__'),
     )
     return given
 
@@ -161,18 +167,7 @@ def stream_of_unknown_revision(rng: random.Random) -> Draft:
 def event_forged(rng: random.Random) -> Draft:
     event = chosen(
         rng,
-        "x",
-        "-",
-        "1",
-        "1-",
-        "-1",
-        "1-1-1",
-        "1_1",
-        "0x1-1",
-        "1e3-1",
-        "\xb2-1",
-        "99999-1",
-        "1-99999",
+        *listed("x | - | 1 | 1- | -1 | 1-1-1 | 1_1 | 0x1-1 | 1e3-1 | \xb2-1 | 99999-1 | 1-99999"),
         f"{2**64}-{2**64}",
         "9" * 5000,
         "9" * 2500 + "-" + "9" * 2500,
@@ -180,11 +175,7 @@ def event_forged(rng: random.Random) -> Draft:
         "+1-+1",
         "1 - 1",
         token(rng, 10, 60),
-        "../../1",
-        "%30-%30",
-        "\xe9",
-        "null",
-        "1-1, 1-2",
+        *listed("../../1 | %30-%30 | \xe9 | null | 1-1, 1-2"),
     )
     message = got(rng, "@live@", Last_Event_ID=event)
     rule = "L, Resumability: an id that was not given; docs/http_server.md: 400, 404 or 410"
@@ -295,34 +286,4 @@ def modern_to_session(rng: random.Random) -> Draft:
     return sent(rng, message, rule, {400}, {-32020})
 
 
-KINDS: dict[str, Kind] = {
-    function.__name__: function
-    for function in (
-        session_forged,
-        session_ended,
-        session_missing,
-        session_twice,
-        session_empty,
-        session_ended_twice,
-        session_of_another_revision,
-        uninitialized,
-        initialize_in_session,
-        cancelled_of_another,
-        id_in_use,
-        stream_of_session,
-        stream_not_accepted,
-        stream_in_modern,
-        stream_of_unknown_revision,
-        event_forged,
-        event_of_another,
-        event_without_session,
-        listen,
-        listen_wrong,
-        listen_not_accepted,
-        call_and_leave,
-        sse_forged,
-        sse_wrong,
-        sse_stream,
-        modern_to_session,
-    )
-}
+KINDS = kinds_of(__name__)
