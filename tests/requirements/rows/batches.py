@@ -122,7 +122,7 @@ for _name, _text, _test in (
         "test_a_cancelled_request_of_a_batch_holds_nothing_up",
     ),
 ):
-    topic.held(_name, "basic#batching", _text, f"tests/protocol/test_peer_requests.py::{_test}", WITH)
+    topic.held(_name, "basic#batching", _text, f"tests/protocol/test_peer.py::{_test}", WITH)
 topic.held(
     "bounded",
     "basic#batching",

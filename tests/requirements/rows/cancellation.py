@@ -206,13 +206,13 @@ for _name, _section, _text, _test in (
         "queued",
         BEHAVIOUR,
         "A request that is cancelled while it waits for its turn never starts.",
-        "tests/protocol/test_peer_requests.py::test_cancelling_a_queued_request",
+        "tests/protocol/test_peer.py::test_cancelling_a_queued_request",
     ),
     (
         "crossing",
         "basic/patterns/cancellation#timing-considerations",
         "A cancellation that crosses the response on its way is ignored.",
-        "tests/protocol/test_peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing",
+        "tests/protocol/test_peer.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing",
     ),
     (
         "late_answer",
