@@ -11,6 +11,8 @@ from typing import Any, AnyStr, Literal, TypeAlias
 
 import attrs
 
+from tests.tables import listed
+
 __all__ = [
     "ABORTED",
     "BASE_META",
@@ -36,7 +38,6 @@ __all__ = [
     "head",
     "kinds_of",
     "legacy",
-    "listed",
     "make",
     "modern",
     "padded",
@@ -195,11 +196,6 @@ def make(family: str, kinds: Mapping[str, Kind], seed: int, number: int) -> Case
 def chosen(rng: random.Random, *given: Any) -> Any:
     """One of the arguments."""
     return given[rng.randrange(len(given))]
-
-
-def listed(text: AnyStr) -> list[AnyStr]:
-    """Return the values of a text that has bars between them."""
-    return text.split(" | " if isinstance(text, str) else b" | ")
 
 
 def picked(rng: random.Random, text: AnyStr) -> AnyStr:

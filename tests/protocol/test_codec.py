@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import batches, json_texts, messages
+from tests.tables import by_outcome
 from trio_mcp.jsonrpc.codec import MAX_BATCH, decode, encode, encode_or_replace, parse
 from trio_mcp.jsonrpc.messages import (
     Batch,
@@ -72,40 +73,31 @@ def test_an_id_that_is_not_known_is_left_out() -> None:
 # --- broken shapes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "request_id"),
-    [
-        # no JSON at all
-        ("", PARSE_ERROR, None),
-        ("{", PARSE_ERROR, None),
-        ("nonsense", PARSE_ERROR, None),
-        ('{"jsonrpc":"2.0","method":"x","id":NaN}', PARSE_ERROR, None),
-        ("[1", PARSE_ERROR, None),
-        # JSON, but no message
-        ("1", INVALID_REQUEST, None),
-        ('"x"', INVALID_REQUEST, None),
-        ("null", INVALID_REQUEST, None),
-        ("true", INVALID_REQUEST, None),
-        ("[]", INVALID_REQUEST, None),
-        ("{}", INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":5}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":"1.0","id":5,"method":"x"}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":2.0,"id":5,"method":"x"}', INVALID_REQUEST, 5),
-        ('{"id":"a","method":"x"}', INVALID_REQUEST, "a"),
-        ('{"jsonrpc":"2.0","id":5,"method":null}', INVALID_REQUEST, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":7}', INVALID_REQUEST, 5),
-        # ids of another kind
-        ('{"jsonrpc":"2.0","id":null,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":true,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":1.0,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":1e400,"method":"x"}', INVALID_REQUEST, None),
-        ('{"jsonrpc":"2.0","id":[1],"method":"x","params":[]}', INVALID_REQUEST, None),
-        # by-position parameters
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":[]}', INVALID_PARAMS, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":"a"}', INVALID_PARAMS, 5),
-        ('{"jsonrpc":"2.0","id":5,"method":"x","params":false}', INVALID_PARAMS, 5),
-    ],
+@by_outcome(
+    "text",
+    "code, request_id",
+    {
+        (PARSE_ERROR, None): ' | { | nonsense | {"jsonrpc":"2.0","method":"x","id":NaN} | [1',
+        (INVALID_REQUEST, None): (
+            '1 | "x" | null | true | [] | {} | {"jsonrpc":"2.0"} | '
+            '{"jsonrpc":"2.0","id":null,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":true,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":1.0,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":1e400,"method":"x"} | '
+            '{"jsonrpc":"2.0","id":[1],"method":"x","params":[]}'
+        ),
+        (INVALID_REQUEST, 5): (
+            '{"jsonrpc":"2.0","id":5} | {"jsonrpc":"1.0","id":5,"method":"x"} | '
+            '{"jsonrpc":2.0,"id":5,"method":"x"} | {"jsonrpc":"2.0","id":5,"method":null} | '
+            '{"jsonrpc":"2.0","id":5,"method":7}'
+        ),
+        (INVALID_REQUEST, "a"): '{"id":"a","method":"x"}',
+        (INVALID_PARAMS, 5): (
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":[]} | '
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":"a"} | '
+            '{"jsonrpc":"2.0","id":5,"method":"x","params":false}'
+        ),
+    },
 )
 def test_broken_requests(text: str, code: int, request_id: object) -> None:
     """JSON-RPC 2.0, section 5.1: each fault has its code, and an answer is due, with the id if there is a valid one."""
@@ -122,23 +114,22 @@ def test_a_broken_notification_is_not_answered(params: str) -> None:
     assert (message.code, message.id, message.expects_answer) == (INVALID_PARAMS, None, False)
 
 
-@pytest.mark.parametrize(
-    ("text", "request_id"),
-    [
-        ('{"jsonrpc":"2.0","id":5,"result":[]}', 5),
-        ('{"jsonrpc":"2.0","id":5,"result":null}', 5),
-        ('{"jsonrpc":"2.0","id":"a","result":1}', "a"),
-        ('{"jsonrpc":"1.0","id":5,"result":{}}', 5),
-        ('{"id":5,"result":{}}', 5),
-        ('{"jsonrpc":"2.0","result":{}}', None),
-        ('{"jsonrpc":"2.0","id":true,"result":{}}', None),
-        ('{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":null}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":1.0,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":true,"message":"x"}}', 5),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":null}}', 5),
-    ],
+@by_outcome(
+    "text",
+    "request_id",
+    {
+        5: (
+            '{"jsonrpc":"2.0","id":5,"result":[]} | {"jsonrpc":"2.0","id":5,"result":null} | '
+            '{"jsonrpc":"1.0","id":5,"result":{}} | {"id":5,"result":{}} | '
+            '{"jsonrpc":"2.0","id":5,"result":{},"error":{"code":1,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":null} | {"jsonrpc":"2.0","id":5,"error":{}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":1.0,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":true,"message":"x"}} | '
+            '{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":null}}'
+        ),
+        "a": '{"jsonrpc":"2.0","id":"a","result":1}',
+        None: '{"jsonrpc":"2.0","result":{}} | {"jsonrpc":"2.0","id":true,"result":{}}',
+    },
 )
 def test_a_broken_answer_names_its_call_and_is_never_answered(text: str, request_id: object) -> None:
     """It fails one of our calls; an answer to an answer would be taken for one of the peer's requests."""

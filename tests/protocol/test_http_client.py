@@ -27,6 +27,7 @@ from tests.protocol.http_requests import (
     post,
 )
 from tests.strategies import messages
+from tests.tables import each_of
 from trio_mcp.errors import HttpError, RemoteProtocolError, TransportError
 from trio_mcp.http.client.heads import (
     POSTED,
@@ -310,20 +311,11 @@ def test_where_to_post(data: str, url: str) -> None:
 
 
 @pytest.mark.legacy
-@pytest.mark.parametrize(
+@each_of(
     "data",
-    [
-        b"https://evil.example/m",
-        b"//evil.example/m",
-        b"http://example.com/m",
-        b"https://example.com:8443/m",
-        b"https://example.com@evil.example/",
-        b"file:///etc/passwd",
-        b"\xff",
-        b"https://[::1",
-        b"https://example.com:port/",
-        b"/a b",
-    ],
+    b"https://evil.example/m | //evil.example/m | http://example.com/m | https://example.com:8443/m | "
+    b"https://example.com@evil.example/ | file:///etc/passwd | \xff | https://[::1 | "
+    b"https://example.com:port/ | /a b",
 )
 def test_another_origin_is_not_followed(data: bytes) -> None:
     """It would get the messages, and the credentials that go with them."""

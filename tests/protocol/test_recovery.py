@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import envelopes
+from tests.tables import each_of
 from trio_mcp.jsonrpc.codec import decode
 from trio_mcp.jsonrpc.messages import (
     Malformed,
@@ -44,28 +45,13 @@ def test_a_text_corrupted_anywhere_gives_its_own_id_or_none(envelope: dict[str, 
         assert message.id in (None, envelope["id"])
 
 
-@pytest.mark.parametrize(
+@each_of(
     "broken",
-    [
-        b'"\xff"',
-        b'"\xe2\x82"',
-        b'"a\nb"',
-        b'"\\q"',
-        b'"\\ud800"',
-        b'"\\ud800\\u0041"',
-        b"NaN",
-        b"-Infinity",
-        b"tru3",
-        b"01",
-        b"1.",
-        b"1" * 5000,
-        b"[" * 300,
-        b'{"a":' * 300,
-        b'{"a" 1}',
-        b"{a:1}",
-        b"[1 2]",
-        b"",
-    ],
+    b'"\xff" | "\xe2\x82" | "a\nb" | "\\q" | "\\ud800" | "\\ud800\\u0041" | NaN | '
+    b'-Infinity | tru3 | 01 | 1. | {"a" 1} | {a:1} | [1 2] | ',
+    b"1" * 5000,
+    b"[" * 300,
+    b'{"a":' * 300,
 )
 @pytest.mark.parametrize("last", [False, True])
 def test_the_id_of_a_broken_request_is_found(broken: bytes, last: bool) -> None:

@@ -19,12 +19,12 @@ from tests.hostile.case import (
     dumped,
     kinds_of,
     legacy,
-    listed,
     modern,
     rendered,
     token,
 )
 from tests.hostile.families.http2 import posted
+from tests.tables import listed
 
 PARSE, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, MISMATCH, NO_VERSION = -32700, -32600, -32601, -32602, -32020, -32022
 VERSION = "io.modelcontextprotocol/protocolVersion"

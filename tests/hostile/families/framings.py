@@ -14,12 +14,12 @@ from tests.hostile.case import (
     head,
     kinds_of,
     legacy,
-    listed,
     modern,
     picked,
     rendered,
     token,
 )
+from tests.tables import listed
 
 SMUGGLED = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = Answer(frozenset({200}))

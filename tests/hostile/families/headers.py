@@ -7,21 +7,9 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from tests.hostile.case import (
-    LATEST,
-    MODERN,
-    Draft,
-    Kind,
-    Message,
-    Outcome,
-    chosen,
-    kinds_of,
-    legacy,
-    listed,
-    modern,
-    token,
-)
+from tests.hostile.case import LATEST, MODERN, Draft, Kind, Message, Outcome, chosen, kinds_of, legacy, modern, token
 from tests.hostile.families.bodies import sent
+from tests.tables import listed
 
 MISMATCH, NO_VERSION = -32020, -32022
 

@@ -14,12 +14,12 @@ from tests.hostile.case import (
     head,
     kinds_of,
     legacy,
-    listed,
     modern,
     picked,
     rendered,
     token,
 )
+from tests.tables import listed
 
 HOST = [("Host", "localhost")]
 

@@ -16,12 +16,12 @@ from tests.hostile.case import (
     chosen,
     cut,
     kinds_of,
-    listed,
     modern,
     padded,
     picked,
     token,
 )
+from tests.tables import listed
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, AWAY, WINDOW, CONTINUATION = range(10)

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import random
 
-from tests.hostile.case import (
-    LATEST,
-    Answer,
-    Draft,
-    Message,
-    chosen,
-    cut,
-    kinds_of,
-    legacy,
-    listed,
-    modern,
-    rendered,
-    token,
-)
+from tests.hostile.case import LATEST, Answer, Draft, Message, chosen, cut, kinds_of, legacy, modern, rendered, token
 from tests.hostile.families.bodies import hello, request, sent
+from tests.tables import listed
 
 STREAM = {200}
 
