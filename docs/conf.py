@@ -119,7 +119,7 @@ def resolve(
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)
         if name in types.__all__ and isinstance(getattr(types, name), type):
-            return make_refnode(app.builder, node["refdoc"], "types", anchor(name), contnode)
+            return make_refnode(app.builder, node["refdoc"], "reference/types", anchor(name), contnode)
     # The default role, or an internal: code without a link.
     return contnode if node["reftype"] == "obj" or name in INTERNAL else None
 

@@ -29,7 +29,7 @@ GIVES = re.compile(r"(?:\w+\.)?(Awaitable|Coroutine|InputRequest|AbstractAsyncCo
 """What a function that is not async itself returns to be awaited, entered or iterated."""
 
 
-REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+REFERENCE = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
 HOOKS = {"received_error", "received_notification", "received_request"}
 LEFT_OUT = HOOKS | {name for names in re.findall(r":exclude-members: (.*)", REFERENCE) for name in names.split(", ")}
 

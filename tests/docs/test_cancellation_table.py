@@ -1,4 +1,4 @@
-"""Every row of the table in docs/sessions.md: what each public operation does when it is cancelled."""
+"""Every row of the table in docs/explanation/sessions.md: what each public operation does when it is cancelled."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def row(operation: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[.
 
 
 def rows_of_the_page() -> list[str]:
-    page = (ROOT / "docs" / "sessions.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "sessions.md").read_text()
     table = page.partition("| operation | when cancelled |\n|---|---|\n")[2].partition("\n\n")[0]
     return [line.split(" | ")[0].removeprefix("| ").replace("`", "") for line in table.splitlines()]
 

@@ -38,7 +38,7 @@ def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     ended = run_page(page, tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr

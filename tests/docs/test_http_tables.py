@@ -37,7 +37,7 @@ ELSEWHERE = {
 def rows(page: str, header: str) -> Iterator[list[str]]:
     """Yield the rows of all tables of a page that have this header."""
     inside = False
-    for line in (ROOT / "docs" / page).read_text().splitlines():
+    for line in (ROOT / "docs" / "how-to" / page).read_text().splitlines():
         if line == header:
             inside = True
         elif not line.startswith("|"):
@@ -102,7 +102,7 @@ def test_each_bound_of_the_client_is_that_of_the_code() -> None:
 
 def test_what_is_said_of_trying_again_is_so() -> None:
     """The page says how often a broken stream is resumed."""
-    assert "After five attempts it gives up" in (ROOT / "docs" / "http_client.md").read_text()
+    assert "After five attempts it gives up" in (ROOT / "docs" / "how-to" / "http_client.md").read_text()
     assert Backoff().attempts == 5
 
 

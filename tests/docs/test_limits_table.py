@@ -1,4 +1,4 @@
-"""The defaults that docs/limits.md states are those of the code."""
+"""The defaults that docs/reference/limits.md states are those of the code."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def rows() -> dict[str, str]:
     """Return the cell under "default" of each row, by the row's first cell."""
     found: dict[str, str] = {}
     column = None
-    for line in (ROOT / "docs" / "limits.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "reference" / "limits.md").read_text().splitlines():
         cells = [cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")]
         if not line.startswith("|"):
             column = None
@@ -171,7 +171,7 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 
 def test_each_limit_of_a_session_has_a_row() -> None:
-    page = (ROOT / "docs" / "limits.md").read_text()
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text()
     for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
             assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,7 +122,10 @@ def test_an_entry_that_is_not_an_origin_is_refused(entry: str) -> None:
         HostGuard(None, [entry])
 
 
-def test_a_string_instead_of_a_list_is_refused() -> None:
-    """Its letters would be taken for hosts."""
-    with pytest.raises(ValueError, match="must be a list, got the string 'localhost'"):
-        HostGuard("localhost")
+@pytest.mark.parametrize(
+    ("entries", "said"), [("localhost", "list, got the string 'localhost'"), ([5], "only strings")]
+)
+def test_anything_but_a_list_of_strings_is_refused(entries: Any, said: str) -> None:
+    """The letters of a string would be taken for hosts."""
+    with pytest.raises(TypeError, match=f"allowed_hosts must .*{said}"):
+        HostGuard(entries)

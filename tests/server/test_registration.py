@@ -339,21 +339,3 @@ async def test_the_servers_details_reach_the_client() -> None:
         async with Client(server, mode=revision) as client:
             assert client.server_info == server.info
             assert client.instructions == "Do"
-
-
-@pytest.mark.parametrize(
-    ("register", "name"),
-    [
-        (lambda server: server.add_tool(add, colour="red"), "add_tool"),
-        (lambda server: server.tool(colour="red"), "tool"),
-        (lambda server: server.add_resource("x://y", str, colour="red"), "add_resource"),
-        (lambda server: server.resource("x://y", colour="red"), "resource"),
-        (lambda server: server.add_prompt(add, colour="red"), "add_prompt"),
-        (lambda server: server.prompt(colour="red"), "prompt"),
-    ],
-)
-def test_an_unknown_detail_is_refused_by_the_name_of_what_was_called(
-    register: Callable[[Server], Any], name: str
-) -> None:
-    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'colour'$"):
-        register(Server("test"))

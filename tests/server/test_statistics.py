@@ -1,4 +1,4 @@
-"""`statistics()`: what an operator sees of a server and its clients (docs/watching)."""
+"""`statistics()`: what an operator sees of a server and its clients (docs/how-to/watching.md)."""
 
 from __future__ import annotations
 

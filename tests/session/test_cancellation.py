@@ -1,4 +1,4 @@
-"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/sessions)."""
+"""Cancellation is the scope: ours reaches the peer, the peer's reaches the handler (docs/explanation/sessions.md)."""
 
 from __future__ import annotations
 

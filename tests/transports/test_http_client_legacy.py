@@ -5,10 +5,12 @@ L: 2025-11-25 `basic/transports`, Streamable HTTP.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import Any
 
+import httpx
 import pytest
 import trio
 import trio.testing
@@ -342,3 +344,28 @@ async def test_over_http_sse_a_cancellation_does_not_overtake_its_request(
             accept.set()
         await server.until("notifications/cancelled")
         assert trio.current_time() < 1 or not accepts
+
+
+async def test_a_cancellation_does_not_overtake_a_request_that_is_not_yet_written(autojump_clock: MockClock) -> None:
+    """It stays here instead: its connection is given up before the server is told."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def never_before_the_call(asked: Asked) -> None:
+            with trio.move_on_after(1):
+                await server.until("tools/call")
+            await asked.status(202)
+
+        async def wait_for_the_cancellation(request: httpx.Request) -> None:
+            if b"tools/call" in request.content:
+                await server.until("notifications/cancelled")
+
+        server = await stack.enter_async_context(peer({"notifications/cancelled": never_before_the_call}))
+        hooks = {"request": [wait_for_the_cancellation]}
+        http = await stack.enter_async_context(httpx.AsyncClient(event_hooks=hooks, trust_env=False))
+        _, write = await stack.enter_async_context(streamable_http_client(server.url, http_client=http))
+        await write.send(SessionMessage(Request(1, "tools/call", {"name": "t"})))
+        await trio.testing.wait_all_tasks_blocked()
+        await write.send(SessionMessage(Notification("notifications/cancelled", {"requestId": 1})))
+        await server.until("notifications/cancelled")
+        await trio.sleep(2)
+        assert "tools/call" not in server.methods()

@@ -10,6 +10,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.cache import ResponseCache
@@ -296,6 +297,8 @@ class Client(EnteredOnce):
         Returns:
             The result: an instance of ``result_type``, or plain data without one.
         """
+        if limits:
+            refuse_unknown(Client.request, limits, CallLimits)
         result = await self._connection.request(method, params, limits)
         return result if result_type is None else as_result(result, result_type, method)
 
@@ -381,6 +384,8 @@ class Client(EnteredOnce):
 
         When cancelled, the call tells the server (with the reason) and ends at once.
         """
+        if limits:
+            refuse_unknown(Client.call_tool, limits, CallLimits)
         params = _tool_params(name, arguments)
         if meta is not None:
             self._add_meta(params, meta, f"the call of {name!r}")
@@ -424,6 +429,8 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `call_tool`.
         """
+        if limits:
+            refuse_unknown(Client.call_tool_once, limits, CallLimits)
         params = _tool_params(name, arguments)
         self._add_meta(params, meta, f"the call of {name!r}")
         result, answer = await self._rounds.once(
@@ -501,6 +508,8 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
+        if limits:
+            refuse_unknown(Client.read_resource, limits, CallLimits)
         params = _uri_params(uri)
         self._add_meta(params, meta, f"the request for {uri!r}")
         started = trio.current_time()
@@ -522,6 +531,8 @@ class Client(EnteredOnce):
         **limits: Unpack[CallLimits],
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource for a single round of input: the counterpart of `call_tool_once` for `read_resource`."""
+        if limits:
+            refuse_unknown(Client.read_resource_once, limits, CallLimits)
         params = _uri_params(uri)
         self._add_meta(params, meta, f"the request for {uri!r}")
         _, answer = await self._rounds.once(
@@ -608,6 +619,8 @@ class Client(EnteredOnce):
 
         Further errors and cancellation as in `BaseSession.send_request`.
         """
+        if limits:
+            refuse_unknown(Client.get_prompt, limits, CallLimits)
         params = _prompt_params(name, arguments)
         self._add_meta(params, meta, f"the request for the prompt {name!r}")
         started = trio.current_time()
@@ -627,6 +640,8 @@ class Client(EnteredOnce):
         **limits: Unpack[CallLimits],
     ) -> GetPromptResult | InputRequiredResult:
         """Get a prompt for a single round of input: the counterpart of `call_tool_once` for `get_prompt`."""
+        if limits:
+            refuse_unknown(Client.get_prompt_once, limits, CallLimits)
         params = _prompt_params(name, arguments)
         self._add_meta(params, meta, f"the request for the prompt {name!r}")
         _, answer = await self._rounds.once(

@@ -232,7 +232,7 @@ class Context(RequestContext, Generic[StateT]):
         """
         return self._sink.close_stream(None, retry)
 
-    # --- asking the client: docs/asking has the full story --------------------------------------------------------
+    # --- asking the client: docs/how-to/asking.md has the full story -----------------------------------------------
 
     def elicit(
         self, message: str, model: type[ModelT], *, key: str | None = None, timeout: float | None = None

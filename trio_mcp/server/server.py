@@ -7,11 +7,12 @@ from typing import Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.base_server import BaseServer
 from trio_mcp.server.features.completion import CompletionFeature
 from trio_mcp.server.features.custom import CustomFeature
-from trio_mcp.server.features.feature import Feature, Member, check_details
+from trio_mcp.server.features.feature import Feature, Member
 from trio_mcp.server.features.listening import ListeningFeature
 from trio_mcp.server.features.logging import LoggingFeature
 from trio_mcp.server.features.mounts import Mounts
@@ -118,7 +119,8 @@ class Server(BaseServer):
 
         Write ``@server.tool`` or ``@server.tool(title=…)``, with the arguments of `add_tool`.
         """
-        return _registering(function, self.add_tool, "tool", ToolDetails, details)
+        refuse_unknown(Server.tool, details, ToolDetails)  # now, and not only when the decorator is applied
+        return _registering(function, self.add_tool, "tool", details)
 
     def add_tool(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
         """Offer a function as a tool, and notify clients that the list has changed. Callable from any thread.
@@ -137,6 +139,7 @@ class Server(BaseServer):
             TypeError: If the signature can't be turned into a schema.
             ValueError: If the name is invalid or taken, or a schema is invalid.
         """
+        refuse_unknown(Server.add_tool, details, ToolDetails)
         self._tools.add(function, **details)
 
     def remove_tool(self, name: str) -> None:
@@ -165,7 +168,7 @@ class Server(BaseServer):
         """
         if not isinstance(uri, str):  # @server.resource without parentheses: the function has landed here
             raise TypeError('a resource needs a URI: write @server.resource("config://app")')
-        check_details(details, ResourceDetails, "resource")
+        refuse_unknown(Server.resource, details, ResourceDetails)
         return _decorator(lambda function: self.add_resource(uri, function, **details))
 
     def add_resource(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
@@ -188,6 +191,7 @@ class Server(BaseServer):
             TypeError: If the function can't be offered, or its parameters don't match the template's variables.
             ValueError: If the URI is invalid or taken, or URIs can't be matched against the template.
         """
+        refuse_unknown(Server.add_resource, details, ResourceDetails)
         self._resources.add(uri, function, **details)
 
     def remove_resource(self, uri: str) -> None:
@@ -226,7 +230,8 @@ class Server(BaseServer):
 
         Write ``@server.prompt`` or ``@server.prompt(title=…)``, with the arguments of `add_prompt`.
         """
-        return _registering(function, self.add_prompt, "prompt", PromptDetails, details)
+        refuse_unknown(Server.prompt, details, PromptDetails)  # now, and not only when the decorator is applied
+        return _registering(function, self.add_prompt, "prompt", details)
 
     def add_prompt(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
         """Offer a function as a prompt, and notify clients that the list has changed. Callable from any thread.
@@ -249,6 +254,7 @@ class Server(BaseServer):
             TypeError: If the signature can't be turned into arguments: a hint has no JSON form, for example.
             ValueError: If the name is invalid or taken.
         """
+        refuse_unknown(Server.add_prompt, details, PromptDetails)
         self._prompts.add(function, **details)
 
     def remove_prompt(self, name: str) -> None:
@@ -419,9 +425,8 @@ class Server(BaseServer):
         raise TypeError(f"only a Server can be mounted, got {type(other).__name__}")
 
 
-def _registering(function: Any, add: Callable[..., None], name: str, known: type, details: Mapping[str, Any]) -> Any:
+def _registering(function: Any, add: Callable[..., None], name: str, details: Mapping[str, Any]) -> Any:
     """Register a function, or make a decorator, for what may be written with or without parentheses."""
-    check_details(details, known, name)  # now, and not only when the decorator is applied
     if isinstance(function, str):  # @server.tool("name"), as FastMCP has it
         raise TypeError(f"write @server.{name}(name={function!r})")
     register = _decorator(lambda given: add(given, **details))

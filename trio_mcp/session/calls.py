@@ -77,16 +77,11 @@ class Limits:
         """Merge the limits of a call with those of its session.
 
         Raises:
-            TypeError: If a limit is not a number, or a keyword argument is unknown.
+            TypeError: If a limit is not a number.
             ValueError: If a limit is not positive.
         """
         if not given:
             return _default_limits(defaults)
-        # Python does not check the keywords itself: callers pass them on as **limits.
-        unknown = given.keys() - CallLimits.__annotations__.keys()
-        if unknown:
-            names = ", ".join(CallLimits.__annotations__)
-            raise TypeError(f"unknown keyword argument {min(unknown)!r} to a call; its limits are {names}")
         on_progress = given.get("on_progress")
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")

@@ -11,6 +11,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._log import logger
 from trio_mcp._nursery import EnteredOnce, background_nursery, closing, start
 from trio_mcp.convert import another, as_object, as_result, brief, call_back
@@ -618,6 +619,8 @@ class BaseSession(EnteredOnce):
 
         If cancelled, the call tells the peer (with the reason) and ends at once, without waiting for anything.
         """
+        if limits:
+            refuse_unknown(BaseSession.send_request, limits, CallLimits)
         merged = Limits.of(self.options.calls, limits)
         self._check_outgoing(method)
         # Plain data goes out as it is, without a copy: params may be large.

@@ -495,7 +495,7 @@ def batch(rng: random.Random) -> Draft:
 def batch_too_long(rng: random.Random) -> Draft:
     item = b'{"jsonrpc":"2.0","method":"a"}'
     content = b"[" + b",".join([item] * rng.randint(1001, 5000)) + b"]"
-    return broken(rng, content, "docs/limits.md: a batch of more than 1000 is refused", {INVALID_REQUEST})
+    return broken(rng, content, "docs/reference/limits.md: a batch of more than 1000 is refused", {INVALID_REQUEST})
 
 
 def batch_in_its_revision(rng: random.Random) -> Draft:
@@ -518,7 +518,7 @@ def too_large(rng: random.Random) -> Draft:
 def just_fits(rng: random.Random) -> Draft:
     message = modern(rng)
     message.body += b" " * (262_144 - len(message.body))
-    return Draft("docs/limits.md: max_message_size", {200}, cut(rng, b"".join(rendered(rng, message))), closes=False)
+    return Draft("docs/reference/limits.md: max_message_size", {200}, cut(rng, b"".join(rendered(rng, message))), closes=False)
 
 
 KINDS = kinds_of(__name__)

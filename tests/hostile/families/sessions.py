@@ -166,7 +166,7 @@ def event_forged(rng: random.Random) -> Draft:
         *listed("../../1 | %30-%30 | \xe9 | null | 1-1, 1-2"),
     )
     message = got(rng, "@live@", Last_Event_ID=event)
-    rule = "L, Resumability: an id that was not given; docs/http_server.md: 400, 404 or 410"
+    rule = "L, Resumability: an id that was not given; docs/how-to/http_server.md: 400, 404 or 410"
     return Draft(rule, {400, 404, 410}, rendered(rng, message), closes=False)
 
 

@@ -42,7 +42,7 @@ def nul(rng: random.Random) -> Draft:
 def too_long(rng: random.Random) -> Draft:
     text = dumped(rng, bodies.request(rng, x="y" * rng.randint(262_145, 500_000))).replace(b"\n", b"")
     content = chosen(rng, text, b"x" * rng.randint(262_145, 500_000), text[:-1])
-    rule = "docs/limits.md: a line that is too long is skipped, and a request answered with an error"
+    rule = "docs/reference/limits.md: a line that is too long is skipped, and a request answered with an error"
     return line(rng, content, {PARSE, INVALID_REQUEST, NOTHING}, rule)
 
 

@@ -169,22 +169,25 @@ async def test_over_a_unix_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "error"),
     [
-        {"path": "mcp"},
-        {"path": None},
-        {"path": "/health"},
-        {"sse_path": "/messages"},
-        {"max_sessions": 0},
-        {"max_sessions": 0.5},
-        {"max_sessions": float("inf")},
-        {"retry": float("inf")},
-        {"retry": -1},
-        {"session_timeout": "x"},
+        ({"path": "mcp"}, ValueError),
+        ({"path": 5}, TypeError),
+        ({"path": None}, ValueError),
+        ({"path": "/health"}, ValueError),
+        ({"sse_path": "/messages"}, ValueError),
+        ({"max_sessions": 0}, ValueError),
+        ({"max_sessions": 0.5}, TypeError),
+        ({"retry": float("inf")}, ValueError),
+        ({"retry": -1}, ValueError),
+        ({"session_timeout": "x"}, TypeError),
+        ({"session_timeout": float("nan")}, ValueError),
+        ({"allowed_hosts": "example.com"}, TypeError),
+        ({"allowed_origins": [5]}, TypeError),
     ],
 )
-def test_options_are_checked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"path|max_sessions|retry|session_timeout"):
+def test_options_are_checked(wrong: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"path|max_sessions|retry|session_timeout|allowed_"):
         HttpOptions(**wrong)
 
 

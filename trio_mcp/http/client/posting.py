@@ -296,6 +296,7 @@ class Exchange:
         scope: Cancelling it closes the connection.
         session: The session in which it was sent.
         sent: Whether it may have reached the server.
+        written: Whether all of it has been handed to the connection. Kept in the legacy era only.
         response: The head of the HTTP response; None until it has come.
         tools_seen: `RequestHeaders.learned` when it was sent.
         answer: The response, or the batch that contains it, once it is there.
@@ -310,6 +311,7 @@ class Exchange:
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     session: Session | None = None
     sent: bool = False
+    written: bool = False
     response: HttpResponse | None = None
     tools_seen: int = 0
     answer: Incoming | None = None
@@ -372,7 +374,10 @@ class Exchange:
             raise TransportError(f"{request.method!r} was not sent: it can't be written as JSON: {exc}") from None
         # Before the first await: a cancellation from here on has to reckon with a request that arrived.
         self.session, self.sent, self.response, self.tools_seen = session, True, None, remote.request_headers.learned
-        async with remote.wire.exchange("POST", headers, content, url=remote.endpoint) as response:
+        self.written = False
+        # Closing the stream of a modern request cancels it, whether or not it was written.
+        written = self._all_written if self.modern is None else None
+        async with remote.wire.exchange("POST", headers, content, url=remote.endpoint, written=written) as response:
             self.response = response
             kind = answer_kind(response.status, response.headers, awaits_answer=remote.answers_here)
             if kind == "failed":
@@ -384,6 +389,9 @@ class Exchange:
             else:
                 await self._read_events(response, session)
         return None
+
+    def _all_written(self) -> None:
+        self.written = True
 
     async def _read_json(self, response: HttpResponse) -> None:
         message = decode(await response.body(self.remote.max_message_size))

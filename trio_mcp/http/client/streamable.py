@@ -204,11 +204,14 @@ class HttpLink:
             # stream is closed only after that. Meanwhile the server may end it, which must not count as trouble.
             exchange.given_up = True
             told = functools.partial(exchange.scope.cancel, "the server has been told of the cancellation")
+            # A server ignores the cancellation of a request that it does not know yet, and a POST may overtake another.
+            # Over HTTP+SSE a request is accepted at once; elsewhere it must at least have been written.
             if not self.remote.answers_here:
-                # Over HTTP+SSE a request is accepted at once. A server ignores the cancellation of a request that it
-                # does not know yet, and separate POSTs could overtake each other.
                 exchange.accepted = trio.Event()
                 exchange.scope.deadline = trio.current_time() + POST_TIMEOUT
+            elif not exchange.written:
+                exchange.accepted = trio.Event()
+                told()  # what is not written now need not be; the notification is for what was written after all
             posts.start_soon(self._post, notice, told, exchange.accepted)
 
     def _post_in_order(self, message: Message, related: RequestId | None, posts: trio.Nursery) -> None:

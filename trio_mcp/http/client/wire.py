@@ -225,11 +225,18 @@ class HttpWire:
 
     @contextlib.asynccontextmanager
     async def exchange(
-        self, method: str, headers: Mapping[str, str], content: bytes = b"", *, url: str | None = None
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        url: str | None = None,
+        written: Callable[[], object] | None = None,
     ) -> AsyncIterator[HttpResponse]:
         """Send a request and yield the head of the response.
 
-        When cancelled, or if the block is left before the body has ended, the connection is closed.
+        When cancelled, or if the block is left before the body has ended, the connection is closed. `written` is called
+        once all of the request has been handed to the connection.
 
         Raises:
             Disconnected: If the connection could not be made, or broke, also within the block.
@@ -241,7 +248,7 @@ class HttpWire:
             fields[name.lower()] = name, value
         # The credentials of the caller go along, so only redirections within the origin are followed (`_redirection`).
         for redirections in itertools.count():
-            response = await self._send(method, url, list(fields.values()), content)
+            response = await self._send(method, url, list(fields.values()), content, written)
             try:
                 packed = response.headers.get("Content-Encoding") or "identity"
                 if packed.lower() != "identity":
@@ -270,11 +277,13 @@ class HttpWire:
                 return
             url = elsewhere
 
-    async def _send(self, method: str, url: str, fields: Fields, content: bytes) -> HttpResponse:
+    async def _send(
+        self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
+    ) -> HttpResponse:
         target = f"{method} {self.shown if url == self.url else _shown(url)}"
         failures = self._sender.failures
         try:
-            sent = await self._sender.send(method, url, fields, content)
+            sent = await self._sender.send(method, url, fields, content, written)
         except failures as exc:
             raise Disconnected.by(exc, target) from None
         except Exception as exc:  # from a hook of the caller's client, such as authentication
@@ -325,7 +334,9 @@ class Sender(Protocol):
     fields: Fields
     failures: tuple[type[Exception], ...]
 
-    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+    async def send(
+        self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
+    ) -> Sent:
         """Send a request and wait for the head of the response; redirections are not followed."""
 
 
@@ -346,10 +357,12 @@ class ClientSender:
         # Of the same class as the client's own, which differs between the two packages.
         self._timeout = type(given)(connect=given.connect, write=given.write, read=None, pool=None)
 
-    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+    async def send(
+        self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
+    ) -> Sent:
         request = self._client.build_request(method, url, headers=fields, content=content, timeout=self._timeout)
         # See `_parts_of`: httpx's own body would be an async generator.
-        request.stream = self._content(content)
+        request.stream = self._content(content, written)
         response = await self._client.send(request, stream=True, follow_redirects=False)
         return response, _nothing_to_take_back
 
@@ -393,10 +406,12 @@ class TransportSender:
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return _trusting(self._httpx, *map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
-    async def send(self, method: str, url: str, fields: Fields, content: bytes) -> Sent:
+    async def send(
+        self, method: str, url: str, fields: Fields, content: bytes, written: Callable[[], object] | None
+    ) -> Sent:
         where = self._parsed if url == self._url else url
         request = self._httpx.Request(method, where, headers=fields, content=content, extensions=self._extensions)
-        request.stream = body = self._content(content)
+        request.stream = body = self._content(content, written)
         if self._cookies:
             self._cookies.set_cookie_header(request)
         kept: httpx.AsyncHTTPTransport | None = None
@@ -458,7 +473,7 @@ async def _nothing_to_take_back() -> None:
 
 
 @functools.cache
-def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[bytes], Any]]:
+def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[..., Any]]:
     """Return the exceptions that a package raises, and a class for request bodies.
 
     The package's own bodies are async generators, which outlive a cancellation; this class is not one.
@@ -467,6 +482,7 @@ def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[byte
     @attrs.define(eq=False)
     class Content(package.AsyncByteStream):  # type: ignore[misc]
         content: bytes
+        written: Callable[[], object] | None
         given: bool = False
         ended: bool = False  # whether all of it has been written
 
@@ -477,6 +493,8 @@ def _parts_of(package: Any) -> tuple[tuple[type[Exception], ...], Callable[[byte
         async def __anext__(self) -> bytes:
             if self.given:
                 self.ended = True
+                if self.written is not None:
+                    self.written()
                 raise StopAsyncIteration
             self.given = True
             return self.content

@@ -8,7 +8,7 @@ page's name in the Host header. So a server meant for this machine accepts only 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from trio_mcp.http.headers import Headers, shown
@@ -38,14 +38,17 @@ class HostGuard:
             proves nothing, as it is so in a DNS rebinding attack.
 
     Raises:
+        TypeError: If one is not a list of strings.
         ValueError: If an entry is not of that form.
     """
 
-    def __init__(self, allowed_hosts: Iterable[str] | None, allowed_origins: Iterable[str] | None = None) -> None:
+    def __init__(self, allowed_hosts: Collection[str] | None, allowed_origins: Collection[str] | None = None) -> None:
         # A string is an iterable of letters, each of which would pass for a host.
         for name, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
             if isinstance(given, str):
-                raise ValueError(f"{name} must be a list, got the string {given!r}")
+                raise TypeError(f"{name} must be a list, got the string {given!r}")
+            if not all(isinstance(entry, str) for entry in given or ()):
+                raise TypeError(f"{name} must hold only strings, got {given!r}")
         self._seen: set[str] = set()  # Host headers accepted before, as sent: saves the regular expression
         self._hosts = None if allowed_hosts is None else {_entry(host) for host in allowed_hosts}
         self._origins = None if allowed_origins is None else {_origin_entry(origin) for origin in allowed_origins}

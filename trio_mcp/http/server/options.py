@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
+from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.server.event_store import EventStore
 
 __all__ = ["HttpOptions"]
 
 
-def _positive(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None and attribute.name == "retry":
-        return
-    # "not > 0" instead of "<= 0" refuses NaN, too.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"{attribute.name} must be a number above 0, got {value!r}")
-    if attribute.name == "retry" and math.isinf(value):
-        raise ValueError("retry must be finite; use None to leave it to the client")
-
-
-# bool is a subclass of int: max_sessions=True would otherwise pass for 1.
-def _count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{attribute.name} must be an integer above 0, got {value!r}")
+_SECONDS = validator(check_seconds)
+_COUNT = validator(check_count)
 
 
 # Runs before the validator, so it must let anything pass. `HttpRequest.path` has no trailing slash either.
@@ -38,7 +26,9 @@ def _without_end(path: Any) -> Any:
 def _path(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         return
-    if not isinstance(value, str) or not value.startswith("/"):
+    if not isinstance(value, str):
+        raise TypeError(f"{attribute.name} must be a string, got {value!r}")
+    if not value.startswith("/"):
         raise ValueError(f"{attribute.name} must begin with a slash, got {value!r}")
 
 
@@ -79,10 +69,11 @@ class HttpOptions:
         grace: Seconds that requests under way are given when the server ends.
 
     Raises:
+        TypeError: If a value has the wrong type.
         ValueError: If a value is out of range, or not a valid host or origin.
     """
 
-    # The limits' defaults are chosen; docs/limits.md has a table of all bounds.
+    # The limits' defaults are chosen; docs/reference/limits.md has a table of all bounds.
     path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
     health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
     allowed_hosts: Sequence[str] | None | str = "loopback"
@@ -93,22 +84,19 @@ class HttpOptions:
     stateless: bool = False
     json_only: bool = False
     event_store: EventStore | None = None
-    retry: float | None = attrs.field(default=1.0, validator=_positive)
-    max_sessions: int = attrs.field(default=1000, validator=_count)
-    session_timeout: float = attrs.field(default=1800.0, validator=_positive)
-    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_count)
-    body_timeout: float = attrs.field(default=30.0, validator=_positive)
-    max_requests: int = attrs.field(default=1000, validator=_count)
-    max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_count)
-    keep_alive: float = attrs.field(default=15.0, validator=_positive)
-    max_connections: int = attrs.field(default=1000, validator=_count)
-    write_timeout: float = attrs.field(default=30.0, validator=_positive)
-    grace: float = attrs.field(default=5.0, validator=_positive)
+    retry: float | None = attrs.field(default=1.0, validator=validator(check_seconds, finite=True, optional=True))
+    max_sessions: int = attrs.field(default=1000, validator=_COUNT)
+    session_timeout: float = attrs.field(default=1800.0, validator=_SECONDS)
+    max_message_size: int = attrs.field(default=4 * 1024 * 1024, validator=_COUNT)
+    body_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
+    max_requests: int = attrs.field(default=1000, validator=_COUNT)
+    max_request_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=_COUNT)
+    keep_alive: float = attrs.field(default=15.0, validator=_SECONDS)
+    max_connections: int = attrs.field(default=1000, validator=_COUNT)
+    write_timeout: float = attrs.field(default=30.0, validator=_SECONDS)
+    grace: float = attrs.field(default=5.0, validator=_SECONDS)
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.allowed_hosts, str) and self.allowed_hosts != "loopback":
-            # A string is a sequence, too: "example.com" would allow the hosts "e", "x", "a", ...
-            raise ValueError(f"allowed_hosts must be a list, got the string {self.allowed_hosts!r}")
         if self.event_store is not None and not isinstance(self.event_store, EventStore):
             raise TypeError(f"event_store must be an EventStore, got {type(self.event_store).__name__}")
         if self.event_store is not None and self.stateless:
@@ -120,7 +108,7 @@ class HttpOptions:
             raise ValueError(f"paths must be distinct, got {', '.join(paths)}")
         if self.path is None and self.sse_path is None:
             raise ValueError("path and sse_path are both None, so nothing would be served: set one of them")
-        self.guard(local=True)  # raises for a malformed host or origin now, not at the first request
+        self.guard(local=True)  # raises for a wrong host or origin now, not at the first request
 
     def guard(self, *, local: bool) -> HostGuard:
         """Return the guard for connections from this machine, or from elsewhere."""
@@ -129,5 +117,4 @@ class HttpOptions:
         # listens elsewhere doesn't know its names, so it takes any until it is told.
         if hosts == "loopback":
             hosts = LOOPBACK_HOSTS if local else None
-        assert not isinstance(hosts, str)
         return HostGuard(hosts, self.allowed_origins)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -37,7 +37,6 @@ __all__ = [
     "Mounted",
     "RegisteredMethod",
     "Settings",
-    "check_details",
     "described",
     "name_of",
 ]
@@ -166,23 +165,6 @@ class RegisteredMethod:
 
     name: str
     handle: Handler
-
-
-def check_details(details: Iterable[str], known: type, function: str) -> None:
-    """Refuse keyword arguments that a function does not take.
-
-    Args:
-        details: The names of the arguments given.
-        known: The TypedDict of those that the function takes.
-        function: The public function's name, for the error message.
-
-    Raises:
-        TypeError: If an argument is unknown.
-    """
-    # Python would only check this itself if each of the public functions repeated the whole list of parameters.
-    for name in details:
-        if name not in known.__annotations__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 DefinitionT = TypeVar("DefinitionT", bound="Tool | Prompt | Resource | ResourceTemplate")

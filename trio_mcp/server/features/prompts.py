@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from trio_mcp.errors import McpError
 from trio_mcp.server.changes import PROMPTS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, Settings, check_details, described, name_of
+from trio_mcp.server.features.feature import Entry, Settings, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, InvalidArguments, read_function
 from trio_mcp.server.input.interactive import run_interactive
@@ -126,7 +126,6 @@ class PromptFeature:
 
     def add(self, function: Callable[..., Any], **details: Unpack[PromptDetails]) -> None:
         """Add a prompt; see `Server.add_prompt`."""
-        check_details(details, PromptDetails, "add_prompt")
         self.registry.add(_make_prompt(function, self._settings, details))
         self.notify_changed()
 

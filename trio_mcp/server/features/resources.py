@@ -17,7 +17,7 @@ from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.caching import MAX_TTL, CacheHint, checked_hint
-from trio_mcp.server.features.feature import Entry, Handler, Settings, check_details, described, name_of
+from trio_mcp.server.features.feature import Entry, Handler, Settings, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import Call, Function, InvalidArguments, read_function, single
 from trio_mcp.server.input.interactive import run_interactive
@@ -132,7 +132,6 @@ class ResourceFeature:
 
     def add(self, uri: str, function: Callable[..., Any], **details: Unpack[ResourceDetails]) -> None:
         """Add a resource or a template; see `Server.add_resource`."""
-        check_details(details, ResourceDetails, "add_resource")
         resource = _make_resource(uri, function, self._settings, details)
         # Two registries, as the protocol lists them separately; one notification covers both.
         (self.registry if resource.template is None else self.templates).add(resource)

@@ -19,7 +19,7 @@ from trio_mcp.errors import McpError, ToolError
 from trio_mcp.schema.validator import SchemaValidator
 from trio_mcp.server.changes import TOOLS_CHANGED
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.feature import Entry, Settings, check_details, described, name_of
+from trio_mcp.server.features.feature import Entry, Settings, described, name_of
 from trio_mcp.server.features.registry import Registry
 from trio_mcp.server.functions.function import InvalidArguments, read_function, single
 from trio_mcp.server.functions.schemas import adapter_for, json_schema_of
@@ -336,7 +336,6 @@ class ToolFeature:
 
     def add(self, function: Callable[..., Any], **details: Unpack[ToolDetails]) -> None:
         """Add a tool; see `Server.add_tool`."""
-        check_details(details, ToolDetails, "add_tool")
         self.registry.add(_make_tool(function, self._settings, details))
         self.notify_changed()
 
