@@ -32,7 +32,7 @@ SHARED = [
 
 # Where the two sides disagree, as data: the constructs, and the reason.
 
-# Their models of params of 2025-11-25 that the schema describes in place drop `_meta`, which the base definitions allow.
+# Their models of params that 2025-11-25 describes in place drop `_meta`, which the base definitions allow.
 THEY_DROP_PARAMS_META = {
     "CancelTaskRequest",
     "ElicitationCompleteNotification",
