@@ -342,14 +342,14 @@ topic.held(
     "modern_only",
     BOTH,
     "A modern-only server names its versions in its error to initialize.",
-    "tests/protocol/test_server_negotiation.py::test_a_modern_server_names_its_versions_to_a_legacy_client",
+    "tests/protocol/test_negotiation.py::test_a_modern_server_names_its_versions_to_a_legacy_client",
     MODERN,
 )
 topic.held(
     "legacy_only",
     BOTH,
     "A legacy-only server answers a modern request as old servers do, without modern evidence.",
-    "tests/protocol/test_server_negotiation.py::test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do",
+    "tests/protocol/test_negotiation.py::test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do",
     MODERN,
 )
 topic.held(
@@ -370,5 +370,5 @@ topic.held(
     "whatever_arrives",
     "basic/versioning#protocol-version-negotiation",
     "Any first request is answered, with a result or an error of its era.",
-    "tests/protocol/test_server_negotiation.py::test_whatever_arrives_is_answered",
+    "tests/protocol/test_negotiation.py::test_whatever_arrives_is_answered",
 )
