@@ -518,9 +518,8 @@ def too_large(rng: random.Random) -> Draft:
 def just_fits(rng: random.Random) -> Draft:
     message = modern(rng)
     message.body += b" " * (262_144 - len(message.body))
-    return Draft(
-        "docs/reference/limits.md: max_message_size", {200}, cut(rng, b"".join(rendered(rng, message))), closes=False
-    )
+    data = b"".join(rendered(rng, message))
+    return Draft("docs/reference/limits.md: max_message_size", {200}, cut(rng, data), closes=False)
 
 
 KINDS = kinds_of(__name__)
