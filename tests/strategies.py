@@ -30,27 +30,6 @@ from trio_mcp.types.sampling import CreateMessageRequest, CreateMessageResult
 from trio_mcp.types.subscriptions import SubscriptionsListenResult
 from trio_mcp.types.versions import Era, at_least, era_of
 
-__all__ = [
-    "annotated_values",
-    "base64_texts",
-    "batches",
-    "constructs",
-    "envelopes",
-    "flatten",
-    "json_objects",
-    "json_schemas",
-    "json_texts",
-    "json_values",
-    "messages",
-    "meta_objects",
-    "numbers",
-    "request_ids",
-    "request_meta_objects",
-    "texts",
-    "uris",
-    "wire_models",
-]
-
 Model = TypeVar("Model", bound=WireModel)
 
 # JSON peers hold numbers as doubles: whole numbers beyond this are not portable (RFC 8259, section 6).

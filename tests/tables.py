@@ -7,8 +7,6 @@ from typing import Any, AnyStr
 
 import pytest
 
-__all__ = ["by_outcome", "each_of", "listed"]
-
 
 def listed(text: AnyStr) -> list[AnyStr]:
     """Return the values of a text."""

@@ -13,39 +13,6 @@ import attrs
 
 from tests.tables import listed
 
-__all__ = [
-    "ABORTED",
-    "BASE_META",
-    "CLOSED",
-    "GOAWAY",
-    "LATEST",
-    "MODERN",
-    "NOTHING",
-    "RESET",
-    "RESULT",
-    "SESSION",
-    "Answer",
-    "Case",
-    "Draft",
-    "Fields",
-    "Kind",
-    "Message",
-    "Outcome",
-    "Wire",
-    "chosen",
-    "cut",
-    "dumped",
-    "head",
-    "kinds_of",
-    "legacy",
-    "make",
-    "modern",
-    "padded",
-    "picked",
-    "rendered",
-    "token",
-]
-
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
 

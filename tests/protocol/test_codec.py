@@ -231,10 +231,11 @@ def test_a_value_that_is_not_json_is_refused_with_a_value_error(kind: str) -> No
             encode(make({"a": UNWRITABLE[kind]()}))
 
 
+numbers_and_texts = st.floats() | st.text() | st.integers()
+
+
 @given(
-    st.recursive(
-        st.floats() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
+    st.recursive(numbers_and_texts, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
 )
 def test_whatever_is_written_is_json(value: Any) -> None:
     """The words NaN and Infinity may stand in strings, and only there."""
