@@ -24,7 +24,7 @@ from trio_mcp import (
 )
 from trio_mcp.http.client.origins import ORIGINS
 
-from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, Launch, python_peer
+from .support import DEADLINE, LOG_OPT_IN, MODES, NEGOTIATED, PEERS, TOOLS, TRICKY, Launch, python_peer
 
 pytestmark = pytest.mark.interop
 
@@ -59,8 +59,6 @@ KEEPING = [
 """Those that a client can cancel a call of, and that report progress."""
 LISTENED_TO = [*(name for name in KEEPING if name in TYPESCRIPT), "official over HTTP, events, auto"]
 ASKING = [name for name in KEEPING if name not in HTTP]
-
-TRICKY = 'línea\u2028quote " backslash \\ newline \n tab \t \U0001f600 ' + "x" * 100_000
 
 
 def revision(server: str) -> str:

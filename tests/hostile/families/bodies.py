@@ -32,25 +32,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT = "io.modelcontextprotocol/clientInfo"
 LEVEL = "io.modelcontextprotocol/logLevel"
 
-JUNK: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    1e300,
-    "",
-    "x",
-    "\x00",
-    [],
-    [1],
-    {},
-    {"a": 1},
-    2**70,
-    [[]],
-    "💥",
-)
+JUNK: Any = (None, True, False, 0, -1, 1.5, 1e300, "", "x", "\x00", [], [1], {}, {"a": 1}, 2**70, [[]], "💥")
 
 
 def junk(rng: random.Random, *but: type) -> Any:
