@@ -114,7 +114,7 @@ def resolve(
     name = target.rpartition(".")[2]
     known: Any = env.domains["py"]
     if target.startswith("trio_mcp.") or target == name:
-        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.messages.{name}"):
+        for candidate in (f"trio_mcp.{name}", f"trio_mcp.jsonrpc.{name}"):
             if candidate in known.objects and not target.startswith("trio_mcp.types."):
                 page, identifier = known.objects[candidate].docname, known.objects[candidate].node_id
                 return make_refnode(app.builder, node["refdoc"], page, identifier, contnode)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import trio_mcp
+from tests.docs.pages import pages
+from tests.public_names import PACKAGE
+
+PUBLIC_MODULES = {"trio_mcp.types", "trio_mcp.jsonrpc", "trio_mcp.otel"}
+"""Those whose names are not in `trio_mcp`: the many types, what writers of transports need, and OpenTelemetry."""
 
 HTTP = ("hypercorn", "httpx", "trio_websocket")
 
@@ -18,12 +27,50 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-def test_every_public_name_is_there() -> None:
-    for name in trio_mcp.__all__:
-        assert getattr(trio_mcp, name) is not None
+def test_every_public_name_is_written_once_with_the_module_that_defines_it() -> None:
+    lines = (PACKAGE / "_public.py").read_text().splitlines()
+    listed = [line.split() for line in lines if line.startswith("from ")]
+    for _, home, _, name, _, alias in listed:
+        value = getattr(trio_mcp, name)
+        assert name == alias
+        assert getattr(value, "__module__", home) == home, name
+    assert trio_mcp.__all__ == ["__version__", *(line[3] for line in listed)]
+    assert len(set(trio_mcp.__all__)) == len(trio_mcp.__all__)
+
+
+def test_public_names_are_found_in_every_way() -> None:
+    everything: dict[str, object] = {}
+    exec("from trio_mcp import *", everything)
+    assert everything.keys() >= set(trio_mcp.__all__)
     assert set(trio_mcp.__all__) <= set(dir(trio_mcp))
-    with pytest.raises(AttributeError, match="no attribute 'Klient'"):
-        _ = trio_mcp.Klient
+    with pytest.raises(AttributeError, match="no attribute 'Clientt'") as caught:
+        _ = trio_mcp.Clientt  # type: ignore[attr-defined]
+    assert (caught.value.name, caught.value.obj) == ("Clientt", trio_mcp)  # what Python needs to suggest `Client`
+    done = subprocess.run([sys.executable, "-c", "import trio_mcp; trio_mcp.Clientt"], capture_output=True, text=True)
+    assert "Did you mean: 'Client'?" in done.stderr
+
+
+def test_the_documentation_imports_public_names_from_the_top() -> None:
+    """Where a module lies is our business, and may change."""
+    found = [
+        f"{page.name}: {module}"
+        for page in pages()
+        for pattern in (r"(?:from|import) (trio_mcp\.[\w.]+)", r"auto\w+:: (trio_mcp\.[\w.]+)\.\w+")
+        for module in re.findall(pattern, page.read_text())
+        if module not in PUBLIC_MODULES
+    ]
+    assert found == []
+
+
+def test_a_frozen_or_zipped_package_has_the_names(tmp_path: Path) -> None:
+    """The list is read as code, so neither its source nor a file beside it is needed."""
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, "trio_mcp")
+    code = "import trio_mcp; print(trio_mcp.__file__, trio_mcp.Link)"
+    environment = {**os.environ, "PYTHONPATH": archive}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.startswith(archive)
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,16 @@ FOREIGN: Final[dict[str, dict[str, str]]] = {
 """For each public function: keywords of FastMCP and the official SDK (`mcp`), and what to write here."""
 
 
-def refuse_unknown(function: Callable[..., Any], given: Iterable[str], details: type | None = None) -> None:
+def refuse_unknown(
+    function: Callable[..., Any], given: Iterable[str], details: type | None = None, owner: type | None = None
+) -> None:
     """Refuse keyword arguments that a function does not take.
 
     Args:
         function: The public function, method or class that was called.
         given: The names that its ``**`` parameter has taken.
         details: The `typing.TypedDict` of those that it takes there; without it, none.
+        owner: The class to name, for a method that is defined in a base class.
 
     Raises:
         TypeError: If one is unknown.
@@ -87,13 +90,15 @@ def refuse_unknown(function: Callable[..., Any], given: Iterable[str], details: 
     known = () if details is None else details.__annotations__
     for name in given:
         if name not in known:
-            advice = _advice(function, name, [*_parameters(function), *known])
-            raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}{advice}")
+            called = function.__qualname__ if owner is None else f"{owner.__qualname__}.{function.__name__}"
+            advice = _advice(function, called, name, [*_parameters(function), *known])
+            raise TypeError(f"{called}() got an unexpected keyword argument {name!r}{advice}")
 
 
-def _advice(function: Callable[..., Any], name: str, known: list[str]) -> str:
-    for each in getattr(function, "__mro__", (function,)):  # a user's subclass of a class has the rows of the class
-        if (advice := FOREIGN.get(each.__qualname__, {}).get(name)) is not None:
+def _advice(function: Callable[..., Any], called: str, name: str, known: list[str]) -> str:
+    bases = getattr(function, "__mro__", ())  # a user's subclass of a class has the rows of the class
+    for each in (called, *(base.__qualname__ for base in bases)):
+        if (advice := FOREIGN.get(each, {}).get(name)) is not None:
             return f": {advice}"
     if close := get_close_matches(name, known, 1):
         return f"; did you mean {close[0]!r}?"

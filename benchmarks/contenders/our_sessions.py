@@ -14,7 +14,7 @@ from trio_mcp.eras.server_negotiation import ServerIdentity
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from trio_mcp.session import RequestContext
+    from trio_mcp import RequestContext
 
 
 class AddArguments(TypedDict):

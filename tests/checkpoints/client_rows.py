@@ -15,9 +15,8 @@ from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.peer import settle
 from tests.server.harness import LEGACY, MODERN
-from trio_mcp import Client, Context, ResponseCache, Server
+from trio_mcp import Answers, Client, Context, OutgoingCall, ResponseCache, Server, Subscription
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client import OutgoingCall, Subscription
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.types import PromptReference, meta
 
@@ -259,7 +258,7 @@ for revision in (LEGACY, MODERN):
 
     @call(Client.set_roots, revision)
     async def set_roots(check: Check, revision: str = revision) -> None:
-        async with client_in(revision, roots=[]) as (client, _, _):
+        async with client_in(revision, answers=Answers(roots=[])) as (client, _, _):
             await check(client.set_roots(["file:///new"]))  # type: ignore[list-item]
 
     @call(Subscription.__anext__, f"{revision}: a change that has come, and one that comes")
@@ -358,7 +357,7 @@ async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscripti
 
 @call(Client.set_roots, "not connected")
 async def set_roots_unconnected(check: Check) -> None:
-    await check(Client(Server("x"), roots=[]).set_roots([]))
+    await check(Client(Server("x"), answers=Answers(roots=[])).set_roots([]))
 
 
 def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
@@ -367,7 +366,7 @@ def set_roots_to(client: Client) -> Callable[[int], Awaitable[None]]:
 
 @effect(Client.set_roots, "legacy era: the new roots hold and the server is told, or neither")
 async def roots_in_the_handshake_era() -> None:
-    async with client_in(LEGACY, roots=["file:///0"]) as (client, _, wire):
+    async with client_in(LEGACY, answers=Answers(roots=["file:///0"])) as (client, _, wire):
 
         async def held() -> tuple[str, int]:
             (root,) = (await wire.result("roots/list"))["roots"]
@@ -385,7 +384,7 @@ async def roots_in_the_modern_era() -> None:
         (root,) = await ctx.list_roots()
         return root.uri
 
-    async with Client(server, mode=MODERN, roots=["file:///0"]) as client:  # type: ignore[list-item]
+    async with Client(server, mode=MODERN, answers=Answers(roots=["file:///0"])) as client:  # type: ignore[list-item]
 
         async def held() -> str:
             return (await client.call_tool("roots")).data

@@ -9,9 +9,8 @@ from typing import Any
 import attrs
 
 from tests.peer import Peer, settle
-from trio_mcp import Client
+from trio_mcp import Client, Subscription
 from trio_mcp._nursery import background_nursery
-from trio_mcp.client import Subscription
 from trio_mcp.jsonrpc.messages import Notification, Request
 from trio_mcp.types import meta
 

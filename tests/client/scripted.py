@@ -22,14 +22,14 @@ Answer = Mapping[str, Any] | ErrorData | Callable[[dict[str, Any]], Any]
 
 @contextlib.asynccontextmanager
 async def scripted(
-    answers: Mapping[str, Answer],
+    replies: Mapping[str, Answer],
     *,
     revision: str = "2025-11-25",
     capabilities: Mapping[str, Any] = ALL,
     client_capabilities: Any = None,
     **arguments: Any,
 ) -> AsyncIterator[tuple[Client, list[Request], Peer]]:
-    """Yield a client of a server that gives these answers; a method without one is never answered.
+    """Yield a client of a server that gives these replies; a method without one is never answered.
 
     Yields:
         The client, the requests so far but those that open the connection, and the server's end of the link, whose
@@ -38,7 +38,7 @@ async def scripted(
     peers: list[Peer] = []
 
     def reply(request: Request) -> Any:
-        answer = answers.get(request.method)
+        answer = replies.get(request.method)
         return answer(request.params or {}) if callable(answer) else answer
 
     async def play(peer: Peer) -> None:

@@ -7,11 +7,11 @@ import textwrap
 
 import trio
 
-from trio_mcp import Context, Server, StdioServerParameters
+from trio_mcp import Context, ListOptions, Server, StdioServerParameters
 
 
 def make_server() -> Server:
-    server = Server("test", version="1", page_size=2)
+    server = Server("test", version="1", lists=ListOptions(page_size=2))
 
     @server.tool
     async def add(a: int, b: int) -> int:

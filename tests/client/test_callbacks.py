@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.peer import Peer, played
-from trio_mcp import Client
+from trio_mcp import Client, SessionOptions
 from trio_mcp.jsonrpc.messages import Malformed, Notification, Request
 
 
@@ -56,7 +56,7 @@ async def test_log_messages_and_all_notifications(kind: str) -> None:
 
 async def test_a_malformed_log_message_goes_to_on_error_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     faults: list[Exception] = []
-    async with connected(on_log=lambda message: None, on_error=faults.append) as (_, wire):
+    async with connected(on_log=lambda message: None, options=SessionOptions(on_error=faults.append)) as (_, wire):
         await wire.send(Notification("notifications/message", {"level": "whatever"}))
         await trio.testing.wait_all_tasks_blocked()
     assert ["malformed log message" in str(fault) for fault in faults] == [True]
@@ -65,7 +65,7 @@ async def test_a_malformed_log_message_goes_to_on_error_without_a_traceback(capl
 
 async def test_garbage_goes_to_on_error() -> None:
     faults: list[Exception] = []
-    async with connected(on_error=faults.append) as (_, wire):
+    async with connected(options=SessionOptions(on_error=faults.append)) as (_, wire):
         await wire.send(Malformed(-32700, "not JSON"))
         await trio.testing.wait_all_tasks_blocked()
     assert [str(fault) for fault in faults] == ["not JSON"]

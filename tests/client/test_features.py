@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from trio_mcp import CapabilityError, Client, Context, McpError, Server
+from trio_mcp import CapabilityError, Client, Context, ListOptions, McpError, Server
 from trio_mcp.types import (
     BlobResourceContents,
     PromptReference,
@@ -21,7 +21,7 @@ MODES = ["legacy", "auto"]
 
 
 def make_server() -> Server:
-    server = Server("library", page_size=2)
+    server = Server("library", lists=ListOptions(page_size=2))
     for number in range(5):
         server.add_resource(f"lib://book/{number}", lambda: "text", name=f"book{number}")
 

@@ -10,17 +10,19 @@ import trio
 
 from tests.client.servers import make_server
 from trio_mcp import (
+    Answers,
     Client,
     ClientGroup,
     Context,
     InputError,
+    Listed,
+    ListOptions,
     LocalProtocolError,
     McpError,
     RequestTimeout,
     Server,
     SessionClosed,
 )
-from trio_mcp.client import Listed
 from trio_mcp.client.group import catalog
 from trio_mcp.types import PromptReference, ResourceTemplateReference
 from trio_mcp.uri_templates import UriTemplate
@@ -30,7 +32,7 @@ ERAS = ("legacy", "2026-07-28")
 
 def desk(place: str) -> Server:
     """Return a server with one of everything."""
-    server = Server(place, page_size=1)
+    server = Server(place, lists=ListOptions(page_size=1))
 
     @server.tool
     async def where() -> str:
@@ -193,7 +195,7 @@ async def test_an_unanswered_input_request_names_the_server_too() -> None:
     async def hello(ctx: Context) -> str:
         return str(await ctx.sample("hi", max_tokens=1))
 
-    async with ClientGroup({"a": server}, sampling=refuse) as group:
+    async with ClientGroup({"a": server}, answers=Answers(sampling=refuse)) as group:
         with pytest.raises(InputError, match=r"server 'a': no answer to 'sampling/createMessage'.*the user is away"):
             await group.call_tool("a__hello")
 

@@ -18,10 +18,10 @@ from trio_mcp import (
     Link,
     LocalProtocolError,
     Server,
+    ServerStatus,
     SessionClosed,
     TransportError,
 )
-from trio_mcp.client import ServerStatus
 
 # --- entering -----------------------------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ from trio_mcp import (
     LocalProtocolError,
     ProcessExited,
     Server,
+    ServerStatus,
     SessionClosed,
     TransportError,
     memory_link_pair,
 )
-from trio_mcp.client import ServerStatus
 
 DYING = script("import os; os._exit(7)", after="die")
 

@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 
 from tests.client.asking import DONE, asking, rounds
-from trio_mcp import Client, Server, types
+from trio_mcp import Answers, types
 from trio_mcp.client.connection import merged
 from trio_mcp.types import meta
 
-CALLBACKS: dict[str, Any] = {
-    "elicitation": lambda params: None,
-    "sampling": lambda params: "hi",
-    "sampling_features": ("tools", "context"),
-    "roots": [],
-}
+EVERYTHING = Answers(
+    elicitation=lambda params: None, sampling=lambda params: "hi", sampling_features=("tools", "context"), roots=[]
+)
 
 
 async def declared(revision: str, **arguments: Any) -> Any:
@@ -50,7 +47,7 @@ async def declared(revision: str, **arguments: Any) -> Any:
     ],
 )
 async def test_each_revision_gets_what_it_knows(revision: str, expected: dict[str, Any]) -> None:
-    assert await declared(revision, **CALLBACKS) == expected
+    assert await declared(revision, answers=EVERYTHING) == expected
     assert await declared(revision) == {}
 
 
@@ -63,17 +60,19 @@ async def test_each_revision_gets_what_it_knows(revision: str, expected: dict[st
     ],
 )
 async def test_the_modes_of_elicitation_can_be_chosen(modes: Any, old: Any, new: Any) -> None:
-    chosen: dict[str, Any] = {"elicitation": lambda params: None, "elicitation_modes": modes}
-    assert await declared("2025-06-18", **chosen) == old
-    assert await declared("2025-11-25", **chosen) == new
-    assert await declared("2026-07-28", **chosen) == new
+    chosen = Answers(elicitation=lambda params: None, elicitation_modes=modes)
+    assert await declared("2025-06-18", answers=chosen) == old
+    assert await declared("2025-11-25", answers=chosen) == new
+    assert await declared("2026-07-28", answers=chosen) == new
 
 
 async def test_plain_sampling_and_more_capabilities() -> None:
     more = types.ClientCapabilities(experimental={"acme": {"x": 1}}, elicitation=types.ElicitationCapability(url={}))
-    given = await declared("2026-07-28", sampling=lambda params: "hi", capabilities=more)
+    given = await declared("2026-07-28", answers=Answers(sampling=lambda params: "hi"), capabilities=more)
     assert given == {"sampling": {}, "experimental": {"acme": {"x": 1}}, "elicitation": {"url": {}}}
-    joined = await declared("2025-11-25", roots=[], capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}})
+    joined = await declared(
+        "2025-11-25", answers=Answers(roots=[]), capabilities={"roots": {"acme": True}, "extensions": {"a/b": {}}}
+    )
     assert joined == {"roots": {"listChanged": True, "acme": True}, "extensions": {"a/b": {}}}
 
 
@@ -97,11 +96,10 @@ def test_joining_changes_neither_part() -> None:
         ({"roots": 5}, TypeError, "roots must be a list"),
         ({"roots": [5]}, TypeError, "a root must be a Root, a Path or a file:// URI; got int"),
         ({"roots": ["/home"]}, ValueError, r"must be a file:// URI, got '/home'; pass a path as pathlib.Path\('/home'"),
-        ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be a whole number of at least 1, got 0"),
-        ({"max_input_rounds": True}, ValueError, "max_input_rounds"),
-        ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
+        ({"max_input_rounds": 0}, ValueError, "max_input_rounds must be at least 1, got 0"),
+        ({"max_input_rounds": True}, TypeError, "max_input_rounds must be an integer, got True"),
     ],
 )
-def test_arguments_that_are_wrong(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
+def test_answers_that_are_wrong(arguments: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
-        Client(Server("x"), **arguments)
+        Answers(**arguments)

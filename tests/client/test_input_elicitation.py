@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from tests.client.asking import DONE, MODERN, asking, asks, form, request, rounds, url
 from tests.form_strategies import conforming_answers, forms, spoiled_answers
-from trio_mcp import InputError, RemoteProtocolError, types
+from trio_mcp import Answers, InputError, RemoteProtocolError, types
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.jsonrpc.messages import ErrorData
 
@@ -24,10 +24,10 @@ NAME = form(("name",), name={"type": "string"}, age={"type": "integer", "minimum
 async def ask(era: str, params: Any, callback: Callable[[Any], Any], **more: Any) -> Any:
     """Return what the server gets: the result; or the error: an `ErrorData`, or what the call raised."""
     if era != MODERN:
-        async with asking(era, elicitation=callback, **more) as (_, server):
+        async with asking(era, answers=Answers(elicitation=callback, **more)) as (_, server):
             return await server.ask("elicitation/create", params)
     asking_for = asks(q=request("elicitation/create", params))
-    async with rounds(asking_for, DONE, elicitation=callback, **more) as (client, asked):
+    async with rounds(asking_for, DONE, answers=Answers(elicitation=callback, **more)) as (client, asked):
         try:
             await client.call_tool("x")
         except (InputError, RemoteProtocolError) as exc:
@@ -203,9 +203,7 @@ async def test_revisions_without_elicitation_or_without_urls_refuse_it() -> None
 
 
 def answer_by(callback: Callable[[Any], Any], schema: dict[str, Any]) -> Any:
-    sources = InputSources(
-        elicitation=callback, elicitation_modes=("form",), sampling=None, sampling_features=(), roots=None
-    )
+    sources = InputSources(Answers(elicitation=callback, elicitation_modes=("form",)))
     params = {"message": "x", "requestedSchema": schema}
     return sources.prepare(MODERN, "elicitation/create", params)
 

@@ -13,7 +13,7 @@ import trio.testing
 from tests.client.asking import asking, form, sample
 from tests.client.scripted import scripted
 from tests.peer import Peer
-from trio_mcp import Client, HandlerOptions, Link, McpError, SessionOptions, memory_link_pair, types
+from trio_mcp import Answers, Client, HandlerOptions, Link, McpError, SessionOptions, memory_link_pair, types
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 
 NAME = form(name={"type": "string"})
@@ -32,7 +32,7 @@ async def test_requests_run_at_once_and_can_be_cancelled_one_by_one() -> None:
             raise
         return {"name": params.message}
 
-    async with asking(elicitation=elicit) as (_, server):
+    async with asking(answers=Answers(elicitation=elicit)) as (_, server):
         ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abc"]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(running) == ["a", "b", "c"]
@@ -56,7 +56,7 @@ async def test_the_limits_of_the_session_hold() -> None:
         await trio.sleep_forever()
 
     options = SessionOptions(handlers=HandlerOptions(max_running_requests=2, max_queued_requests=1))
-    async with asking(elicitation=elicit, options=options) as (_, server):
+    async with asking(answers=Answers(elicitation=elicit), options=options) as (_, server):
         ids = [await server.request("elicitation/create", {**NAME, "message": name}) for name in "abcd"]
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(running) == ["a", "b"]
@@ -74,7 +74,7 @@ async def test_closing_the_client_cancels_the_callbacks() -> None:
         finally:
             ended.append(params.message)
 
-    async with asking(elicitation=elicit) as (client, server):
+    async with asking(answers=Answers(elicitation=elicit)) as (client, server):
         await server.request("elicitation/create", NAME)
         await trio.testing.wait_all_tasks_blocked()
         await client.aclose()
@@ -83,7 +83,7 @@ async def test_closing_the_client_cancels_the_callbacks() -> None:
 
 async def test_a_request_without_a_callback_is_an_unknown_method() -> None:
     """2025-11-25 `client/roots`, Error Handling: -32601."""
-    async with asking(sampling=lambda params: "hi") as (_, server):
+    async with asking(answers=Answers(sampling=lambda params: "hi")) as (_, server):
         for method in ("roots/list", "elicitation/create"):
             assert await server.ask(method, {}) == ErrorData(-32601, f"unknown method {method!r}")
         assert (await server.ask("sampling/createMessage", sample()))["model"] == "unknown"
@@ -96,7 +96,7 @@ async def test_a_callback_may_call_the_server_meanwhile() -> None:
     async def elicit(params: Any) -> Any:
         return await clients[0].request("acme/echo", {"name": "Ada"})
 
-    async with asking(elicitation=elicit) as (client, server):
+    async with asking(answers=Answers(elicitation=elicit)) as (client, server):
         clients.append(client)
         with trio.fail_after(10):
             answer = await server.ask("elicitation/create", NAME)
@@ -113,7 +113,11 @@ async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
             yield ours
 
         async def connect() -> None:
-            async with Client(target, mode="legacy", elicitation=lambda params: pytest.fail("the callback was called")):
+            async with Client(
+                target,
+                mode="legacy",
+                answers=Answers(elicitation=lambda params: pytest.fail("the callback was called")),
+            ):
                 pytest.fail("connected without a handshake")
 
         nursery.start_soon(connect)
@@ -128,7 +132,7 @@ async def test_a_server_that_asks_before_the_handshake_is_refused() -> None:
 async def test_the_end_of_a_visit_is_a_notification_like_others() -> None:
     """2025-11-25 `client/elicitation`, Completion Notifications: it reaches `on_message`."""
     seen: list[Any] = []
-    async with asking(elicitation=lambda params: "accept", on_message=seen.append) as (_, server):
+    async with asking(answers=Answers(elicitation=lambda params: "accept"), on_message=seen.append) as (_, server):
         done = Notification("notifications/elicitation/complete", {"elicitationId": "e1"})
         await server.send(done)
         await trio.testing.wait_all_tasks_blocked()

@@ -9,15 +9,15 @@ import pytest
 import trio
 
 from tests.client.asking import DONE, MODERN, asking, asks, request, rounds
-from trio_mcp import Client, InputError, LocalProtocolError, Server, types
+from trio_mcp import Answers, Client, InputError, LocalProtocolError, Server, types
 from trio_mcp.jsonrpc.messages import ErrorData, Notification
 
 
 async def ask(era: str, roots: Any, params: Any = None) -> Any:
     if era != MODERN:
-        async with asking(era, roots=roots) as (_, server):
+        async with asking(era, answers=Answers(roots=roots)) as (_, server):
             return await server.ask("roots/list", params)
-    async with rounds(asks(r=request("roots/list", params)), DONE, roots=roots) as (client, asked):
+    async with rounds(asks(r=request("roots/list", params)), DONE, answers=Answers(roots=roots)) as (client, asked):
         await client.call_tool("x")
         return (asked[1].params or {})["inputResponses"]["r"]
 
@@ -64,9 +64,9 @@ async def test_a_function_is_asked_each_time(era: str) -> None:
 async def test_what_is_not_a_root(root: str, caplog: pytest.LogCaptureFixture) -> None:
     """Only file:// URIs, and none that leads elsewhere (sections Root and Security Considerations)."""
     with pytest.raises(ValueError, match="root"):
-        Client(Server("x"), roots=[root])
+        Client(Server("x"), answers=Answers(roots=[root]))
     with pytest.raises(ValueError, match="root"):
-        Client(Server("x"), roots=[types.Root(uri=root)])
+        Client(Server("x"), answers=Answers(roots=[types.Root(uri=root)]))
     assert await ask("2025-11-25", lambda: [root]) == ErrorData(-32603, "internal error in 'roots/list'")
     assert "root" in caplog.text
     with pytest.raises(InputError, match="root"):
@@ -74,7 +74,7 @@ async def test_what_is_not_a_root(root: str, caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_legacy_server_is_told_of_changed_roots() -> None:
-    async with asking(roots=["file:///old"]) as (client, server):
+    async with asking(answers=Answers(roots=["file:///old"])) as (client, server):
         await client.set_roots([Path("/new")])
         assert await server.ask("roots/list") == {"roots": [{"uri": "file:///new"}]}
         assert server.heard[1:] == [Notification("notifications/roots/list_changed")]
@@ -88,7 +88,7 @@ async def test_a_legacy_server_is_told_of_changed_roots() -> None:
 
 async def test_a_modern_server_is_not_told() -> None:
     """2026-07-28 has no notifications/roots/list_changed."""
-    async with rounds(asks(r=request("roots/list")), DONE, roots=[]) as (client, asked):
+    async with rounds(asks(r=request("roots/list")), DONE, answers=Answers(roots=[])) as (client, asked):
         await client.set_roots([Path("/new")])
         await client.call_tool("x")
     assert (asked[1].params or {})["inputResponses"] == {"r": {"roots": [{"uri": "file:///new"}]}}
@@ -96,8 +96,8 @@ async def test_a_modern_server_is_not_told() -> None:
 
 
 async def test_roots_can_be_set_before_connecting_and_only_if_declared() -> None:
-    client = Client(Server("x"), roots=[])
+    client = Client(Server("x"), answers=Answers(roots=[]))
     await client.set_roots([Path("/x")])
     async with asking() as (client, _):
-        with pytest.raises(LocalProtocolError, match="has declared no roots: pass roots= to Client"):
+        with pytest.raises(LocalProtocolError, match=r"has declared no roots: make it with answers=Answers\(roots="):
             await client.set_roots([])

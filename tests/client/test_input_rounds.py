@@ -13,6 +13,7 @@ from tests.client.asking import DONE, MODERN, TOOLS, asking, asks, form, request
 from tests.client.scripted import scripted, sent
 from tests.injection import cancel_everywhere
 from trio_mcp import (
+    Answers,
     CallOptions,
     Client,
     InputError,
@@ -35,6 +36,9 @@ def name_is(name: str) -> Any:
     return lambda params: {"name": name}
 
 
+ADA = Answers(elicitation=name_is("Ada"))
+
+
 def accepted(name: str) -> dict[str, Any]:
     return {"action": "accept", "content": {"name": name}}
 
@@ -42,7 +46,7 @@ def accepted(name: str) -> dict[str, Any]:
 async def test_the_request_goes_out_again_with_answers_state_and_a_new_id() -> None:
     """Section Client Requirements: 1 to 4."""
     state = 'opaque \u2028 {"a": 1} ÿ' + "x" * 1000
-    async with rounds(asks(state, q=ASK), DONE, elicitation=name_is("Ada")) as (client, asked):
+    async with rounds(asks(state, q=ASK), DONE, answers=ADA) as (client, asked):
         result = await client.call_tool("greet", {"a": [1]}, meta={"acme/trace": "t"})
         assert result.text == "done"
     first, second = asked
@@ -62,8 +66,7 @@ async def test_each_round_has_its_own_answers_and_state_and_nothing_of_earlier_r
         asks("s3"),
         asks("", c=ROOTS),
         DONE,
-        elicitation=lambda _: {"name": next(names)},
-        roots=[],
+        answers=Answers(elicitation=lambda _: {"name": next(names)}, roots=[]),
     ) as (client, asked):
         await client.call_tool("x")
     assert [sent(each) for each in asked] == [
@@ -94,7 +97,7 @@ async def test_each_round_has_its_own_answers_and_state_and_nothing_of_earlier_r
     ],
 )
 async def test_prompts_and_resources(method: str, call: Any, params: Any, final: Any) -> None:
-    async with rounds(asks("s", q=ASK), final, method=method, elicitation=name_is("Ada")) as (client, asked):
+    async with rounds(asks("s", q=ASK), final, method=method, answers=ADA) as (client, asked):
         assert (await call(client)).to_wire() == final
     assert sent(asked[0]) == params
     assert sent(asked[1]) == {**params, "inputResponses": {"q": accepted("Ada")}, "requestState": "s"}
@@ -123,7 +126,10 @@ async def test_all_inputs_of_a_round_are_asked_for_at_once() -> None:
         return []
 
     asking_for = asks(e=ASK, s=SAMPLE, r=ROOTS)
-    async with rounds(asking_for, DONE, elicitation=elicit, sampling=model, roots=roots) as (client, asked):
+    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit, sampling=model, roots=roots)) as (
+        client,
+        asked,
+    ):
         with trio.fail_after(10):
             await client.call_tool("x")
     assert sent(asked[1])["inputResponses"] == {
@@ -149,7 +155,10 @@ async def test_one_failure_ends_the_round_and_the_others_are_cancelled() -> None
         await waiting.wait()
         raise LookupError("no model today")
 
-    async with rounds(asks(e=ASK, s=SAMPLE), DONE, elicitation=elicit, sampling=model) as (client, asked):
+    async with rounds(asks(e=ASK, s=SAMPLE), DONE, answers=Answers(elicitation=elicit, sampling=model)) as (
+        client,
+        asked,
+    ):
         with pytest.raises(InputError) as caught:
             await client.call_tool("x")
     assert str(caught.value) == (
@@ -189,7 +198,7 @@ async def test_what_a_server_may_not_ask_for_reaches_no_callback(result: Any, ma
     def callback(params: Any) -> Any:
         pytest.fail("the callback was called")
 
-    async with rounds(result, DONE, elicitation=callback) as (client, asked):
+    async with rounds(result, DONE, answers=Answers(elicitation=callback)) as (client, asked):
         with pytest.raises(RemoteProtocolError, match=match):
             await client.call_tool("x")
         assert len(asked) == 1
@@ -205,7 +214,7 @@ async def test_a_client_without_callbacks_is_not_to_be_asked() -> None:
 
 async def test_as_many_inputs_as_are_allowed() -> None:
     many = {f"q{number}": ASK for number in range(MAX_INPUT_REQUESTS)}
-    async with rounds(asks(**many), DONE, elicitation=name_is("Ada")) as (client, asked):
+    async with rounds(asks(**many), DONE, answers=ADA) as (client, asked):
         await client.call_tool("x")
     assert sent(asked[1])["inputResponses"] == dict.fromkeys(many, accepted("Ada"))
 
@@ -213,13 +222,16 @@ async def test_as_many_inputs_as_are_allowed() -> None:
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_rounds_are_limited(limit: int) -> None:
     endless = [asks(q=ASK)] * 20
-    async with rounds(*endless, elicitation=name_is("Ada"), max_input_rounds=limit) as (client, asked):
+    async with rounds(*endless, answers=Answers(elicitation=name_is("Ada"), max_input_rounds=limit)) as (client, asked):
         match = f"the server still asks for input for 'tools/call' after max_input_rounds={limit} rounds"
         with pytest.raises(RemoteProtocolError, match=match):
             await client.call_tool("x")
     assert len(asked) == limit + 1
     enough = [asks(q=ASK)] * limit
-    async with rounds(*enough, DONE, elicitation=name_is("Ada"), max_input_rounds=limit) as (client, asked):
+    async with rounds(*enough, DONE, answers=Answers(elicitation=name_is("Ada"), max_input_rounds=limit)) as (
+        client,
+        asked,
+    ):
         assert (await client.call_tool("x")).text == "done"
 
 
@@ -248,12 +260,12 @@ async def test_time_spent_asking_the_user_does_not_count_for_the_timeout(autojum
         await trio.sleep(1000)
         return {"name": "Ada"}
 
-    async with rounds(asks(q=ASK), asks(q=ASK), DONE, elicitation=think) as (client, _):
+    async with rounds(asks(q=ASK), asks(q=ASK), DONE, answers=Answers(elicitation=think)) as (client, _):
         assert (await client.call_tool("x", timeout=5)).text == "done"
 
 
 async def test_the_timeout_holds_for_each_round(autojump_clock: Any) -> None:
-    async with rounds(asks(q=ASK), elicitation=name_is("Ada")) as (client, asked):  # the second is never answered
+    async with rounds(asks(q=ASK), answers=ADA) as (client, asked):  # the second is never answered
         start = trio.current_time()
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("x", timeout=5)
@@ -277,7 +289,7 @@ async def test_the_total_timeout_covers_everything(how: str, slow: str, autojump
     results: list[Any] = [asks("s")] * 10 if slow == "pause" else [asks(q=ASK)]
     limits: dict[str, Any] = {"total_timeout": 6} if how == "call" else {}
     options = SessionOptions(calls=CallOptions(total_timeout=6 if how == "session" else None))
-    async with rounds(*results, elicitation=think, options=options) as (client, asked):
+    async with rounds(*results, answers=Answers(elicitation=think), options=options) as (client, asked):
         start = trio.current_time()
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("x", **limits)
@@ -293,7 +305,7 @@ async def test_a_call_may_lift_the_total_timeout_of_the_session(autojump_clock: 
         return {"name": "Ada"}
 
     options = SessionOptions(calls=CallOptions(total_timeout=6))
-    async with rounds(asks(q=ASK), DONE, elicitation=think, options=options) as (client, _):
+    async with rounds(asks(q=ASK), DONE, answers=Answers(elicitation=think), options=options) as (client, _):
         assert (await client.call_tool("x", total_timeout=None)).text == "done"
 
 
@@ -301,7 +313,7 @@ async def test_progress_comes_in_every_round() -> None:
     seen: list[float] = []
     left = iter([asks(q=ASK), DONE])
 
-    async with scripted({}, revision=MODERN, capabilities=TOOLS, elicitation=name_is("Ada")) as (client, asked, wire):
+    async with scripted({}, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, asked, wire):
 
         async def serve() -> None:
             for number, result in enumerate(left):
@@ -327,7 +339,7 @@ async def test_every_round_goes_through_the_middleware() -> None:
         call.params["_meta"] = {"acme/round": len(seen)}
         return await call_next()
 
-    async with rounds(asks("s", q=ASK), DONE, elicitation=name_is("Ada"), middleware=[watch]) as (client, asked):
+    async with rounds(asks("s", q=ASK), DONE, answers=ADA, middleware=[watch]) as (client, asked):
         await client.call_tool("x")
     assert seen == [("tools/call", None), ("tools/call", "s")]
     assert [(each.params or {})["_meta"]["acme/round"] for each in asked] == [1, 2]
@@ -342,7 +354,7 @@ async def test_the_last_result_is_checked_against_the_output_schema() -> None:
             {"content": [], "structuredContent": {"n": "one"}} if "inputResponses" in params else asks(q=ASK)
         ),
     }
-    async with scripted(answers, revision=MODERN, capabilities=TOOLS, elicitation=name_is("Ada")) as (client, _, _wire):
+    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, _, _wire):
         with pytest.raises(RemoteProtocolError, match="'x' breaks its own output schema"):
             await client.call_tool("x")
         answer = await client.call_tool_once("x")
@@ -352,7 +364,7 @@ async def test_the_last_result_is_checked_against_the_output_schema() -> None:
 
 
 async def test_a_refusal_in_a_later_round_is_raised() -> None:
-    async with rounds(asks(q=ASK), ErrorData(-32602, "bad state"), elicitation=name_is("Ada")) as (client, _):  # type: ignore[arg-type]
+    async with rounds(asks(q=ASK), ErrorData(-32602, "bad state"), answers=ADA) as (client, _):  # type: ignore[arg-type]
         with pytest.raises(McpError, match="bad state"):
             await client.call_tool("x")
 
@@ -367,7 +379,7 @@ async def test_parallel_calls_keep_their_answers_and_states_apart() -> None:
 
     answers = {"tools/call": serve}
     results: dict[str, str] = {}
-    async with scripted(answers, revision=MODERN, capabilities=TOOLS, elicitation=name_is("Ada")) as (client, _, _wire):
+    async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=ADA) as (client, _, _wire):
 
         async def call(name: str) -> None:
             results[name] = (await client.call_tool(name)).text
@@ -385,7 +397,7 @@ async def test_a_callback_has_the_context_of_its_call() -> None:
         scopes.append(trio.lowlevel.current_task())
         return {"name": "Ada"}
 
-    async with rounds(asks(q=ASK), DONE, elicitation=elicit) as (client, _):
+    async with rounds(asks(q=ASK), DONE, answers=Answers(elicitation=elicit)) as (client, _):
         await client.call_tool("x")
         assert scopes == [trio.lowlevel.current_task()]
 
@@ -404,7 +416,7 @@ async def test_cancelling_the_call_cancels_the_callbacks_and_nothing_is_sent(inp
             ended.append(1)
 
     asking_for = asks(**{f"q{number}": ASK for number in range(inputs)})
-    async with rounds(asking_for, DONE, elicitation=elicit) as (client, asked):
+    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit)) as (client, asked):
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.call_tool, "x")
@@ -424,7 +436,7 @@ async def test_a_scope_of_the_callbacks_own_stays_its_own(inputs: int) -> None:
         return "cancel"
 
     asking_for = asks(**{f"q{number}": ASK for number in range(inputs)})
-    async with rounds(asking_for, DONE, elicitation=elicit) as (client, asked):
+    async with rounds(asking_for, DONE, answers=Answers(elicitation=elicit)) as (client, asked):
         await client.call_tool("x")
     assert set(sent(asked[1])["inputResponses"]) == set(asking_for["inputRequests"])
 
@@ -443,7 +455,7 @@ async def test_a_cancellation_at_every_step_leaves_nothing() -> None:
 
     async def scenario() -> None:
         results = [asks(a=ASK, b=ASK), asks("s", c=ASK), DONE]
-        async with rounds(*results, elicitation=elicit) as (client, _):
+        async with rounds(*results, answers=Answers(elicitation=elicit)) as (client, _):
             await client.call_tool("x")
 
     async def check() -> None:
@@ -536,13 +548,15 @@ async def test_a_modern_server_may_not_send_requests_of_its_own() -> None:
     def callback(params: Any) -> Any:
         pytest.fail("the callback was called")
 
-    async with scripted({}, revision=MODERN, elicitation=callback, on_error=faults.append) as (_, _asked, wire):
+    async with scripted(
+        {}, revision=MODERN, answers=Answers(elicitation=callback), options=SessionOptions(on_error=faults.append)
+    ) as (_, _asked, wire):
         await wire.send(Request(1, "elicitation/create", form()))
         await trio.testing.wait_all_tasks_blocked()
     assert ["the server sent the request 'elicitation/create'" in str(fault) for fault in faults] == [True]
 
 
 async def test_legacy_servers_ask_nothing_by_results() -> None:
-    async with asking(elicitation=name_is("Ada")) as (client, server):
+    async with asking(answers=ADA) as (client, server):
         assert isinstance(client, Client)
         assert await server.ask("elicitation/create", form(name={"type": "string"})) == accepted("Ada")

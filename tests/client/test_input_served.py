@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, Server, StdioServerParameters, ToolError, types
+from trio_mcp import Answers, Client, McpError, Server, StdioServerParameters, ToolError, types
 from trio_mcp.server.context import Context
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,8 @@ class User:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def options(self) -> dict[str, Any]:
-        return {"elicitation": self.elicitation, "sampling": self.sampling, "roots": [Path("/srv")]}
+    def answers(self) -> Answers:
+        return Answers(elicitation=self.elicitation, sampling=self.sampling, roots=[Path("/srv")])
 
     async def elicitation(self, params: Any) -> Any:
         self.asked.append(params.message)
@@ -42,7 +42,7 @@ async def test_a_process_asks_and_gets_the_same_answers_in_each_era(revision: st
     user = User()
     target = StdioServerParameters(sys.executable, [str(PEER)], env={"PYTHONPATH": str(ROOT)})
     with trio.fail_after(30):
-        async with Client(target, mode=revision, **user.options()) as client:
+        async with Client(target, mode=revision, answers=user.answers()) as client:
             result = await client.call_tool(tool)
     assert result.data == "red, 2, [], hello, file:///srv"
     assert user.asked == ["Which colour?", "How long?", "sampling"]
@@ -81,7 +81,7 @@ async def test_cancelling_the_call_while_the_user_thinks_ends_the_handler(revisi
         thinking.set()
         await trio.sleep_forever()
 
-    async with Client(server, mode=revision, roots=roots) as client:
+    async with Client(server, mode=revision, answers=Answers(roots=roots)) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "ask")
             await thinking.wait()
@@ -102,6 +102,6 @@ async def test_a_tool_error_after_an_answer_is_the_result() -> None:
         await ctx.list_roots()
         raise ToolError("none of these")
 
-    async with Client(server, roots=[]) as client:
+    async with Client(server, answers=Answers(roots=[])) as client:
         result = await client.call_tool("ask")
     assert result.is_error

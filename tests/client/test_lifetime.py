@@ -14,6 +14,7 @@ import trio.lowlevel
 
 from tests.client.servers import make_server, script
 from trio_mcp import (
+    CallOptions,
     Client,
     Link,
     LocalProtocolError,
@@ -23,6 +24,7 @@ from trio_mcp import (
     RequestTimeout,
     Server,
     SessionClosed,
+    SessionOptions,
     StdioServerParameters,
     TransportError,
     memory_link_pair,
@@ -146,7 +148,10 @@ async def test_a_server_that_prints_garbage() -> None:
     code = "import time\nwhile True: print('Usage: foo [options]', flush=True); time.sleep(0.1)"
     target = StdioServerParameters(sys.executable, ["-c", code], shutdown_grace=0.1)
     with pytest.raises(TransportError, match=r"connect_timeout=1\.5.*not MCP: invalid JSON.*is it an MCP server"):
-        async with Client(target, connect_timeout=1.5, probe_timeout=0.5, on_error=lambda _: None):
+        async with Client(
+            target,
+            options=SessionOptions(calls=CallOptions(connect_timeout=1.5, probe_timeout=0.5), on_error=lambda _: None),
+        ):
             pass
 
 
@@ -158,7 +163,7 @@ async def test_a_server_that_never_answers(autojump_clock: trio.testing.MockCloc
 
     started = trio.current_time()
     with pytest.raises(TransportError, match=r"did not complete the connection within connect_timeout=9 seconds"):
-        async with Client(silent, connect_timeout=9, probe_timeout=4):
+        async with Client(silent, options=SessionOptions(calls=CallOptions(connect_timeout=9, probe_timeout=4))):
             pass
     assert trio.current_time() - started == pytest.approx(9)
 
@@ -259,8 +264,11 @@ async def test_what_the_server_says_of_itself() -> None:
         ({"target": "gopher://x"}, ValueError, "no transport for gopher://"),
         ({"target": 7}, TypeError, "a target must be"),
         ({"mode": "modern"}, ValueError, "mode must be one of auto, legacy"),
-        ({"connect_timeout": 0}, ValueError, "connect_timeout"),
-        ({"probe_timeout": "soon"}, ValueError, "probe_timeout"),
+        ({"timeout": 0}, ValueError, "timeout must be more than 0 seconds, got 0"),
+        ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds or None, got 'soon'"),
+        ({"options": CallOptions()}, TypeError, r"options must be SessionOptions\(…\), got CallOptions"),
+        ({"answers": print}, TypeError, r"answers must be Answers\(…\), got builtin_function_or_method"),
+        ({"capabilities": ["roots"]}, TypeError, "capabilities must be a model or a mapping"),
         ({"client_info": {"name": "me"}}, TypeError, "client_info must be an Implementation, got dict"),
     ],
 )

@@ -52,13 +52,16 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def modern(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
-    return scripted(answers or {}, revision=MODERN, capabilities=TELLS_ALL, **arguments)
+def modern(replies: dict[str, Any] | None = None, **arguments: Any) -> Any:
+    return scripted(replies or {}, revision=MODERN, capabilities=TELLS_ALL, **arguments)
 
 
 async def test_entering_waits_for_the_acknowledgement_and_events_come_typed_in_order() -> None:
     faults: list[Exception] = []
-    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+    async with (
+        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
+        trio.open_nursery() as nursery,
+    ):
         listener = Listener()
         nursery.start_soon(lambda: listener.run(client, **EVERYTHING))
         await settle()
@@ -125,7 +128,10 @@ async def test_what_does_not_name_a_subscription_is_a_fault_and_reaches_none(met
     faults: list[Exception] = []
     seen: list[str] = []
     async with (
-        modern(on_error=faults.append, on_message=lambda notification: seen.append(notification.method)) as rig,
+        modern(
+            options=SessionOptions(on_error=faults.append),
+            on_message=lambda notification: seen.append(notification.method),
+        ) as rig,
         listening(*rig, **EVERYTHING) as (listener, request),
     ):
         assert request.id == 2
@@ -143,7 +149,10 @@ async def test_what_does_not_name_a_subscription_is_a_fault_and_reaches_none(met
 
 async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_delivered() -> None:
     faults: list[Exception] = []
-    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+    async with (
+        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
+        trio.open_nursery() as nursery,
+    ):
         listener = Listener()
         nursery.start_soon(lambda: listener.run(client, tools_list_changed=True, resources=["x:/a", "x:/b"]))
         await settle()
@@ -166,7 +175,10 @@ async def test_what_was_not_asked_for_or_was_declined_is_a_fault_and_not_deliver
 
 async def test_before_the_acknowledgement_and_a_second_one_are_faults() -> None:
     faults: list[Exception] = []
-    async with modern(on_error=faults.append) as (client, asked, wire), trio.open_nursery() as nursery:
+    async with (
+        modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
+        trio.open_nursery() as nursery,
+    ):
         listener = Listener()
         nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
         await settle()
@@ -188,7 +200,10 @@ async def test_before_the_acknowledgement_and_a_second_one_are_faults() -> None:
 
 @pytest.mark.parametrize("notifications", [None, 7, {"toolsListChanged": {}}, {"resourceSubscriptions": "x:/a"}])
 async def test_a_malformed_acknowledgement_is_raised_on_entering_and_ends_the_request(notifications: Any) -> None:
-    async with modern(on_error=lambda _: None) as (client, asked, wire), trio.open_nursery() as nursery:
+    async with (
+        modern(options=SessionOptions(on_error=lambda _: None)) as (client, asked, wire),
+        trio.open_nursery() as nursery,
+    ):
         listener = Listener()
         nursery.start_soon(lambda: listener.run(client, tools_list_changed=True))
         await settle()
@@ -200,7 +215,10 @@ async def test_a_malformed_acknowledgement_is_raised_on_entering_and_ends_the_re
 
 async def test_a_malformed_update_is_a_fault_and_costs_only_itself() -> None:
     faults: list[Exception] = []
-    async with modern(on_error=faults.append) as rig, listening(*rig, **EVERYTHING) as (listener, request):
+    async with (
+        modern(options=SessionOptions(on_error=faults.append)) as rig,
+        listening(*rig, **EVERYTHING) as (listener, request),
+    ):
         await rig[2].send(notice(UPDATED, request.id, uri=7))
         await rig[2].send(notice(UPDATED, request.id))
         await rig[2].send(notice(UPDATED, request.id, uri="x:/a"))
@@ -241,7 +259,7 @@ async def test_no_acknowledgement_in_time(autojump_clock: Any) -> None:
 
 async def test_a_late_acknowledgement_is_not_a_fault(autojump_clock: Any) -> None:
     faults: list[Exception] = []
-    async with modern(on_error=faults.append) as (client, asked, wire):
+    async with modern(options=SessionOptions(on_error=faults.append)) as (client, asked, wire):
         with trio.move_on_after(1):
             async with client.listen(tools_list_changed=True):
                 raise AssertionError
@@ -512,7 +530,11 @@ async def test_every_notice_makes_the_client_forget_listened_for_or_not(revision
 
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}}]}
     async with scripted(
-        {"tools/list": tools}, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None, cache=Noting()
+        {"tools/list": tools},
+        revision=revision,
+        capabilities=TELLS_ALL,
+        options=SessionOptions(on_error=lambda _: None),
+        cache=Noting(),
     ) as (client, _, wire):
         await client.list_tools()
         assert client.statistics().known_tools == 1

@@ -24,7 +24,7 @@ from tests.client.listening import (
 )
 from tests.client.scripted import scripted
 from tests.peer import settle
-from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, SessionOptions, ToolsListChanged
 from trio_mcp.client.subscriptions import ChangeEvent
 from trio_mcp.jsonrpc.messages import Notification
 
@@ -59,7 +59,9 @@ async def test_a_listener_of_any_speed_sees_the_last_change_of_each_and_nothing_
     read: Counter[ChangeEvent] = Counter()
     told: Counter[ChangeEvent] = Counter()
     async with (
-        scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, on_error=lambda _: None) as rig,
+        scripted(
+            SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, options=SessionOptions(on_error=lambda _: None)
+        ) as rig,
         trio.open_nursery() as nursery,
     ):
         client, requests, wire = rig
@@ -183,7 +185,9 @@ async def told_to_one_who_asked_for(
     """Return what a listener hears that reads only once all of it has arrived, and the faults reported."""
     faults: list[Exception] = []
     async with (
-        scripted(SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, on_error=faults.append) as rig,
+        scripted(
+            SUBSCRIBES, revision=revision, capabilities=TELLS_ALL, options=SessionOptions(on_error=faults.append)
+        ) as rig,
         trio.open_nursery() as nursery,
     ):
         client, requests, wire = rig

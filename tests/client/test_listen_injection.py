@@ -20,7 +20,7 @@ from tests.client.listening import (
 from tests.client.scripted import scripted
 from tests.injection import cancel_everywhere
 from tests.peer import settle
-from trio_mcp import Client
+from trio_mcp import Client, SessionOptions
 from trio_mcp._nursery import background_nursery
 from trio_mcp.jsonrpc.messages import Response
 
@@ -42,7 +42,7 @@ async def test_modern(middleware: bool) -> None:
         {},
         revision=MODERN,
         capabilities=TELLS_ALL,
-        on_error=faults.append,
+        options=SessionOptions(on_error=faults.append),
         middleware=[through] if middleware else [],
     ) as (client, asked, wire):
 

@@ -28,6 +28,7 @@ from trio_mcp import (
     RequestTimeout,
     ResourcesListChanged,
     ResourceUpdated,
+    SessionOptions,
     ToolsListChanged,
 )
 from trio_mcp.client.listen import UNSUBSCRIBE_TIMEOUT
@@ -37,9 +38,9 @@ REVISIONS = ["2024-11-05", LEGACY]
 SUBSCRIBES: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
 
 
-def legacy(answers: dict[str, Any] | None = None, **arguments: Any) -> Any:
+def legacy(replies: dict[str, Any] | None = None, **arguments: Any) -> Any:
     arguments.setdefault("capabilities", TELLS_ALL)
-    return scripted(SUBSCRIBES if answers is None else answers, **arguments)
+    return scripted(SUBSCRIBES if replies is None else replies, **arguments)
 
 
 def asked_for(asked: list[Any]) -> list[tuple[str, str]]:
@@ -71,7 +72,7 @@ async def test_only_what_the_server_declares_is_honoured() -> None:
     }
     faults: list[Exception] = []
     async with (
-        legacy({}, capabilities=declared, on_error=faults.append) as (client, asked, wire),
+        legacy({}, capabilities=declared, options=SessionOptions(on_error=faults.append)) as (client, asked, wire),
         client.listen(**arguments) as events,
     ):
         assert events.honored.to_wire() == {"promptsListChanged": True}
@@ -232,7 +233,10 @@ async def test_too_many_resources_of_all_listeners_are_refused(monkeypatch: pyte
 async def test_notifications_without_a_listener_are_not_faults() -> None:
     """The application may have subscribed by itself; and the modern acknowledgement means nothing here."""
     faults: list[Exception] = []
-    async with legacy(on_error=faults.append) as (client, _, wire), client.listen(resources=["x:/a"]) as events:
+    async with (
+        legacy(options=SessionOptions(on_error=faults.append)) as (client, _, wire),
+        client.listen(resources=["x:/a"]) as events,
+    ):
         for message in (notice(UPDATED, uri="x:/z"), notice(TOOLS), notice(ACKNOWLEDGED, 1, notifications={})):
             await wire.send(message)
         await wire.send(notice(UPDATED, uri="x:/a"))

@@ -18,6 +18,7 @@ from trio_mcp import (
     ResourcesListChanged,
     ResourceUpdated,
     Server,
+    SessionOptions,
     StdioServerParameters,
     ToolsListChanged,
     memory_link_pair,
@@ -71,7 +72,7 @@ async def test_each_listener_hears_of_what_it_asked_for(target: Server | StdioSe
     faults: list[Exception] = []
     with trio.fail_after(30):
         async with (
-            Client(target, mode=mode, on_error=faults.append) as client,
+            Client(target, mode=mode, options=SessionOptions(on_error=faults.append)) as client,
             client.listen(
                 tools_list_changed=True,
                 prompts_list_changed=True,

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from tests.client.scripted import scripted as by_script
 from tests.client.servers import make_server
-from trio_mcp import Client, McpError, RemoteProtocolError, Server
-from trio_mcp.client import ToolResult
+from trio_mcp import Client, McpError, RemoteProtocolError, Server, ToolResult
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types.content import TextContent
 

@@ -14,7 +14,18 @@ from pydantic import BaseModel
 
 from tests.peer import Peer, played
 from tests.server.input_harness import hand_client
-from trio_mcp import Client, Context, McpError, ProxyServer, ResourceUpdated, Server, ToolsListChanged, memory_link_pair
+from trio_mcp import (
+    Answers,
+    Client,
+    Context,
+    ListOptions,
+    McpError,
+    ProxyServer,
+    ResourceUpdated,
+    Server,
+    ToolsListChanged,
+    memory_link_pair,
+)
 from trio_mcp.jsonrpc.messages import Request
 from trio_mcp.types import CreateMessageRequestParams, ProgressNotificationParams
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS
@@ -29,7 +40,7 @@ class Person(BaseModel):
 
 def upstream(revision: str) -> Server:
     """Return a server with one of everything."""
-    server = Server("up", version="2.0", instructions="be kind", revisions=[revision], page_size=3)
+    server = Server("up", version="2.0", instructions="be kind", revisions=[revision], lists=ListOptions(page_size=3))
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -186,8 +197,8 @@ async def test_questions_reach_the_client_of_the_call_and_answers_come_back(abov
     def think(params: CreateMessageRequestParams) -> str:
         return "four"
 
-    settings = {"elicitation": answer, "sampling": think, "roots": ["file:///srv"]}
-    async with client_of(ProxyServer(upstream(above)), below, **settings) as client:
+    answers = Answers(elicitation=answer, sampling=think, roots=["file:///srv"])
+    async with client_of(ProxyServer(upstream(above)), below, answers=answers) as client:
         with trio.fail_after(5):
             assert (await client.call_tool("who")).data == "accept: Bo"
             assert (await client.call_tool("page")).data == "accept"
@@ -338,8 +349,8 @@ async def test_an_ambiguous_question_is_shown_to_no_client(below: str) -> None:
     ):
         nursery.start_soon(run.serve_link, one[1])
         nursery.start_soon(run.serve_link, two[1])
-        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, elicitation=asked.append)
-        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, elicitation=asked.append)
+        first = Client(lambda: contextlib.nullcontext(one[0]), mode=below, answers=Answers(elicitation=asked.append))
+        second = Client(lambda: contextlib.nullcontext(two[0]), mode=below, answers=Answers(elicitation=asked.append))
         async with first, second:
             nursery.start_soon(first.call_tool, "wait")
             with trio.fail_after(5):
@@ -363,8 +374,8 @@ async def test_a_client_that_is_connected_already_can_be_the_upstream() -> None:
 def test_arguments_that_a_proxy_can_not_have_are_refused() -> None:
     with pytest.raises(TypeError, match="takes no lifespan"):
         ProxyServer(Server("up"), lifespan=lambda server: None)
-    with pytest.raises(TypeError, match="must not set 'elicitation'"):
-        ProxyServer(Server("up"), client={"elicitation": print})
+    with pytest.raises(TypeError, match="must not set 'answers'"):
+        ProxyServer(Server("up"), client={"answers": Answers(elicitation=print)})
     with pytest.raises(TypeError, match="a target must be"):
         ProxyServer(3)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp import Client, types
+from trio_mcp import Answers, Client, types
 
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2026-07-28")
 
@@ -51,7 +51,7 @@ async def declare_everything(url: str) -> None:
     def refuse(params: object) -> str:
         return "decline"
 
-    async with Client(url, mode=MODE, elicitation=refuse, sampling=refuse, roots=[]) as client:
+    async with Client(url, mode=MODE, answers=Answers(elicitation=refuse, sampling=refuse, roots=[])) as client:
         await client.request("com.example/anything")  # the server of this scenario declares nothing, and takes anything
 
 
@@ -64,14 +64,14 @@ async def reconnect(url: str) -> None:
 
 async def fill_in_defaults(url: str) -> None:
     """Accept a form as it is: the library fills in the defaults."""
-    async with Client(url, mode=MODE, elicitation=lambda form: "accept") as client:
+    async with Client(url, mode=MODE, answers=Answers(elicitation=lambda form: "accept")) as client:
         await client.list_tools()
         await client.call_tool("test_client_elicitation_defaults")
 
 
 async def answer_rounds(url: str) -> None:
     """Call tools that ask in rounds; the library answers them."""
-    async with Client(url, mode=MODE, elicitation=lambda form: {"confirmed": True}) as client:
+    async with Client(url, mode=MODE, answers=Answers(elicitation=lambda form: {"confirmed": True})) as client:
         await client.list_tools()
         for tool in ("test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"):
             await client.call_tool(tool)

@@ -25,9 +25,12 @@ from tests.docs.pages import ROOT
 from tests.http_peer import Asked, peer
 from tests.peer import Peer
 from trio_mcp import (
+    Answers,
     BaseSession,
+    CallOptions,
     Client,
     ClientSession,
+    FunctionOptions,
     Link,
     ProcessExited,
     RequestContext,
@@ -194,7 +197,9 @@ async def connecting() -> None:
                 await server.started.wait()
                 scope.cancel()
 
-            async with Client(server.parameters, connect_timeout=600, probe_timeout=600):
+            async with Client(
+                server.parameters, options=SessionOptions(calls=CallOptions(connect_timeout=600, probe_timeout=600))
+            ):
                 raise AssertionError("connected")
     assert scope.cancelled_caught
     assert server.is_gone()
@@ -246,7 +251,11 @@ async def giving_input() -> None:
             return []
 
         answers = {method: question}
-        async with scripted(answers, revision=MODERN, capabilities=TOOLS, roots=give) as (client, asked, wire):
+        async with scripted(answers, revision=MODERN, capabilities=TOOLS, answers=Answers(roots=give)) as (
+            client,
+            asked,
+            wire,
+        ):
             await cancel_while_blocked(functools.partial(call, client))
             await trio.testing.wait_all_tasks_blocked()
             assert reasons == [REASON]
@@ -270,7 +279,7 @@ async def setting_roots() -> None:
             await wire.expect(Notification)
 
         nursery.start_soon(shake_hands)
-        async with Client(target, mode="legacy", roots=["file:///old"], options=options) as client:
+        async with Client(target, mode="legacy", answers=Answers(roots=["file:///old"]), options=options) as client:
             await fill(client.session)
             await cancel_while_blocked(lambda: client.set_roots(["file:///new"]))
             sent = [message for message in wire.arrived() if isinstance(message, Notification)]
@@ -419,7 +428,7 @@ async def async_handler() -> None:
 @row("a sync tool, by its peer")
 async def sync_tool() -> None:
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    server = Server("threads", max_sync_tools=1)
+    server = Server("threads", functions=FunctionOptions(max_sync_threads=1))
 
     @server.tool
     def work() -> None:

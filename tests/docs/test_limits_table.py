@@ -13,12 +13,14 @@ import pytest
 import trio_mcp
 from tests.docs.pages import ROOT
 from trio_mcp import (
+    Answers,
     CallOptions,
-    Client,
     ClientGroup,
+    FunctionOptions,
     HttpOptions,
+    InputOptions,
+    ListOptions,
     ResponseCache,
-    Server,
     SessionOptions,
     StdioServerParameters,
     link,
@@ -54,8 +56,8 @@ STATED = {
     "timeout": CallOptions().timeout,
     "total_timeout": CallOptions().total_timeout,
     "reset_on_progress": CallOptions().reset_on_progress,
-    "Client(connect_timeout=…)": default(Client, "connect_timeout"),
-    "Client(probe_timeout=…)": default(Client, "probe_timeout"),
+    "CallOptions.connect_timeout": CallOptions().connect_timeout,
+    "CallOptions.probe_timeout": CallOptions().probe_timeout,
     "ClientGroup(max_wait=…)": default(ClientGroup, "max_wait"),
     "resources/unsubscribe after a Client.listen": constant("UNSUBSCRIBE_TIMEOUT"),
     "SessionOptions.close_grace": OPTIONS.close_grace,
@@ -87,7 +89,7 @@ STATED = {
     "open subscriptions/listen of a session": OPTIONS.handlers.max_running_requests,
     "changes that one listener has not been told yet": "one of each kind and resource",
     "records of one McpLogHandler, from other threads": constant("MAX_PENDING_RECORDS"),
-    "synchronous tools running in threads": default(Server, "max_sync_tools"),
+    "synchronous tools running in threads": FunctionOptions().max_sync_threads,
     "HttpOptions(session_timeout=…)": HttpOptions().session_timeout,
     "keep_alive_timeout of hypercorn's Config": configured("127.0.0.1", 0).keep_alive_timeout,
     "HttpOptions(body_timeout=…)": HttpOptions().body_timeout,
@@ -111,11 +113,11 @@ STATED = {
     ),
     "bytes of further requests that an HTTP/1.1 client sends before it has its response": constant("MAX_RECEIVED"),
     "bytes of the body of an HTTP request": HttpOptions().max_message_size,
-    "handlers parked for input": default(Server, "max_parked"),
+    "handlers parked for input": InputOptions().max_parked,
     "pages that a client was asked to visit and that are not completed": constant("MAX_ELICITATIONS"),
     "abandoned calls that a proxy's upstream may still answer": constant("MAX_GIVEN_UP"),
-    "rounds of input of one request": default(Server, "max_input_rounds"),
-    "seconds that a client has to come back with its input": default(Server, "request_state_ttl"),
+    "rounds of input of one request": InputOptions().max_rounds,
+    "seconds that a client has to come back with its input": InputOptions().ttl,
     "characters of a requestState": constant("MAX_STATE"),
     "bytes of a message over stdio": default(stdio_client, "max_message_size"),
     "bytes of a message over HTTP": default(streamable_http_client, "max_message_size"),
@@ -131,8 +133,8 @@ STATED = {
     "shortened names of one server that a ClientGroup remembers": constant("MAX_REMEMBERED"),
     "characters of a URI times characters of the server's templates it is matched against": constant("MAX_MATCH_WORK"),
     "inputs that a server asks for in one round": constant("MAX_INPUT_REQUESTS"),
-    "rounds of input in one call": default(Client, "max_input_rounds"),
-    "tools on one page of a server's list": default(Server, "page_size"),
+    "rounds of input in one call": Answers().max_input_rounds,
+    "tools on one page of a server's list": ListOptions().page_size,
     "resources that one client subscribes to": constant("MAX_SUBSCRIPTIONS"),
     "characters of a resource's URI": constant("MAX_URI", "trio_mcp.uri_templates"),
     "subschemas of a JSON Schema": constant("MAX_SUBSCHEMAS"),
@@ -172,9 +174,9 @@ def test_the_page_has_a_row_for_each_limit() -> None:
 
 def test_each_limit_of_a_session_has_a_row() -> None:
     page = (ROOT / "docs" / "reference" / "limits.md").read_text()
-    for field in (*CallOptions.__attrs_attrs__, *SessionOptions.__attrs_attrs__):
+    for options, field in ((each, field) for each in (CallOptions, SessionOptions) for field in each.__attrs_attrs__):
         if field.type in (int, float, "int", "float", "float | None") and field.name != "alert_threshold":
-            assert f"`{field.name}`" in page or f"`SessionOptions.{field.name}`" in page, field.name
+            assert f"`{field.name}`" in page or f"`{options.__name__}.{field.name}`" in page, field.name
 
 
 def test_every_transport_has_the_same_limit() -> None:

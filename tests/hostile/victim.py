@@ -113,7 +113,7 @@ async def serve(folder: Path) -> None:
         async with trio.open_nursery() as nursery:
 
             async def run(task_status: trio.TaskStatus[str]) -> None:
-                await server.serve_http(config=config, options=options, shutdown=stop.wait, task_status=task_status)
+                await server.serve_http(config=config, options=options, shutdown=stop, task_status=task_status)
                 nursery.cancel_scope.cancel()
 
             secure = await nursery.start(run)

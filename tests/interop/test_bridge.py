@@ -10,7 +10,7 @@ import mcp_types
 import pytest
 import trio
 
-from trio_mcp import Client, McpError, ResourceUpdated, StdioServerParameters, types
+from trio_mcp import Answers, Client, McpError, ResourceUpdated, StdioServerParameters, types
 
 from .support import DEADLINE, Launch
 
@@ -49,13 +49,9 @@ async def test_a_modern_client_lists_and_uses_an_old_server(everything_server: L
         forms.append(params)
         return {"name": "Bo", "check": True}
 
-    settings: dict[str, Any] = {
-        "elicitation": fill_in,
-        "sampling": lambda params: "a reply of the model",
-        "roots": ["file:///srv/data"],
-    }
+    answers = Answers(elicitation=fill_in, sampling=lambda params: "a reply of the model", roots=["file:///srv/data"])
     with trio.fail_after(DEADLINE):
-        async with Client(through(everything_server), mode=MODERN, **settings) as client:
+        async with Client(through(everything_server), mode=MODERN, answers=answers) as client:
             assert client.server_info is not None
             assert client.server_info.name == "mcp-servers/everything"
             tools = [tool.name async for tool in client.iter_tools()]

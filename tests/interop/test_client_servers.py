@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from trio_mcp import (
+    Answers,
     CapabilityError,
     Client,
     HttpServerParameters,
@@ -253,14 +254,14 @@ async def test_its_questions_reach_the_callbacks(connect: Connect, server: str) 
         asked.append("sampling")
         return "hello"
 
-    async with connect(elicitation=elicit, sampling=sample, roots=["file:///srv"]) as client:
+    async with connect(answers=Answers(elicitation=elicit, sampling=sample, roots=["file:///srv"])) as client:
         assert (await client.call_tool("ask")).text == "painted blue"
         assert asked == ["Which colour?"]
         if server in STDIO:
             assert (await client.call_tool("ask_everything")).text == "blue, hello, file:///srv"
             assert sorted(asked[1:]) == ["Which colour?", "sampling"]
     if server in STDIO:
-        async with connect(elicitation=lambda params: None) as client:
+        async with connect(answers=Answers(elicitation=lambda params: None)) as client:
             assert (await client.call_tool("ask")).is_error, "a declined question is the tool's to deal with"
 
 
@@ -288,7 +289,7 @@ async def test_a_stream_that_the_server_has_closed_is_resumed(connect: Connect) 
 @against(*STDIO)
 async def test_an_extension_and_its_method(connect: Connect) -> None:
     """Each side sees what the other declares, and in both eras the method is there for who declares its extension."""
-    async with connect(extensions={"com.example/doubling": {}}) as client:
+    async with connect(capabilities={"extensions": {"com.example/doubling": {}}}) as client:
         # That server declares its extensions in the modern era only, but takes a client's in both.
         modern = client.protocol_version == NEGOTIATED["auto"]
         assert client.extensions == ({"com.example/doubling": {"limit": 100}} if modern else {})

@@ -10,7 +10,7 @@ from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.param_headers import ParameterHeader
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
-from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse
+from trio_mcp.http.rules.statuses import Refusal, RuleSettings, judge_head, judge_message, refuse
 from trio_mcp.jsonrpc.messages import Batch, Notification, Request, RequestId, Response
 from trio_mcp.types import meta
 from trio_mcp.types.versions import LEGACY_REVISIONS, MODERN_REVISIONS, REVISIONS
@@ -74,7 +74,7 @@ def serving(*revisions: str) -> ServerIdentity:
     return ServerIdentity({"name": "server", "version": "1"}, lambda revision: {}, revisions=revisions)
 
 
-BOTH_ERAS = HttpSettings(
+BOTH_ERAS = RuleSettings(
     serving(*REVISIONS),
     guard=HostGuard(LOOPBACK_HOSTS),
     max_message_size=1000,
@@ -87,11 +87,11 @@ NEW_LEGACY_ONLY = attrs.evolve(BOTH_ERAS, identity=serving("2025-06-18", "2025-1
 JSON_ONLY = attrs.evolve(BOTH_ERAS, json_only=True)
 
 
-def head(method: str, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
+def head(method: str, headers: Headers, settings: RuleSettings = BOTH_ERAS) -> Any:
     return judge_head(method, headers, settings, find_session)
 
 
-def post(message: Any, headers: Headers, settings: HttpSettings = BOTH_ERAS) -> Any:
+def post(message: Any, headers: Headers, settings: RuleSettings = BOTH_ERAS) -> Any:
     return judge_message(message, headers, settings, find_session)
 
 

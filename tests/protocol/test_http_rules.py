@@ -46,9 +46,9 @@ from trio_mcp.http.rules.statuses import (
     HEAD_RULES,
     MESSAGE_RULES,
     Accept,
-    HttpSettings,
     Opening,
     Refusal,
+    RuleSettings,
     status_of,
     too_large,
 )
@@ -381,7 +381,7 @@ def test_a_batch_without_requests_is_owed_no_answer() -> None:
 
 
 @pytest.mark.parametrize(("settings", "plain", "listen"), [(BOTH_ERAS, True, True), (JSON_ONLY, False, True)])
-def test_whether_the_answer_may_be_a_stream(settings: HttpSettings, plain: bool, listen: bool) -> None:
+def test_whether_the_answer_may_be_a_stream(settings: RuleSettings, plain: bool, listen: bool) -> None:
     """A server that answers with JSON still answers subscriptions/listen with a stream, as the method has it."""
     assert post(modern(), modern_fields(), settings).may_stream is plain
     assert post(modern("subscriptions/listen"), modern_fields("subscriptions/listen"), settings).may_stream is listen
@@ -418,7 +418,7 @@ def posted(draw: st.DrawFn) -> Any:
 
 
 @given(st.sampled_from(["GET", "POST", "DELETE", "OPTIONS", ""]) | st.text(max_size=5), heads, settings_of_any_kind)
-def test_any_head_gets_a_verdict(method: str, headers: Headers, settings: HttpSettings) -> None:
+def test_any_head_gets_a_verdict(method: str, headers: Headers, settings: RuleSettings) -> None:
     """Nothing raises; a refusal is a client's error, with a JSON-RPC error as its body."""
     verdict = head(method, headers, settings)
     if isinstance(verdict, Refusal):
@@ -431,7 +431,7 @@ def test_any_head_gets_a_verdict(method: str, headers: Headers, settings: HttpSe
 
 
 @given(posted(), heads, settings_of_any_kind)
-def test_any_message_gets_a_verdict(message: Any, headers: Headers, settings: HttpSettings) -> None:
+def test_any_message_gets_a_verdict(message: Any, headers: Headers, settings: RuleSettings) -> None:
     """Accepted requests have a served revision and agree in head and body; others are answered with an error."""
     verdict = post(message, headers, settings)
     if isinstance(verdict, Refusal):
@@ -485,4 +485,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="revisions must name one of"):
         serving("v9")
     with pytest.raises(ValueError, match="at least 1 byte"):
-        HttpSettings(serving(MODERN), max_message_size=0)
+        RuleSettings(serving(MODERN), max_message_size=0)

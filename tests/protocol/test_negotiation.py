@@ -280,7 +280,7 @@ def test_no_answer_raises_anything_else(result: dict[str, Any]) -> None:
 
 
 def test_a_discover_result_is_read() -> None:
-    """2026-07-28 `server/discover`: ``serverInfo`` is in ``_meta``, and optional; another result is no evidence."""
+    """2026-07-28 `server/discover`: ``serverInfo`` is in ``_meta``, and optional; any other result proves nothing."""
     result: dict[str, Any] = {"supportedVersions": [MODERN, "2025-11-25", 7], "capabilities": {"tools": {}}}
     result |= {"instructions": "do", "_meta": {meta.SERVER_INFO: INFO}}
     assert read_discover_result(result) == ([MODERN, "2025-11-25"], ServerDeclaration("", INFO, {"tools": {}}, "do"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.server.harness import LEGACY, MODERN, client_of
-from trio_mcp import CacheHint, McpError, Server
+from trio_mcp import CacheHint, ListOptions, McpError, Server
 from trio_mcp.types import ReadResourceResult, TextResourceContents
 
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
@@ -37,7 +37,7 @@ def hints_of(result: dict[str, Any]) -> tuple[Any, Any]:
 @pytest.mark.parametrize("method", LISTS)
 async def test_every_page_of_a_list_has_the_hint_of_its_method(method: str) -> None:
     """Pagination: "Servers MUST apply the same cacheScope to all response pages"."""
-    async with client_of(server_with_everything(page_size=1, cache_hints=HINTS)) as client:
+    async with client_of(server_with_everything(lists=ListOptions(page_size=1, cache_hints=HINTS))) as client:
         seen, cursor = [], None
         while True:
             page = await client.request(method, {} if cursor is None else {"cursor": cursor})
@@ -59,7 +59,7 @@ async def test_a_list_has_the_same_order_for_every_client(method: str) -> None:
 
 
 async def test_discovery_has_its_hint() -> None:
-    async with client_of(server_with_everything(cache_hints=HINTS)) as client:
+    async with client_of(server_with_everything(lists=ListOptions(cache_hints=HINTS))) as client:
         assert hints_of(await client.request("server/discover")) == (6000, "public")
 
 
@@ -73,7 +73,7 @@ async def test_without_hints_nothing_may_be_cached() -> None:
 
 async def test_the_most_specific_hint_counts_for_a_read() -> None:
     """The function's hint, else the resource's, else the server's."""
-    server = server_with_everything(cache_hints=HINTS)
+    server = server_with_everything(lists=ListOptions(cache_hints=HINTS))
 
     @server.resource("test://own/{x}", cache=CacheHint(ttl=0.5))
     async def own(x: str) -> str:
@@ -95,7 +95,7 @@ async def test_the_most_specific_hint_counts_for_a_read() -> None:
 
 
 async def test_the_legacy_era_sees_no_hints() -> None:
-    server = server_with_everything(cache_hints=HINTS)
+    server = server_with_everything(lists=ListOptions(cache_hints=HINTS))
 
     @server.resource("test://said", cache=CacheHint(ttl=7))
     async def said() -> ReadResourceResult:
@@ -137,10 +137,10 @@ def test_other_wrong_hints_are_refused_with_one_clear_error() -> None:
     with pytest.raises(ValueError, match="scope must be 'public' or 'private', got 'shared'"):
         CacheHint(scope="shared")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="results of 'tools/call' can't be cached; those of server/discover"):
-        Server("test", cache_hints={"tools/call": CacheHint()})
+        Server("test", lists=ListOptions(cache_hints={"tools/call": CacheHint()}))
     with pytest.raises(TypeError, match=r"cache_hints\['tools/list'\]: a cache hint must be a CacheHint"):
-        Server("test", cache_hints={"tools/list": 60})  # type: ignore[dict-item]
+        Server("test", lists=ListOptions(cache_hints={"tools/list": 60}))  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="cache_hints must be a mapping"):
-        Server("test", cache_hints=[("tools/list", CacheHint())])  # type: ignore[arg-type]
+        Server("test", lists=ListOptions(cache_hints=[("tools/list", CacheHint())]))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="resource 'test://x': a cache hint must be a CacheHint"):
         Server("test").add_resource("test://x", lambda: "x", name="x", cache=60)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.peer import Peer, settle
 from tests.server.harness import LEGACY, MODERN, client_of, server_with
-from trio_mcp import McpError, Server, memory_link_pair
+from trio_mcp import ListOptions, McpError, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.server.changes import Listener
 from trio_mcp.types.versions import LEGACY_REVISIONS
@@ -156,7 +156,7 @@ async def test_a_tool_may_add_tools(sync: bool) -> None:
 
 
 async def test_no_change_from_another_thread_is_lost() -> None:
-    server = Server("test", page_size=7)
+    server = Server("test", lists=ListOptions(page_size=7))
     stop = threading.Event()
 
     def add(start: int) -> None:

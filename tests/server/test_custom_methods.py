@@ -11,7 +11,7 @@ import trio
 from pydantic import BaseModel, ConfigDict
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
-from trio_mcp import Context, Depends, McpError, NotificationContext, RemoteProtocolError, Server
+from trio_mcp import Context, Depends, McpError, NotificationContext, RemoteProtocolError, Server, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.types import RequestParams
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -242,7 +242,7 @@ async def test_a_client_notifies_the_server(revision: str) -> None:
     async def lifespan(server: Server) -> AsyncIterator[str]:
         yield "state"
 
-    server = Server("test", lifespan=lifespan, on_error=errors.append)
+    server = Server("test", lifespan=lifespan, options=SessionOptions(on_error=errors.append))
 
     @server.notification("com.example/area", params=Area)
     async def area(params: Area, ctx: NotificationContext) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
 from tests.strategies import json_values
-from trio_mcp import Client, Context, McpError, RemoteProtocolError, Server
+from trio_mcp import CallOptions, Client, Context, McpError, RemoteProtocolError, Server, SessionOptions
 from trio_mcp.eras.capabilities import checked_extensions, declared_extensions
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 
@@ -35,7 +35,7 @@ def serving() -> Server:
 @every_revision
 async def test_both_sides_declare_extensions(revision: str) -> None:
     """Before 2026-07-28, too: capabilities are an open set there, and SEP-2133 shows them in the handshake."""
-    async with client_of(serving(), revision, extensions={FEATURE: {"mode": "fast"}}) as client:
+    async with client_of(serving(), revision, capabilities={"extensions": {FEATURE: {"mode": "fast"}}}) as client:
         assert client.extensions == {FEATURE: {"depth": 3}, OTHER: {}}
         assert client.capabilities.extensions == client.extensions
         assert (await client.request("com.example/thing"))["client"] == {FEATURE: {"mode": "fast"}}
@@ -58,12 +58,12 @@ async def test_without_extensions_the_capability_is_left_out(revision: str) -> N
 @pytest.mark.parametrize("extensions", [{}, {OTHER: {}}])
 async def test_a_client_without_the_extension_is_told_so(extensions: dict[str, Any]) -> None:
     """2026-07-28 `basic/index`: -32021 names what is missing; the eras before know no such error."""
-    async with client_of(serving(), MODERN, extensions=extensions) as client:
+    async with client_of(serving(), MODERN, capabilities={"extensions": extensions}) as client:
         with pytest.raises(McpError, match=f"needs the extension '{FEATURE}'") as caught:
             await client.request("com.example/thing")
     assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert caught.value.data == {"requiredCapabilities": {"extensions": {FEATURE: {}}}}
-    async with client_of(serving(), LEGACY, extensions=extensions) as client:
+    async with client_of(serving(), LEGACY, capabilities={"extensions": extensions}) as client:
         with pytest.raises(McpError, match=r"unknown method 'com\.example/thing'") as caught:
             await client.request("com.example/thing")
     assert caught.value.code == METHOD_NOT_FOUND
@@ -71,13 +71,14 @@ async def test_a_client_without_the_extension_is_told_so(extensions: dict[str, A
 
 async def test_a_result_type_of_an_extension() -> None:
     """`basic/index`, ResultType: known are those of the protocol and of the extensions that the client declares."""
-    declared = {FEATURE: {"mode": "fast"}}
-    async with client_of(serving(), extensions=declared, result_types=["com.example/deferred"]) as client:
+    declared = {"extensions": {FEATURE: {"mode": "fast"}}}
+    knowing = SessionOptions(calls=CallOptions(result_types=["com.example/deferred"]))
+    async with client_of(serving(), capabilities=declared, options=knowing) as client:
         result = await client.request("com.example/defer")
         assert (result["resultType"], result["ticket"]) == ("com.example/deferred", 7)
         client.session.set_log_level("info")  # makes the era anew
         assert (await client.request("com.example/defer"))["ticket"] == 7
-    async with client_of(serving(), extensions=declared) as client:
+    async with client_of(serving(), capabilities=declared) as client:
         with pytest.raises(RemoteProtocolError, match=r"unknown resultType 'com\.example/deferred'"):
             await client.request("com.example/defer")
 
@@ -113,16 +114,17 @@ def test_a_method_belongs_to_an_extension_that_is_declared() -> None:
 )
 def test_an_invalid_extension_is_refused(extensions: Any, error: type[Exception], message: str) -> None:
     """2026-07-28 `basic/versioning`: an identifier is like a key of `_meta`, with a mandatory prefix."""
-    for make in (lambda: Server("test", extensions=extensions), lambda: Client(Server("x"), extensions=extensions)):
-        with pytest.raises(error, match=message):
-            make()
+    with pytest.raises(error, match=message):
+        Server("test", extensions=extensions)
+    with pytest.raises(error, match=message):
+        Client(Server("x"), capabilities={"extensions": extensions})
 
 
 def test_result_types_belong_to_extensions() -> None:
-    with pytest.raises(ValueError, match="pass extensions="):
-        Client(Server("x"), result_types=["com.example/deferred"])
+    with pytest.raises(ValueError, match=r'pass capabilities=\{"extensions": …\} too'):
+        Client(Server("x"), options=SessionOptions(calls=CallOptions(result_types=["com.example/deferred"])))
     with pytest.raises(TypeError, match="result_types must be a list of strings"):
-        Client(Server("x"), extensions={FEATURE: {}}, result_types="com.example/deferred")
+        CallOptions(result_types="com.example/deferred")
 
 
 @given(st.one_of(json_values(), st.dictionaries(st.just("extensions"), json_values())))

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tests.injection import cancel_everywhere
 from tests.server.input_harness import EVERYTHING, MODERN, Peer, accept, hand_client, text_of
-from trio_mcp import Context, McpLogHandler, Server, memory_link_pair
+from trio_mcp import Context, InputOptions, McpLogHandler, Server, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorData, Response
 from trio_mcp.server.run import Run
 from trio_mcp.types.error_codes import INVALID_PARAMS, OVERLOADED
@@ -118,7 +118,7 @@ async def test_the_state_is_bound_to_the_request() -> None:
 
 
 async def test_another_link_of_the_same_run_may_resume_and_another_run_may_not() -> None:
-    desk = Desk(request_state_key=b"k" * 32)
+    desk = Desk(input=InputOptions(key=b"k" * 32))
     async with desk.server.open_run() as run:
         async with link_to(run) as first:
             asked = await begin(first)
@@ -143,7 +143,7 @@ async def test_the_end_of_the_run_ends_what_is_parked() -> None:
 
 
 async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.MockClock) -> None:
-    desk = Desk(request_state_ttl=60)
+    desk = Desk(input=InputOptions(ttl=60))
     async with desk.server.open_run() as run, link_to(run) as client:
         asked = await begin(client)
         await trio.sleep(59)
@@ -157,7 +157,7 @@ async def test_the_deadline_ends_what_is_parked(autojump_clock: trio.testing.Moc
 
 
 async def test_a_resumed_handler_no_longer_has_a_deadline(autojump_clock: trio.testing.MockClock) -> None:
-    desk = Desk(request_state_ttl=60)
+    desk = Desk(input=InputOptions(ttl=60))
 
     async def slow(ctx: Context) -> str:
         await ctx.elicit("Who?", Name)
@@ -172,7 +172,7 @@ async def test_a_resumed_handler_no_longer_has_a_deadline(autojump_clock: trio.t
 
 
 async def test_too_many_parked_handlers_are_refused_before_they_start() -> None:
-    desk = Desk(max_parked=2)
+    desk = Desk(input=InputOptions(max_parked=2))
     async with hand_client(desk.server) as client:
         asked = await begin(client)
         await begin(client)
@@ -276,7 +276,7 @@ async def test_a_handler_that_gives_up_waiting_answers_the_request_that_comes_th
 async def test_a_handler_that_fails_while_it_is_cancelled_does_no_harm(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    server = Server("test", request_state_ttl=60)
+    server = Server("test", input=InputOptions(ttl=60))
 
     @server.tool(park_input=True)
     async def tool(ctx: Context) -> str:
@@ -296,7 +296,7 @@ async def test_a_handler_that_fails_while_it_is_cancelled_does_no_harm(
 async def test_a_parked_thread_is_unwound_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     unwound: list[str] = []
     left = trio.Event()
-    server = Server("test", request_state_ttl=60)
+    server = Server("test", input=InputOptions(ttl=60))
 
     @server.tool(park_input=True)
     def tool(ctx: Context) -> str:
@@ -340,7 +340,7 @@ async def test_cancelling_the_request_anywhere_leaves_nothing_in_the_run(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """The client cancels each of the two requests, at each step: the run lives on, with nothing parked for good."""
-    desk = Desk(request_state_ttl=60)
+    desk = Desk(input=InputOptions(ttl=60))
     async with desk.server.open_run() as run:
 
         async def scenario() -> None:

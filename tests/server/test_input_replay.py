@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
 from tests.types.published import needs_schemas, validator
-from trio_mcp import Context, InputRequired, Server, ToolError, UrlElicitationRequired
+from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
 
@@ -132,15 +132,15 @@ async def test_a_state_that_is_not_ours_is_refused(state: Any) -> None:
 
 
 async def test_a_state_is_for_its_request_alone() -> None:
-    server = server_of(two, request_state_key=KEY)
+    server = server_of(two, input=InputOptions(key=KEY))
     server.add_tool(two, name="other")
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         for params in ({"name": "other"}, {"name": "tool", "arguments": {"x": 1}}):
             refused(await client.ask("tools/call", {**params, "requestState": state}), "not valid for this request")
-    async with hand_client(server_of(two, request_state_key=b"o" * 32)) as client:
+    async with hand_client(server_of(two, input=InputOptions(key=b"o" * 32))) as client:
         refused(await go_on(client, state), "not valid for this request")
-    async with hand_client(server_of(two, request_state_key=[b"o" * 32, KEY])) as replica:
+    async with hand_client(server_of(two, input=InputOptions(key=[b"o" * 32, KEY]))) as replica:
         assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
 
 
@@ -155,9 +155,9 @@ async def test_a_state_is_for_its_principal_alone() -> None:
 
 
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = server_of(two, request_state_ttl=60)
+    server = server_of(two, input=InputOptions(ttl=60))
     now = [1_000_000.0]
-    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 61
@@ -170,7 +170,7 @@ async def test_the_timeout_of_a_question_bounds_the_state(monkeypatch: pytest.Mo
 
     server = server_of(tool)
     now = [1_000_000.0]
-    monkeypatch.setattr(server.input_settings, "sealer", StateSealer("test", clock=lambda: now[0]))
+    monkeypatch.setattr(server, "sealer", StateSealer("test", clock=lambda: now[0]))
     async with hand_client(server) as client:
         state = (await begin(client))["requestState"]
         now[0] += 6
@@ -201,7 +201,9 @@ async def test_rounds_are_bounded() -> None:
         while True:
             await ctx.list_roots()
 
-    async with hand_client(server_of(tool, max_input_rounds=3), replies=lambda _: {"roots": []}) as client:
+    async with hand_client(
+        server_of(tool, input=InputOptions(max_rounds=3)), replies=lambda _: {"roots": []}
+    ) as client:
         refused(await client.tool("tool"), "more than 3 rounds of input")
         assert len(client.rounds) == 3
 
@@ -309,7 +311,9 @@ async def test_returned_questions_are_bounded_and_checked(revision: str) -> None
     async def endless(ctx: Context) -> InputRequired:
         return InputRequired({"who": ctx.list_roots()})
 
-    async with hand_client(server_of(endless, max_input_rounds=3), revision, lambda _: {"roots": []}) as client:
+    async with hand_client(
+        server_of(endless, input=InputOptions(max_rounds=3)), revision, lambda _: {"roots": []}
+    ) as client:
         refused(await client.tool("tool"), "more than 3 rounds")
         assert len(client.questions) == 3
     async with hand_client(server_of(endless), revision, capabilities={}) as client:
@@ -432,20 +436,3 @@ async def test_an_error_may_name_the_pages_to_visit() -> None:
 def test_the_error_takes_pages_only(arguments: Any) -> None:
     with pytest.raises(TypeError, match=r"ctx\.elicit_url"):
         UrlElicitationRequired(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"request_state_key": b"short"}, ValueError, "5 bytes"),
-        ({"request_state_ttl": 0}, ValueError, "more than 0"),
-        ({"request_state_ttl": float("inf")}, ValueError, "finite"),
-        ({"request_state_ttl": "1"}, TypeError, "number of seconds"),
-        ({"principal": "ann"}, TypeError, "function of the context"),
-        ({"max_input_rounds": 0}, ValueError, "max_input_rounds"),
-        ({"max_parked": 0}, ValueError, "max_parked"),
-    ],
-)
-def test_bad_options_are_refused(options: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
-        Server("test", **options)

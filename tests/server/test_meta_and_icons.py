@@ -32,7 +32,11 @@ def test_a_definition_with_a_bad_key_is_refused_where_it_is_made(
         offer(meta={key: 1})
 
 
-@pytest.mark.parametrize(("what", "offer"), [*OFFERS.items(), ("server 's'", lambda **details: Server("s", **details))])
+def server_with(**details: Any) -> Server:
+    return Server(types.Implementation(name="s", version="1", **details))
+
+
+@pytest.mark.parametrize(("what", "offer"), [*OFFERS.items(), ("server 's'", server_with)])
 def test_an_icon_that_clients_must_not_load_is_refused(what: str, offer: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match=f"{what}: the icon 'file:///i.png' can't be used"):
         offer(icons=[types.Icon(src="file:///i.png")])

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tests.server.harness import both_eras, client_of, listed, text_of
 from tests.server.input_harness import accept, hand_client
-from trio_mcp import Context, Depends, McpError, Server, types
+from trio_mcp import Answers, Context, Depends, InputOptions, McpError, Server, types
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
@@ -191,7 +191,7 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
     revision: str, park_input: bool
 ) -> None:
     """Its state is sealed for the process that serves: with the key of the mounting server, not one of its own."""
-    other = Server("other", max_parked=1, request_state_key=b"o" * 32)
+    other = Server("other", input=InputOptions(max_parked=1, key=b"o" * 32))
 
     @other.tool(park_input=park_input)
     async def greet(ctx: Context[Any]) -> str:
@@ -199,13 +199,13 @@ async def test_a_mounted_function_may_ask_under_the_settings_of_the_server_that_
         assert answer.data is not None
         return f"Hello {answer.data.name}"
 
-    server = Server("main", request_state_key=b"m" * 32)
+    server = Server("main", input=InputOptions(key=b"m" * 32))
     server.mount(other, prefix="o")
 
     async def ask(*_: Any) -> Any:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
-    async with client_of(server, revision, elicitation=ask) as client:
+    async with client_of(server, revision, answers=Answers(elicitation=ask)) as client:
         assert (await client.call_tool("o__greet")).data == "Hello Ada"
 
 
@@ -317,7 +317,7 @@ async def test_the_state_of_a_mounted_function_is_sealed_with_the_key_of_the_ser
             assert answer.data is not None
             return f"Hello {answer.data.name}"
 
-        server = Server("main", request_state_key=b"k" * 32)
+        server = Server("main", input=InputOptions(key=b"k" * 32))
         server.mount(other, prefix="o")
         return server
 

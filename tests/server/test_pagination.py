@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
 from tests.strategies import json_values
-from trio_mcp import Client, McpError, Server
+from trio_mcp import Client, ListOptions, McpError, Server
 from trio_mcp.types.error_codes import INVALID_PARAMS
 
 
 def server_of(names: list[str], page_size: int) -> Server:
-    server = Server("test", page_size=page_size)
+    server = Server("test", lists=ListOptions(page_size=page_size))
     for name in names:
         server.add_tool(lambda: None, name=name)
     return server

@@ -11,7 +11,7 @@ import trio.testing
 
 from tests.server.harness import MODERN, both_eras, client_of, every_revision
 from tests.server.input_harness import hand_client
-from trio_mcp import CapabilityError, Client, Context, McpError, Server
+from trio_mcp import CapabilityError, Client, Context, ListOptions, McpError, Server
 from trio_mcp.types import PromptMessage
 from trio_mcp.types.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.types.versions import LEGACY_REVISIONS
@@ -57,7 +57,7 @@ async def test_without_the_capability_there_are_no_such_methods(revision: str) -
 @pytest.mark.parametrize("page_size", [1, 2, 3, 4])
 async def test_pages(page_size: int, revision: str) -> None:
     """All pages but the last are full, in the order of registration; modern pages carry caching hints."""
-    server = Server("test", page_size=page_size)
+    server = Server("test", lists=ListOptions(page_size=page_size))
     for number in range(3):
         server.add_prompt(hello, name=f"prompt{number}")
     found: list[list[str]] = []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.server.harness import both_eras, call, client_of, server_with, text_of, tool_of
-from trio_mcp import Client, Server, types
+from trio_mcp import Client, FunctionOptions, InputOptions, ListOptions, Server, types
 
 
 def add(a: int, b: int) -> int:
@@ -307,35 +307,50 @@ def test_an_unusable_input_schema_is_refused(schema: Any, problem: str) -> None:
         Server("test").add_tool(add, input_schema=schema)
 
 
+DETAILS = types.Implementation(
+    name="test",
+    version="1.2",
+    title="Test",
+    description="A test",
+    website_url="https://example.com",
+    icons=[types.Icon(src="https://example.com/i.png")],
+)
+
+
 @pytest.mark.parametrize(
-    ("options", "error"),
+    ("make", "error", "text"),
     [
-        ({"page_size": 0}, ValueError),
-        ({"page_size": "5"}, TypeError),
-        ({"max_sync_tools": 0}, ValueError),
-        ({"max_sync_tools": True}, TypeError),
-        ({"revisions": []}, ValueError),
-        ({"revisions": ["2024-01-01"]}, ValueError),
-        ({"revisions": "2025-11-25"}, ValueError),
-        ({"lifespan": async_generator}, TypeError),
+        (lambda: Server(""), TypeError, "non-empty string"),
+        (lambda: Server(DETAILS, version="2"), TypeError, r"given twice, as '1\.2' and '2'"),
+        (lambda: Server("test", revisions=[]), ValueError, "revisions must be some of"),
+        (lambda: Server("test", revisions=["2024-01-01"]), ValueError, "revisions must be some of"),
+        (lambda: Server("test", revisions="2025-11-25"), ValueError, "revisions must be some of"),
+        (lambda: Server("test", lifespan=async_generator), TypeError, "@asynccontextmanager"),  # type: ignore[arg-type]
+        (lambda: Server("test", principal="ann"), TypeError, "function of the context"),  # type: ignore[arg-type]
+        (lambda: Server("test", lists={}), TypeError, r"lists must be ListOptions\(…\), got dict"),  # type: ignore[arg-type]
+        (lambda: ListOptions(page_size=0), ValueError, "page_size must be at least 1"),
+        (lambda: ListOptions(page_size="5"), TypeError, "page_size must be an integer"),  # type: ignore[arg-type]
+        (lambda: FunctionOptions(max_sync_threads=0), ValueError, "max_sync_threads must be at least 1"),
+        (lambda: FunctionOptions(max_sync_threads=True), TypeError, "max_sync_threads must be an integer"),
+        (lambda: InputOptions(key=b"short"), ValueError, "got 5"),
+        (lambda: InputOptions(ttl=0), ValueError, "ttl must be more than 0"),
+        (lambda: InputOptions(ttl=float("inf")), ValueError, "finite"),
+        (lambda: InputOptions(max_rounds=0), ValueError, "max_rounds"),
+        (lambda: InputOptions(max_parked=0), ValueError, "max_parked"),
     ],
 )
-def test_a_server_checks_its_own_arguments(options: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        Server("test", **options)
+def test_a_server_checks_its_arguments(make: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_the_keys_of_a_server_are_in_no_repr() -> None:
+    assert "kkkk" not in repr(InputOptions(key=b"k" * 32))
 
 
 async def test_the_servers_details_reach_the_client() -> None:
-    server = Server(
-        "test",
-        version="1.2",
-        title="Test",
-        instructions="Do",
-        description="A test",
-        website_url="https://example.com",
-        icons=[types.Icon(src="https://example.com/i.png")],
-    )
+    server = Server(DETAILS, instructions="Do")
     for revision in ("2025-11-25", "2026-07-28"):
         async with Client(server, mode=revision) as client:
-            assert client.server_info == server.info
+            assert client.server_info == DETAILS
             assert client.instructions == "Do"

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_mcp import Principal
 from trio_mcp.server.input.request_state import MAX_STATE, Answer, Question, RequestState, StateRefused, StateSealer
 
 KEY = bytes(range(32))
 PARAMS = {"name": "tool", "arguments": {"a": [1, 2.5, None, "é"]}}
+ANN = Principal("ann", "https://id.example.com", "app", {"read"})
 STATE = RequestState(
     round=2,
     questions={"two": Question("elicitation/create", "d2")},
@@ -38,7 +40,7 @@ def sealer(**options: Any) -> StateSealer:
 
 
 def sealed(state: RequestState = STATE, **options: Any) -> str:
-    return sealer(**options).seal(state, "tools/call", PARAMS, "ann", 600)
+    return sealer(**options).seal(state, "tools/call", PARAMS, ANN, 600)
 
 
 json_values = st.recursive(
@@ -71,17 +73,17 @@ def test_a_sealed_state_can_be_opened(state: RequestState) -> None:
 def test_parameters_that_the_retry_adds_are_not_bound() -> None:
     token = sealed()
     retry = {**PARAMS, "_meta": {"x": 1}, "inputResponses": {}, "requestState": token}
-    assert sealer().open(token, "tools/call", retry, "ann") == STATE
+    assert sealer().open(token, "tools/call", retry, ANN) == STATE
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        ("prompts/get", PARAMS, "ann"),
-        ("tools/call", {**PARAMS, "name": "other"}, "ann"),
-        ("tools/call", {**PARAMS, "arguments": {}}, "ann"),
-        ("tools/call", {**PARAMS, "more": 1}, "ann"),
-        ("tools/call", PARAMS, "bob"),
+        ("prompts/get", PARAMS, ANN),
+        ("tools/call", {**PARAMS, "name": "other"}, ANN),
+        ("tools/call", {**PARAMS, "arguments": {}}, ANN),
+        ("tools/call", {**PARAMS, "more": 1}, ANN),
+        *(("tools/call", PARAMS, attrs.evolve(ANN, **{each: "other"})) for each in ("subject", "issuer", "client_id")),
         ("tools/call", PARAMS, None),
     ],
 )
@@ -90,29 +92,33 @@ def test_the_state_of_a_different_request_or_principal_is_refused(other: Any) ->
         sealer().open(sealed(), *other)
 
 
+def test_a_principal_that_was_granted_other_scopes_is_the_same() -> None:
+    assert sealer().open(sealed(), "tools/call", PARAMS, attrs.evolve(ANN, scopes={"write"})) == STATE
+
+
 def test_a_server_with_a_different_name_or_key_refuses_the_state() -> None:
     for other in (StateSealer("other", KEY), StateSealer("server"), StateSealer("server", bytes(32))):
         with pytest.raises(StateRefused, match="not valid"):
-            other.open(sealed(), "tools/call", PARAMS, "ann")
+            other.open(sealed(), "tools/call", PARAMS, ANN)
 
 
 def test_an_expired_state_is_refused() -> None:
     clock = Clock()
     token = sealed(clock=clock)
     clock.now += 600
-    assert sealer(clock=clock).open(token, "tools/call", PARAMS, "ann") == STATE
+    assert sealer(clock=clock).open(token, "tools/call", PARAMS, ANN) == STATE
     clock.now += 1
     with pytest.raises(StateRefused, match="expired"):
-        sealer(clock=clock).open(token, "tools/call", PARAMS, "ann")
+        sealer(clock=clock).open(token, "tools/call", PARAMS, ANN)
 
 
 def test_keys_can_be_rotated() -> None:
     """The first key seals, any key opens."""
     new = b"n" * 32
     for keys in ([KEY, new], [new, KEY]):
-        assert sealer(keys=keys).open(sealed(), "tools/call", PARAMS, "ann") == STATE
+        assert sealer(keys=keys).open(sealed(), "tools/call", PARAMS, ANN) == STATE
     with pytest.raises(StateRefused):
-        sealer(keys=KEY).open(sealed(keys=[new, KEY]), "tools/call", PARAMS, "ann")
+        sealer(keys=KEY).open(sealed(keys=[new, KEY]), "tools/call", PARAMS, ANN)
 
 
 def test_every_process_has_a_key_of_its_own_by_default() -> None:
@@ -124,9 +130,9 @@ def test_every_process_has_a_key_of_its_own_by_default() -> None:
 @pytest.mark.parametrize(
     ("keys", "error", "text"),
     [
-        (b"short", ValueError, "5 bytes"),
-        ([KEY, b"x" * 31], ValueError, "31 bytes"),
-        ([], ValueError, "must have at least one key"),
+        (b"short", ValueError, "got 5"),
+        ([KEY, b"x" * 31], ValueError, "got 31"),
+        ([], ValueError, "must not be empty"),
         ("x" * 32, TypeError, "got str"),
         (["x" * 32], TypeError, "got a str"),
         (7, TypeError, "got int"),
@@ -139,7 +145,7 @@ def test_a_bad_key_is_refused(keys: Any, error: type[Exception], text: str) -> N
 
 def refused(token: object) -> None:
     with pytest.raises(StateRefused, match="not valid") as caught:
-        sealer().open(token, "tools/call", PARAMS, "ann")
+        sealer().open(token, "tools/call", PARAMS, ANN)
     assert str(caught.value).count("requestState") == 1
 
 
@@ -161,7 +167,7 @@ def test_a_truncated_or_continued_token_is_refused(length: int, more: str) -> No
 
 @given(st.integers(1, len(TOKEN) - 1), states)
 def test_a_splice_of_two_tokens_is_refused(cut: int, other: RequestState) -> None:
-    second = sealer().seal(other, "tools/call", PARAMS, "ann", 600)
+    second = sealer().seal(other, "tools/call", PARAMS, ANN, 600)
     for token in (TOKEN[:cut] + second[cut:], second[:cut] + TOKEN[cut:]):
         if token not in (TOKEN, second):
             refused(token)

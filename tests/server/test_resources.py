@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision
-from trio_mcp import Client, Context, McpError, Server
+from trio_mcp import Client, Context, ListOptions, McpError, Server
 from trio_mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 from trio_mcp.types.methods import method_spec
 
@@ -98,7 +98,7 @@ async def test_what_is_listed(revision: str) -> None:
 
 @both_eras
 async def test_both_lists_come_in_pages(revision: str) -> None:
-    server = Server("test", page_size=2)
+    server = Server("test", lists=ListOptions(page_size=2))
     for number in range(5):
         server.add_resource(f"x://{number}", config)
         server.add_resource(f"x://{number}/{{a}}", lambda a: a, name="t")

@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import sys
-from typing import Any
 
 import pytest
 import trio
@@ -24,12 +23,12 @@ class Full(io.StringIO):
 def test_an_http_server_serves_even_if_it_cannot_print_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     served = False
 
-    async def serve(*, shutdown: Any, task_status: trio.TaskStatus[str]) -> None:
+    async def serve(*, shutdown: trio.Event, task_status: trio.TaskStatus[str]) -> None:
         nonlocal served
         task_status.started("http://127.0.0.1:1/mcp")
         await trio.testing.wait_all_tasks_blocked()
         os.kill(os.getpid(), signal.SIGTERM)
-        await shutdown()
+        await shutdown.wait()
         served = True
 
     monkeypatch.setattr(sys, "stderr", Full())

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of, every_revision, server_with
-from trio_mcp import Context, Server
+from trio_mcp import Context, FunctionOptions, Server
 
 
 class Gate:
@@ -68,7 +68,7 @@ async def test_blocked_sync_tools_do_not_delay_an_async_one(revision: str) -> No
 
 async def test_max_sync_tools_is_the_limit_and_holds_across_clients() -> None:
     gate = Gate()
-    server = server_with(gate.block, max_sync_tools=3)
+    server = server_with(gate.block, functions=FunctionOptions(max_sync_threads=3))
     async with client_of(server, MODERN) as one, client_of(server, LEGACY) as other, trio.open_nursery() as nursery:
         for client in (one, other) * 3:
             nursery.start_soon(client.call_tool, "block")
@@ -92,7 +92,7 @@ async def test_the_default_thread_limit_is_not_used_up() -> None:
 @both_eras
 async def test_cancelling_a_call_returns_at_once(revision: str) -> None:
     gate = Gate()
-    server = server_with(gate.block, max_sync_tools=1)
+    server = server_with(gate.block, functions=FunctionOptions(max_sync_threads=1))
     server.add_tool(lambda: 1, name="next")
     async with client_of(server, revision) as client:
         async with trio.open_nursery() as nursery:
@@ -156,7 +156,7 @@ async def test_leaving_the_client_does_not_wait_for_a_blocked_thread() -> None:
 def test_a_thread_left_behind_by_one_run_takes_no_place_in_the_next() -> None:
     """The token of a thread that outlives its run never comes back, so each run has its own limiter."""
     gate = Gate()
-    server = server_with(gate.block, max_sync_tools=1)
+    server = server_with(gate.block, functions=FunctionOptions(max_sync_threads=1))
     server.add_tool(lambda: 1, name="one")
 
     async def leave_one_behind() -> None:

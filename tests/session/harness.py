@@ -11,10 +11,9 @@ import trio.lowlevel
 import trio.testing
 
 from tests.peer import Peer
-from trio_mcp import ClientSession, Link, ServerSession, SessionOptions, memory_link_pair
+from trio_mcp import ClientSession, Link, RequestContext, ServerSession, SessionOptions, memory_link_pair
 from trio_mcp.eras.server_negotiation import ServerIdentity
 from trio_mcp.jsonrpc.messages import Notification
-from trio_mcp.session import RequestContext
 
 CLIENT_CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {}}
 

@@ -11,9 +11,8 @@ from pydantic import BaseModel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, McpError, RemoteProtocolError, memory_link_pair
+from trio_mcp import BaseSession, McpError, RemoteProtocolError, RequestContext, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
-from trio_mcp.session import RequestContext
 from trio_mcp.types.tools import CallToolResult
 
 

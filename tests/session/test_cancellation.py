@@ -10,9 +10,8 @@ import trio
 import trio.lowlevel
 
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import HandlerOptions, SessionOptions
+from trio_mcp import HandlerOptions, RequestContext, SessionOptions
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import RequestContext
 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
@@ -159,7 +158,7 @@ async def test_the_callers_own_cancellation_counts_even_if_the_session_closed_ju
 )
 async def test_a_cancellation_of_nothing_is_ignored(params: dict[str, Any] | None) -> None:
     faults: list[Exception] = []
-    async with server_on_wire(on_error=faults.append) as (_, wire):
+    async with server_on_wire(options=SessionOptions(on_error=faults.append)) as (_, wire):
         await wire.send(Notification("notifications/cancelled", params))
         await wire.send(Request(1, "ping"))
         assert await wire.receive() == Response(1, {})

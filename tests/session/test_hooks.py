@@ -13,6 +13,7 @@ from trio_mcp import (
     BaseSession,
     McpError,
     RemoteProtocolError,
+    RequestContext,
     RequestRecord,
     RequestTimeout,
     SessionOptions,
@@ -27,7 +28,6 @@ from trio_mcp.jsonrpc.messages import (
     Request,
     Response,
 )
-from trio_mcp.session import RequestContext
 
 
 async def test_each_kind_of_message_but_a_response_has_a_hook() -> None:
@@ -44,7 +44,10 @@ async def test_each_kind_of_message_but_a_response_has_a_hook() -> None:
             seen.append(context.method)
             return {"method": context.method}
 
-    async with memory_link_pair() as (ours, theirs), Curious(*ours, on_error=lambda _: None) as session:
+    async with (
+        memory_link_pair() as (ours, theirs),
+        Curious(*ours, options=SessionOptions(on_error=lambda _: None)) as session,
+    ):
         wire = Peer(theirs)
         await wire.send(Request(1, "acme/x"))
         assert await wire.receive() == Response(1, {"method": "acme/x"})
@@ -75,7 +78,7 @@ async def test_what_belongs_to_no_request_goes_to_on_error(kind: str, message: A
     async def note(error: RemoteProtocolError) -> None:
         faults.append(error)
 
-    async with server_on_wire(on_error=note if kind == "async" else faults.append) as (_, wire):
+    async with server_on_wire(options=SessionOptions(on_error=note if kind == "async" else faults.append)) as (_, wire):
         await wire.send(message)
         await trio.testing.wait_all_tasks_blocked()
         assert wire.arrived() == ([] if answered is None else [answered])
@@ -96,7 +99,7 @@ async def test_a_failing_on_error_costs_nothing_else(caplog: pytest.LogCaptureFi
     def fail(error: RemoteProtocolError) -> None:
         raise ZeroDivisionError
 
-    async with server_on_wire(on_error=fail) as (_, wire):
+    async with server_on_wire(options=SessionOptions(on_error=fail)) as (_, wire):
         await wire.send(Malformed(-32700, "garbage"))
         assert isinstance(await wire.receive(), ErrorResponse)
         await wire.send(Request(1, "ping"))
@@ -117,7 +120,7 @@ async def test_a_broken_answer_fails_the_call_it_belongs_to() -> None:
 
 
 async def test_a_batch_is_refused_outside_its_revision() -> None:
-    async with server_on_wire(on_error=lambda _: None) as (_, wire):
+    async with server_on_wire(options=SessionOptions(on_error=lambda _: None)) as (_, wire):
         await wire.send(Batch((Request(1, "ping"),)))
         answer = await wire.receive()
         assert isinstance(answer, ErrorResponse)

@@ -10,8 +10,7 @@ import trio.lowlevel
 
 from tests.injection import cancel_after, cancel_everywhere
 from tests.session.harness import CLIENT_CAPABILITIES, ScriptedServer, session_pair
-from trio_mcp import ClientSession, HandlerOptions, SessionOptions, memory_link_pair
-from trio_mcp.session import RequestContext
+from trio_mcp import ClientSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
 
 
 async def work(context: RequestContext) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from trio_mcp import (
     ClientSession,
     HandlerOptions,
     LocalProtocolError,
+    RequestContext,
     SessionClosed,
     SessionOptions,
     TransportError,
     memory_link_pair,
 )
 from trio_mcp.jsonrpc.messages import Failure, Notification, Request, Response, SessionMessage
-from trio_mcp.session import RequestContext
 
 
 class Oops(Exception):

@@ -11,9 +11,8 @@ import trio.lowlevel
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, server_on_wire, session_pair
-from trio_mcp import BaseSession, HandlerOptions, SessionOptions, memory_link_pair
+from trio_mcp import BaseSession, HandlerOptions, RequestContext, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import ErrorResponse, Malformed, Notification, Request, Response
-from trio_mcp.session import RequestContext
 from trio_mcp.types.error_codes import OVERLOADED
 
 
@@ -168,7 +167,7 @@ async def test_a_peer_that_never_reads_stalls_only_itself_with_bounded_memory() 
 
 async def test_answers_that_wait_for_a_slow_peer_are_not_said_to_be_dropped() -> None:
     faults: list[Exception] = []
-    async with server_on_wire(on_error=faults.append) as (server, wire):
+    async with server_on_wire(options=SessionOptions(on_error=faults.append)) as (server, wire):
         for number in range(500):
             await wire.send(Request(number, "ping"))
         await trio.testing.wait_all_tasks_blocked()
@@ -271,7 +270,10 @@ async def test_what_a_peer_sends_at_once_lets_others_run_while_it_is_reported() 
     """A batch may hold a thousand answers to nothing, each of which is a line in the log or a call of ``on_error``."""
     reported: list[Exception] = []
     turns = 0
-    async with memory_link_pair() as (ours, _), BaseSession(*ours, on_error=reported.append) as session:
+    async with (
+        memory_link_pair() as (ours, _),
+        BaseSession(*ours, options=SessionOptions(on_error=reported.append)) as session,
+    ):
         for number in range(500):
             session.feed(Response(number, {}))
         while len(reported) < 500:

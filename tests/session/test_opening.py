@@ -10,11 +10,13 @@ import trio
 from tests.peer import Peer
 from tests.session.harness import ScriptedServer, client_on_wire, identity, server_on_wire, session_pair
 from trio_mcp import (
+    CallOptions,
     CapabilityError,
     ClientSession,
     LocalProtocolError,
     McpError,
     NegotiationError,
+    SessionOptions,
     memory_link_pair,
 )
 from trio_mcp.eras.server_negotiation import ServerIdentity
@@ -53,10 +55,11 @@ async def test_negotiation_finds_the_newest_era(revisions: tuple[str, ...], spok
         await client.send_request("tools/call", {"name": "x"})
 
 
-async def negotiate_with(*answers: Any, **options: Any) -> tuple[ClientSession, list[Any]]:
+async def negotiate_with(*answers: Any, **calls: Any) -> tuple[ClientSession, list[Any]]:
     """Negotiate with a server that gives these answers, one after the other; None is silence."""
     asked: list[Any] = []
-    async with memory_link_pair() as (ours, theirs), ClientSession(*ours) as client:
+    options = SessionOptions(calls=CallOptions(**calls))
+    async with memory_link_pair() as (ours, theirs), ClientSession(*ours, options=options) as client:
         wire = Peer(theirs)
         async with trio.open_nursery() as nursery:
 
@@ -76,7 +79,7 @@ async def negotiate_with(*answers: Any, **options: Any) -> tuple[ClientSession, 
             nursery.start_soon(serve)
             failure: Exception | None = None
             try:
-                await client.negotiate(**options)
+                await client.negotiate()
             except Exception as exc:
                 failure = exc
             nursery.cancel_scope.cancel()

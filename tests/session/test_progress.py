@@ -11,9 +11,8 @@ import trio.testing
 
 from tests.peer import Peer
 from tests.session.harness import client_on_wire, session_pair
-from trio_mcp import memory_link_pair
+from trio_mcp import BaseSession, RequestContext, SessionOptions, memory_link_pair
 from trio_mcp.jsonrpc.messages import Notification, Request, Response
-from trio_mcp.session import BaseSession, RequestContext
 from trio_mcp.types.notices import ProgressNotificationParams
 
 
@@ -179,7 +178,7 @@ async def test_no_progress_is_sent_that_was_not_asked_for() -> None:
 )
 async def test_progress_for_nothing_is_reported_and_harmless(params: dict[str, Any]) -> None:
     faults: list[Exception] = []
-    async with client_on_wire(on_error=faults.append) as (_, wire):
+    async with client_on_wire(options=SessionOptions(on_error=faults.append)) as (_, wire):
         await wire.send(Notification("notifications/progress", params))
         await trio.testing.wait_all_tasks_blocked()
         assert len(faults) == 1
@@ -188,7 +187,10 @@ async def test_progress_for_nothing_is_reported_and_harmless(params: dict[str, A
 async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() -> None:
     faults: list[Exception] = []
     seen: list[Any] = []
-    async with client_on_wire(on_error=faults.append) as (client, wire), trio.open_nursery() as nursery:
+    async with (
+        client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire),
+        trio.open_nursery() as nursery,
+    ):
 
         async def serve() -> None:
             request = await wire.expect(Request)
@@ -205,7 +207,7 @@ async def test_malformed_progress_of_a_running_call_is_reported_and_skipped() ->
 
 async def test_late_progress_is_ignored() -> None:
     faults: list[Exception] = []
-    async with client_on_wire(on_error=faults.append) as (client, wire):
+    async with client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire):
         with trio.move_on_after(0.01):
             await client.send_request("tools/call", {"name": "x"}, on_progress=lambda _: None)
         request = await wire.expect(Request)

@@ -132,7 +132,7 @@ async def test_the_session_goes_on_after_a_timeout_and_the_late_answer_is_ignore
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     faults: list[Exception] = []
-    async with client_on_wire(on_error=faults.append) as (client, wire):
+    async with client_on_wire(options=SessionOptions(on_error=faults.append)) as (client, wire):
         with pytest.raises(RequestTimeout):
             await client.send_request("tools/call", {"name": "x"}, timeout=1)
         late = await wire.expect(Request)

@@ -15,7 +15,7 @@ import trio
 from tests.soak.answers import colour_of
 from tests.soak.calls import READING, TOOLS, Call, Kind, ask, listen, perform
 from tests.soak.record import Record
-from trio_mcp import Backoff, Client, ClientGroup, McpError, RequestTimeout, TransportError
+from trio_mcp import Answers, Backoff, Client, ClientGroup, McpError, RequestTimeout, SessionOptions, TransportError
 from trio_mcp.errors import RemoteProtocolError
 
 
@@ -162,7 +162,14 @@ class Load:
             if not lane.tears:
                 self._record.violation("on_error", lane=lane.name, note=str(exc))
 
-        return {"mode": lane.mode, "elicitation": answer, "log_level": "info", "on_log": id, "on_error": on_error}
+        options = SessionOptions(on_error=on_error)
+        return {
+            "mode": lane.mode,
+            "answers": Answers(elicitation=answer),
+            "log_level": "info",
+            "on_log": id,
+            "options": options,
+        }
 
     @asynccontextmanager
     async def _group_life(self, lane: Lane, rng: random.Random) -> AsyncIterator[Callable[[], Awaitable[bool]]]:

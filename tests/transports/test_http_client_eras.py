@@ -10,7 +10,16 @@ import trio
 
 from tests.http_peer import DISCOVERED, INITIALIZED, Asked, event, peer, result
 from tests.transports.support import DEADLINE
-from trio_mcp import Client, HttpError, HttpServerParameters, McpError, NegotiationError, TransportError
+from trio_mcp import (
+    CallOptions,
+    Client,
+    HttpError,
+    HttpServerParameters,
+    McpError,
+    NegotiationError,
+    SessionOptions,
+    TransportError,
+)
 from trio_mcp.http.client.origins import MAX_AGE, MAX_ORIGINS, Origins
 
 
@@ -138,7 +147,7 @@ async def test_a_server_that_was_only_slow_is_asked_again() -> None:
 
     with trio.fail_after(DEADLINE):
         async with peer({"server/discover": slow}) as server:
-            async with Client(server.url, probe_timeout=0.05) as client:
+            async with Client(server.url, options=SessionOptions(calls=CallOptions(probe_timeout=0.05))) as client:
                 assert client.protocol_version == "2025-11-25"
             server.handlers["server/discover"] = discovered
             async with Client(server.url) as client:

@@ -88,7 +88,10 @@ async def test_a_response_that_is_not_json_fails_only_its_call() -> None:
         await asked.status(200, b"[}")
 
     with trio.fail_after(DEADLINE):
-        async with peer({"tools/call": Calls(t=no_json)}) as server, Client(server.url, on_error=told.append) as client:
+        async with (
+            peer({"tools/call": Calls(t=no_json)}) as server,
+            Client(server.url, options=SessionOptions(on_error=told.append)) as client,
+        ):
             with pytest.raises(RemoteProtocolError, match="invalid JSON"):
                 await client.call_tool("t")
             await works(client)

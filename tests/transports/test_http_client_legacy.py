@@ -20,10 +20,12 @@ from tests.http_peer import INITIALIZED, Asked, event, peer
 from tests.transports.http_legacy import TEXT, legacy, ok, text
 from tests.transports.support import DEADLINE
 from trio_mcp import (
+    Answers,
     Client,
     ClientSession,
     RemoteProtocolError,
     RequestTimeout,
+    SessionOptions,
     TransportError,
     sse_client,
     streamable_http_client,
@@ -172,7 +174,7 @@ async def test_a_refused_notification_is_reported_and_costs_nothing_else() -> No
         faults.append(fault)
         told.set()
 
-    async with legacy({"x/note": refused}, on_error=on_error) as (_, client):
+    async with legacy({"x/note": refused}, options=SessionOptions(on_error=on_error)) as (_, client):
         await client.notify("x/note")
         await told.wait()
         assert await text(client) == "ok"
@@ -285,7 +287,9 @@ async def test_messages_that_may_arrive_twice_are_sent_again(name: str, times: i
         faults.append(fault)
         heard.set()
 
-    async with legacy({"tools/call": asks, name: torn_once}, roots=[], on_error=on_error) as (server, client):
+    async with legacy(
+        {"tools/call": asks, name: torn_once}, answers=Answers(roots=[]), options=SessionOptions(on_error=on_error)
+    ) as (server, client):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "t")
             await server.until("tools/call")

@@ -19,6 +19,7 @@ from trio_mcp import (
     Client,
     HttpError,
     RemoteProtocolError,
+    SessionOptions,
     TransportError,
     streamable_http_client,
 )
@@ -171,7 +172,7 @@ async def test_what_a_hook_of_the_callers_client_raises_costs_one_exchange(
             def connect() -> Any:
                 return streamable_http_client(server.url, http_client=http_client, reconnect=QUICK)
 
-            async with Client(connect, mode="legacy", on_error=faults.append) as client:
+            async with Client(connect, mode="legacy", options=SessionOptions(on_error=faults.append)) as client:
                 await server.until("GET")
                 armed = True
                 if refused == "initialize":

@@ -19,6 +19,7 @@ from trio_mcp import (
     Client,
     HttpError,
     RemoteProtocolError,
+    SessionOptions,
     TransportError,
     streamable_http_client,
 )
@@ -112,7 +113,7 @@ async def test_a_stream_that_cannot_be_reopened_is_given_up_with_an_error() -> N
             def connect() -> Any:
                 return streamable_http_client(server.url, reconnect=QUICK)
 
-            async with Client(connect, mode="legacy", on_error=on_error) as client:
+            async with Client(connect, mode="legacy", options=SessionOptions(on_error=on_error)) as client:
                 await told.wait()
                 assert await text(client) == "ok"
     assert server.methods().count("GET") == 1 + QUICK.attempts

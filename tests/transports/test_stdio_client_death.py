@@ -9,7 +9,15 @@ import pytest
 import trio
 
 from tests.transports.support import ANSWER_EVERYTHING, DEADLINE, MARK, marked, no_survivors, python, shell, vanished
-from trio_mcp import BaseSession, ProcessExited, SessionMessage, StdioServerParameters, TransportError, stdio_client
+from trio_mcp import (
+    BaseSession,
+    ProcessExited,
+    SessionMessage,
+    SessionOptions,
+    StdioServerParameters,
+    TransportError,
+    stdio_client,
+)
 from trio_mcp.jsonrpc.messages import Failure, Incoming, Notification
 
 # Answers every request but the one that says how to end.
@@ -239,7 +247,10 @@ async def test_garbage_on_the_output_affects_nothing_else() -> None:
     """
     errors: list[Exception] = []
     with trio.fail_after(DEADLINE):
-        async with stdio_client(python(code)) as link, BaseSession(*link, on_error=errors.append) as session:
+        async with (
+            stdio_client(python(code)) as link,
+            BaseSession(*link, options=SessionOptions(on_error=errors.append)) as session,
+        ):
             for _ in range(3):
                 assert await session.send_request("echo") == {}
     assert len(errors) >= 6

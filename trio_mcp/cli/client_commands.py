@@ -15,7 +15,8 @@ from trio_mcp.cli.exits import FAILED, NO_CONNECTION, OK, Exit
 from trio_mcp.cli.targets import connected
 from trio_mcp.cli.terminal import ProgressBar
 from trio_mcp.cli.text import block_text, clean, clean_line, decoded, dumps, paragraph
-from trio_mcp.client import Client, ToolResult
+from trio_mcp.client.client import Client
+from trio_mcp.client.tool_results import ToolResult
 from trio_mcp.errors import McpError
 from trio_mcp.types.error_codes import METHOD_NOT_FOUND
 from trio_mcp.types.prompts import Prompt

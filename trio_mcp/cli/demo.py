@@ -13,7 +13,7 @@ import trio
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp._version import __version__
 from trio_mcp.cli.demo_server import make_server
-from trio_mcp.client import Client
+from trio_mcp.client.client import Client
 from trio_mcp.client.targets import Target
 from trio_mcp.http.client.parameters import HttpServerParameters
 from trio_mcp.stdio.parameters import StdioServerParameters

@@ -5,7 +5,8 @@ from __future__ import annotations
 import trio
 
 from trio_mcp._version import __version__
-from trio_mcp.server import Context, Server
+from trio_mcp.server.context import Context
+from trio_mcp.server.server import Server
 
 __all__ = ["make_server"]
 

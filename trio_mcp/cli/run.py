@@ -42,7 +42,7 @@ def bridge(options: argparse.Namespace) -> int:
     """Serve everything that another server offers, over another transport or in another era."""
     # Imported here: `run` needs nothing of a client.
     from trio_mcp.cli.targets import target_of
-    from trio_mcp.proxy import ProxyServer
+    from trio_mcp.proxy.proxy_server import ProxyServer
 
     for name in ("root", "timeout", "log_level"):
         if getattr(options, name):

@@ -16,10 +16,11 @@ import attrs
 from trio_mcp.cli.exits import USAGE, Exit
 from trio_mcp.cli.terminal import Dialogue, has_terminal
 from trio_mcp.cli.text import clean_line
-from trio_mcp.client import Client, load_config
+from trio_mcp.client.answers.sources import Answers
+from trio_mcp.client.client import Client
+from trio_mcp.client.config import load_config
 from trio_mcp.errors import ProcessExited
 from trio_mcp.http.client.parameters import HttpServerParameters
-from trio_mcp.session import CallOptions, SessionOptions
 from trio_mcp.stdio.parameters import StdioServerParameters
 from trio_mcp.types.notices import LoggingMessageNotificationParams
 
@@ -100,15 +101,13 @@ async def connected(options: argparse.Namespace, before_asking: Callable[[], obj
     """
     # Without a terminal elicitation is not declared, so that the server knows not to ask.
     dialogue = Dialogue(before_asking) if has_terminal() else None
-    settings: dict[str, Any] = {} if dialogue is None else {"elicitation": dialogue}
-    timeouts = CallOptions() if options.timeout is None else CallOptions(timeout=options.timeout)
+    roots = [Path(root).resolve() for root in options.root] if options.root else None  # noqa: ASYNC240 - nothing runs yet
+    settings: dict[str, Any] = {} if options.timeout is None else {"timeout": options.timeout}
     if options.log_level is not None:
         settings |= {"log_level": options.log_level, "on_log": _show_log}
-    if options.root:
-        settings["roots"] = [Path(root).resolve() for root in options.root]  # noqa: ASYNC240 - nothing runs yet
     target = target_of(options)
     try:
-        client = Client(target, mode=options.mode, options=SessionOptions(calls=timeouts), **settings)
+        client = Client(target, mode=options.mode, answers=Answers(elicitation=dialogue, roots=roots), **settings)
     except ValueError as exc:
         raise Exit(str(exc), USAGE) from None
     try:

@@ -38,7 +38,7 @@ def has_terminal() -> bool:
 
 
 class Dialogue:
-    """The callback ``elicitation=`` of a `Client`: asks on standard error, reads standard input.
+    """The callback ``elicitation=`` of `Answers`: asks on standard error, reads standard input.
 
     Questions that come at the same time are asked one after the other.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.answers.sources import InputSources
+from trio_mcp.client.answers.sources import Answers, InputSources
 from trio_mcp.client.cache import ResponseCache
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.client.connection import Connection, Middleware, check_log_level
@@ -27,6 +27,7 @@ from trio_mcp.eras.capabilities import declared_extensions
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
+from trio_mcp.principal import Principal, as_principal
 from trio_mcp.session.calls import USE_SESSION, CallLimits, Limit
 from trio_mcp.session.limits import SessionOptions
 from trio_mcp.session.session import SessionStatistics
@@ -46,9 +47,7 @@ from trio_mcp.types.resources import (
 from trio_mcp.types.tools import ListToolsResult, Tool
 
 if TYPE_CHECKING:  # most clients answer no questions of the server: only those that do load these modules
-    from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
     from trio_mcp.client.answers.roots import Roots
-    from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
     from trio_mcp.types.input_required import InputRequiredResult
 
 __all__ = ["Client", "ClientStatistics"]
@@ -88,37 +87,23 @@ class Client(EnteredOnce):
             that returns an async context manager yielding a `Link`.
         mode: ``"auto"`` finds out which era the server speaks; ``"legacy"`` sends ``initialize``; a revision
             opens the session as that revision requires, and accepts no other.
+        timeout: Seconds that each call waits for its response, unless the call says otherwise; None waits forever. It
+            overrides ``options.calls.timeout``. Connecting has a limit of its own: ``options.calls.connect_timeout``.
         client_info: The name and version that the client gives the server.
-        extensions: The protocol extensions that the client declares, each with its settings:
-            ``{"com.example/feature": {}}``.
-        result_types: The values of ``resultType`` that those extensions add; a result of an unknown type is an error.
-        capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of extensions, or of
-            requests that the program answers itself. The callbacks below declare their own.
-        elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
-            `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
-            model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. The form's defaults are filled
-            in, and content that does not match the form is not sent.
-        elicitation_modes: The kinds that the callback handles: ``"form"``, ``"url"`` or both.
-        sampling: Called, sync or async, when the server asks the client's language model, with
-            `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a text. To refuse, raise
-            ``McpError(-1, "…")``.
-        sampling_features: What the callback supports beyond plain messages: ``"tools"``, ``"context"``.
-        roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
-            URI; or a sync or async function that returns them. See `Client.set_roots`.
-        max_input_rounds: How many times a server of the modern era may ask for input during one call.
+        capabilities: Further capabilities to declare, as `ClientCapabilities` or plain data: those of requests that the
+            program answers itself, and extensions of the protocol, each with its settings:
+            ``{"extensions": {"com.example/feature": {}}}``. The answers declare their own.
+        answers: What answers the server's questions: see `Answers`.
         options: The session's limits, timeouts and hooks.
-        connect_timeout: Seconds for starting, connecting and negotiating together.
-        probe_timeout: Seconds after which, in ``"auto"``, a silent server is taken for a legacy one.
         log_level: The least severe level of log messages that the server should send; see `Client.set_log_level`. A
             server that does not declare logging is not asked. With None, a server of the legacy era decides for itself
             what to send, and one of the modern era sends nothing.
         on_log: Called, sync or async, with each `LoggingMessageNotificationParams` from the server.
-        on_error: Called, sync or async, with each protocol error that belongs to no request.
         on_message: Called, sync or async, with every `Notification` from the server.
         cache: Keeps lists and the results of `read_resource` for as long as the server allows. None, the default,
             caches nothing: each call asks the server.
-        principal: On whose behalf the client acts. Clients that share a cache share its private entries only if they
-            have the same principal; a client without one shares none.
+        principal: On whose behalf the client acts: a `Principal`, or a string (its subject). Clients that share a cache
+            share its private entries only if they have the same principal; a client without one shares none.
         middleware: Each is ``async (call, call_next) -> result`` and wraps every request, the first outermost.
 
     Raises:
@@ -130,64 +115,46 @@ class Client(EnteredOnce):
         target: Target,
         *,
         mode: str = "auto",
+        timeout: Limit = USE_SESSION,
         client_info: Implementation | None = None,
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        result_types: Collection[str] = (),
         capabilities: ClientCapabilities | Mapping[str, Any] | None = None,
-        elicitation: ElicitationCallback | None = None,
-        elicitation_modes: Collection[ElicitationMode] = ("form", "url"),
-        sampling: SamplingCallback | None = None,
-        sampling_features: Collection[SamplingFeature] = (),
-        roots: Roots | None = None,
-        max_input_rounds: int = 10,
+        answers: Answers | None = None,
         options: SessionOptions | None = None,
-        connect_timeout: float = 30.0,
-        probe_timeout: float = 5.0,
         log_level: LoggingLevel | None = None,
         on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None = None,
-        on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None,
         on_message: Callable[[Notification], Awaitable[object] | object] | None = None,
         middleware: Sequence[Middleware] = (),
         cache: ResponseCache | None = None,
-        principal: str | None = None,
+        principal: str | Principal | None = None,
     ) -> None:
-        if isinstance(max_input_rounds, bool) or not isinstance(max_input_rounds, int) or max_input_rounds < 1:
-            raise ValueError(f"max_input_rounds must be a whole number of at least 1, got {max_input_rounds!r}")
+        for name, given, kind in (("answers", answers, Answers), ("options", options, SessionOptions)):
+            if not isinstance(given, (kind, type(None))):
+                raise TypeError(f"{name} must be {kind.__name__}(…), got {type(given).__name__}")
         if cache is not None and not isinstance(cache, ResponseCache):
             raise TypeError(f"cache must be a ResponseCache, got {type(cache).__name__}")
-        if principal is not None and not isinstance(principal, str):
-            raise TypeError(f"principal must be a string, got {type(principal).__name__}")
+        answers, options = answers or Answers(), options or SessionOptions()
+        if timeout is not USE_SESSION:
+            options = attrs.evolve(options, calls=attrs.evolve(options.calls, timeout=timeout))
         # The parts know one another only by what they are given here.
         self._output_schemas = OutputSchemas(self.iter_tools)
         self._subscriptions = Subscriptions(self._output_schemas.changed)
         self._connection = Connection(
             target,
-            inputs=InputSources(
-                elicitation=elicitation,
-                elicitation_modes=elicitation_modes,
-                sampling=sampling,
-                sampling_features=sampling_features,
-                roots=roots,
-            ),
+            inputs=InputSources(answers),
             subscriptions=self._subscriptions,
             mode=mode,
             client_info=client_info,
-            extensions=extensions,
-            result_types=result_types,
             capabilities=capabilities,
             options=options,
-            connect_timeout=connect_timeout,
-            probe_timeout=probe_timeout,
             log_level=log_level,
             on_log=on_log,
-            on_error=on_error,
             on_message=on_message,
             middleware=middleware,
         )
         # Without a principal the client itself is the owner, so that its private results are shared with no other
         # client.
-        self._calls = CachedCalls(self._connection, cache, principal or self)
-        self._rounds = InputRounds(self._connection, max_input_rounds)
+        self._calls = CachedCalls(self._connection, cache, as_principal(principal, "principal") or self)
+        self._rounds = InputRounds(self._connection, answers.max_input_rounds)
         self._listening = Listening(self._connection, self._subscriptions)
         if cache is not None:
             # Raises if the cache belongs to another server.
@@ -358,7 +325,7 @@ class Client(EnteredOnce):
         """Call a tool.
 
         Structured content is validated against the tool's output schema, so the list of tools is fetched if it has not
-        been yet, or has changed. If the server asks for input, the `Client`'s callbacks provide it and the call
+        been yet, or has changed. If the server asks for input, the `Client`'s answers provide it and the call
         continues.
 
         Args:
@@ -487,7 +454,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> ReadResourceResult:
-        """Read a resource. If the server asks for input, the `Client`'s callbacks provide it.
+        """Read a resource. If the server asks for input, the `Client`'s answers provide it.
 
         Args:
             uri: Its URI: one from a list, or expanded from a template.
@@ -598,7 +565,7 @@ class Client(EnteredOnce):
         meta: Mapping[str, Any] | None = None,
         **limits: Unpack[CallLimits],
     ) -> GetPromptResult:
-        """Get a prompt with its arguments filled in. If the server asks for input, the `Client`'s callbacks provide it.
+        """Get a prompt with its arguments filled in. If the server asks for input, the `Client`'s answers provide it.
 
         Args:
             name: The prompt's name.
@@ -778,18 +745,18 @@ class Client(EnteredOnce):
         whenever it needs them.
 
         Args:
-            roots: As the ``roots`` of the `Client`.
+            roots: As the ``roots`` of `Answers`.
 
         Raises:
             TypeError, ValueError: If a root is invalid; the old roots stay.
-            LocalProtocolError: If the client was made without ``roots``, so it has not declared any.
+            LocalProtocolError: If the client's answers were made without ``roots``, so it has not declared any.
             TransportError: If the link failed or the session was closed; the old roots stay.
 
         When cancelled, the old roots stay, and the server is not told.
         """
         own = self._connection.inputs.roots
         if own is None:
-            raise LocalProtocolError("the client has declared no roots: pass roots= to Client, if only an empty list")
+            raise LocalProtocolError("the client has declared no roots: make it with answers=Answers(roots=[])")
         # Checked before anything is sent: an invalid root must leave things as they are.
         new = own.checked(roots)
         if self._connection.is_open and not self._connection.session.modern:

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from trio_mcp.client.subscriptions import NOTICES, Subscriptions
-from trio_mcp.eras.client_negotiation import RESULT_TYPES, ModernClientEra
+from trio_mcp.eras.client_negotiation import ModernClientEra
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.events import OutgoingRequest
 from trio_mcp.jsonrpc.messages import Notification
@@ -31,11 +31,9 @@ class ConnectedSession(ClientSession):
         on_notification: Callable[[Notification], Awaitable[None]],
         subscriptions: Subscriptions,
         log_level: LoggingLevel | None = None,
-        result_types: frozenset[str] = RESULT_TYPES,
         **options: Any,
     ) -> None:
         super().__init__(*link, **options)
-        self._result_types = result_types
         self.last_fault: RemoteProtocolError | None = None
         self._on_notification = on_notification
         self._subscriptions = subscriptions
@@ -55,7 +53,7 @@ class ConnectedSession(ClientSession):
     def _modern_era(self, revision: str) -> ModernClientEra:
         era = super()._modern_era(revision)
         # The era stamps each request with the level.
-        return attrs.evolve(era, log_level=self._log_level, result_types=self._result_types)
+        return attrs.evolve(era, log_level=self._log_level)
 
     async def received_error(self, error: RemoteProtocolError) -> None:
         self.last_fault = error  # named in the error if connecting then times out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import attrs
@@ -17,7 +17,6 @@ from trio_mcp.client.subscriptions import Subscriptions
 from trio_mcp.client.targets import HttpConnector, Target, link_factory
 from trio_mcp.convert import as_object, brief, call_back
 from trio_mcp.eras.capabilities import checked_extensions, declares
-from trio_mcp.eras.client_negotiation import RESULT_TYPES
 from trio_mcp.errors import LocalProtocolError, NegotiationError, RemoteProtocolError, TransportError
 from trio_mcp.jsonrpc.messages import Notification, RequestId
 from trio_mcp.session.calls import CallLimits
@@ -72,41 +71,35 @@ class Connection:
         subscriptions: Subscriptions,
         mode: str,
         client_info: Implementation | None,
-        extensions: Mapping[str, Mapping[str, Any]] | None,
-        result_types: Collection[str],
         capabilities: ClientCapabilities | Mapping[str, Any] | None,
-        options: SessionOptions | None,
-        connect_timeout: float,
-        probe_timeout: float,
+        options: SessionOptions,
         log_level: LoggingLevel | None,
         on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None,
-        on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None,
         on_message: Callable[[Notification], Awaitable[object] | object] | None,
         middleware: Sequence[Middleware],
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
-        for name, seconds in (("connect_timeout", connect_timeout), ("probe_timeout", probe_timeout)):
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-                raise ValueError(f"{name} must be a number of seconds above 0, got {seconds!r}")
         if log_level is not None:
             check_log_level(log_level)
         if client_info is not None and not isinstance(client_info, Implementation):
             raise TypeError(f"client_info must be an Implementation, got {type(client_info).__name__}")
         self.inputs = inputs
         self._subscriptions = subscriptions
-        self._extensions = checked_extensions(extensions, "client")
-        self._result_types = _known_result_types(result_types, self._extensions)
         # Everything is checked here, so that entering fails only for reasons that lie outside the program.
-        self._more_capabilities = {} if capabilities is None else as_object(capabilities, "capabilities")
+        self._capabilities = {} if capabilities is None else dict(as_object(capabilities, "capabilities"))
+        if "extensions" in self._capabilities:
+            self._capabilities["extensions"] = checked_extensions(self._capabilities["extensions"], "client")
+        if options.calls.result_types and not self._capabilities.get("extensions"):
+            raise ValueError(
+                'result_types are those of extensions that the client declares: pass capabilities={"extensions": …} too'
+            )
         self._open_link = link_factory(target)
         self._mode = mode
         self._client_info = client_info
         self._options = options
-        self._connect_timeout = connect_timeout
-        self._probe_timeout = probe_timeout
         self._log_level = log_level
-        self._on_log, self._on_error, self._on_message = on_log, on_error, on_message
+        self._on_log, self._on_message = on_log, on_message
         self._middleware = tuple(middleware)
         self._session: ConnectedSession | None = None
         self._scope = trio.CancelScope()
@@ -132,15 +125,13 @@ class Connection:
         try:
             with self._scope:
                 # One deadline for all of it: starting the process, connecting, negotiating. It is lifted after that.
-                with trio.CancelScope(deadline=trio.current_time() + self._connect_timeout) as connecting:
+                with trio.CancelScope(deadline=trio.current_time() + self._options.calls.connect_timeout) as connecting:
                     async with self._open_link() as link:
                         session = ConnectedSession(
                             link,
                             client_info=self._client_info,
                             capabilities=self._declared,
-                            result_types=self._result_types,
                             options=self._options,
-                            on_error=self._on_error,
                             log_level=self._log_level,
                             on_notification=self._received,
                             subscriptions=self._subscriptions,
@@ -163,30 +154,31 @@ class Connection:
 
     def _declared(self, revision: str) -> dict[str, Any]:
         """Put together what the client declares; nothing else does."""
-        extensions = {"extensions": self._extensions} if self._extensions else {}
-        return merged(self.inputs.capabilities(revision), extensions, self._more_capabilities)
+        return merged(self.inputs.capabilities(revision), self._capabilities)
 
     async def _negotiate(self, session: ConnectedSession) -> None:
+        # Without a timeout of their own: a server that starts slowly has the whole of `connect_timeout`.
         if self._mode == "auto":
             # A server known to be legacy is not probed: the probe would cost a round trip, or a timeout.
             known = isinstance(self._open_link, HttpConnector) and self._open_link.is_legacy
-            await session.negotiate(probe_timeout=self._probe_timeout, handshake_first=known)
+            await session.negotiate(handshake_first=known, timeout=None)
         elif self._mode == "legacy":
-            await session.initialize()
+            await session.initialize(timeout=None)
         elif self._mode in LEGACY_REVISIONS:
-            server = await session.initialize(self._mode)
+            server = await session.initialize(self._mode, timeout=None)
             # `initialize` only proposes a revision; the server may answer with another one.
             if server.revision != self._mode:
                 text = f"the server speaks {server.revision}, not {self._mode!r} as mode={self._mode!r} asks for"
                 raise NegotiationError(text, (server.revision,))
         else:
-            await session.discover(self._mode)
+            await session.discover(self._mode, timeout=None)
         # In the modern era nothing is sent: each request names the level in its `_meta`.
         if self._log_level is not None and not session.modern and declares(session.server.capabilities, "logging"):
-            await session.send_request("logging/setLevel", {"level": self._log_level})
+            await session.send_request("logging/setLevel", {"level": self._log_level}, timeout=None)
 
     def _no_answer(self, session: ConnectedSession | None) -> str:
-        text = f"the server did not complete the connection within connect_timeout={self._connect_timeout:g} seconds"
+        patience = self._options.calls.connect_timeout
+        text = f"the server did not complete the connection within connect_timeout={patience:g} seconds"
         if session is not None and session.last_fault is not None:
             text += f"; what it sent was not MCP: {session.last_fault}"
         return text + "; is it an MCP server, and started the right way?"
@@ -286,20 +278,3 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
             # So `{"elicitation": {"form": {}}}` and `{"elicitation": {"url": {}}}` declare both modes.
             whole[name] = merged(known, value) if both else value  # type: ignore[arg-type]
     return whole
-
-
-def _known_result_types(given: Collection[str], extensions: Mapping[str, object]) -> frozenset[str]:
-    """Return the result types that a client knows: the protocol's, and those that its extensions add to them.
-
-    2026-07-28 `basic/index`, ResultType.
-
-    Raises:
-        TypeError: If they are not a collection of strings.
-        ValueError: If no extension is declared.
-    """
-    # A string is a collection of strings, too, but never the one that was meant.
-    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
-        raise TypeError(f"result_types must be a list of strings, got {given!r}")
-    if given and not extensions:
-        raise ValueError("result_types are those of extensions that the client declares: pass extensions=… too")
-    return RESULT_TYPES.union(given)

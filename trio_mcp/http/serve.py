@@ -13,14 +13,23 @@ from trio_mcp._nursery import background_nursery, start
 from trio_mcp.http.runner.hypercorn import ServerLimits, configured, serve_asgi
 from trio_mcp.http.server.app import HttpApp
 from trio_mcp.http.server.host import Run
-from trio_mcp.http.server.options import HttpOptions
+from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["asgi_app", "serve_http"]
+__all__ = ["RunSettings", "asgi_app", "serve_http"]
 
 Serve: TypeAlias = Callable[..., Awaitable[None]]
 
 LAST_WORDS = 0.5
 """Seconds after the grace for ending the streams that were cut off, on the wire (chosen: it is only local writes)."""
+
+
+class RunSettings(HttpSettings, total=False):
+    """The arguments of `Server.run` for HTTP; see `Server.serve_http`."""
+
+    host: str
+    port: int
+    options: HttpOptions | None
+    config: Config | None
 
 
 class Runnable(Protocol):
@@ -31,10 +40,10 @@ class Runnable(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def asgi_app(server: Runnable, options: HttpOptions | None) -> AsyncIterator[HttpApp]:
+async def asgi_app(server: Runnable, options: HttpOptions) -> AsyncIterator[HttpApp]:
     """Run a server as an ASGI application, which serves inside the block."""
     async with server.open_run() as run:
-        app = HttpApp(run, options or HttpOptions())
+        app = HttpApp(run, options)
         try:
             async with run.ending_gracefully():
                 yield app
@@ -46,23 +55,22 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
     server: Runnable,
     host: str,
     port: int,
-    options: HttpOptions | None,
+    options: HttpOptions,
     config: Config | None,
-    shutdown: Callable[[], Awaitable[object]],
+    shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
     """Serve a server on hypercorn; see `Server.serve_http`."""
-    options = options or HttpOptions()
     config = configured(host, port) if config is None else config
     async with server.open_run() as run:
-        await _serve(HttpApp(run, options), run, config, shutdown, task_status)
+        await _serve(HttpApp(run, options), run, config, shutdown or trio.Event(), task_status)
 
 
 async def _serve(
     app: HttpApp,
     run: Run,
     config: Config,
-    shutdown: Callable[[], Awaitable[object]],
+    shutdown: trio.Event,
     task_status: trio.TaskStatus[str],
 ) -> None:
     options = app.options
@@ -72,7 +80,7 @@ async def _serve(
     grace = trio.CancelScope()
 
     async def end() -> None:
-        await shutdown()
+        await shutdown.wait()
         # `cut` sleeps in this scope. Its deadline is set only now: the grace starts with the shutdown.
         grace.deadline = trio.current_time() + options.grace
         await app.end()

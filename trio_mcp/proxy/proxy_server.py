@@ -204,7 +204,7 @@ class ProxyServer(BaseServer):
             and stays so: then its own callbacks answer an upstream of the legacy era, its log messages go to it, and
             it is not reconnected.
         name: The proxy's name; by default it presents itself as the upstream.
-        client: Further arguments for the upstream `Client`, such as ``mode`` or ``connect_timeout``.
+        client: Further arguments for the upstream `Client`, such as ``mode`` or ``timeout``.
         settings: Those of `Server`, except ``lifespan`` and ``extensions``.
 
     Raises:
@@ -226,7 +226,7 @@ class ProxyServer(BaseServer):
         for each in ("lifespan", "extensions"):
             if each in settings:
                 raise TypeError(f"a ProxyServer takes no {each}: the upstream decides that")
-        taken = {"on_message", "on_log", *_INPUTS} & set(client or ())
+        taken = {"on_message", "on_log", "answers"} & set(client or ())
         if taken:
             raise TypeError(f"client= must not set {min(taken)!r}: the proxy uses it itself, to pass messages on")
         self._given = target if isinstance(target, Client) else None
@@ -242,7 +242,7 @@ class ProxyServer(BaseServer):
         self._instructions_given = settings.get("instructions") is not None
 
     def make_features(self) -> Iterable[Feature]:
-        self._offered = ProxyFeature(self.settings, self.input_settings.max_rounds)
+        self._offered = ProxyFeature(self.settings, self.input.max_rounds)
         # Listening is the proxy's own: its clients may speak another era than the upstream does.
         return self._offered, ListeningFeature(self.capabilities)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trio_mcp.client.answers.sources import InputSources
+from trio_mcp.client.answers.sources import Answers, InputSources
 from trio_mcp.client.connected_session import ConnectedSession
 from trio_mcp.convert import brief
 from trio_mcp.eras.rules import rules_of
@@ -59,11 +59,12 @@ class HandedOn(InputSources):
 
         # The callbacks only make the base class declare every capability: which of them holds, each client decides.
         super().__init__(
-            elicitation=unused,
-            elicitation_modes=("form", "url"),
-            sampling=unused,  # type: ignore[arg-type]  # it is declared, never called
-            sampling_features=("tools", "context"),
-            roots=(),
+            Answers(
+                elicitation=unused,
+                sampling=unused,  # type: ignore[arg-type]  # it is declared, never called
+                sampling_features=("tools", "context"),
+                roots=(),
+            )
         )
         self._answer_with = answer
         self._calls = calls

@@ -6,40 +6,40 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 import trio
 
-from trio_mcp._checks import check_count, check_seconds
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
 from trio_mcp.eras.server_negotiation import ServerIdentity
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.messages import Notification
 from trio_mcp.link import Link
 from trio_mcp.server.changes import Changes, Topic
 from trio_mcp.server.context import Context
-from trio_mcp.server.features.caching import CacheHints, checked_hints
+from trio_mcp.server.features.caching import checked_hints
 from trio_mcp.server.features.dispatch import Dispatch
-from trio_mcp.server.features.feature import Feature, Member, Middleware, Settings
+from trio_mcp.server.features.feature import Feature, Identify, ListOptions, Member, Middleware, Settings
 from trio_mcp.server.functions.dependencies import Surroundings
-from trio_mcp.server.functions.sync_threads import SyncThreads
+from trio_mcp.server.functions.sync_threads import FunctionOptions, SyncThreads
 from trio_mcp.server.input.request_state import StateSealer
-from trio_mcp.server.input.rounds import InputRun, InputSettings
+from trio_mcp.server.input.rounds import InputOptions, InputRun
 from trio_mcp.server.run import Run, ServerStatistics
 from trio_mcp.server.signals import run_http, run_stdio
 from trio_mcp.session.limits import SessionOptions
-from trio_mcp.types.common import Icon, Implementation
+from trio_mcp.types.common import Implementation
 from trio_mcp.types.icons import checked_icons
 from trio_mcp.types.versions import REVISIONS
 
 if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving HTTP
     from hypercorn.config import Config
 
+    from trio_mcp.http.serve import RunSettings
     from trio_mcp.http.server.app import HttpApp
-    from trio_mcp.http.server.options import HttpOptions
+    from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["BaseServer", "Lifespan"]
+__all__ = ["BaseServer", "Lifespan", "Transport"]
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
@@ -47,6 +47,12 @@ EXIT_GRACE = 5.0
 
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+"""What `BaseServer.run` serves on."""
+
+
+OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions)
 
 
 class BaseServer:
@@ -58,8 +64,9 @@ class BaseServer:
         settings: The part of the server's settings that its features need.
         dispatch: Finds the handler of a request and calls it.
         make_context, answer: Make the context of a request, and answer it.
+        input: How functions ask for input.
+        sealer: Makes and reads the ``requestState`` of requests that wait for input.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called for each error in what a client sent that belongs to no request.
         lifespan: Makes the context manager around each run; None without one.
     """
 
@@ -70,66 +77,44 @@ class BaseServer:
 
     def __init__(
         self,
-        name: str,
+        name: str | Implementation,
         *,
-        version: str = "0.0.0",
-        title: str | None = None,
+        version: str | None = None,
         instructions: str | None = None,
-        description: str | None = None,
-        website_url: str | None = None,
-        icons: Iterable[Icon] | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         revisions: Sequence[str] = REVISIONS,
-        expose_errors: bool = False,
-        page_size: int = 250,
-        cache_hints: CacheHints | None = None,
-        max_sync_tools: int = 40,
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        request_state_key: bytes | Sequence[bytes] | None = None,
-        request_state_ttl: float = 600.0,
-        principal: Callable[[Context[Any]], str | None] | None = None,
-        max_input_rounds: int = 32,
-        max_parked: int = 100,
+        expose_errors: bool = False,
+        lists: ListOptions | None = None,
+        functions: FunctionOptions | None = None,
+        input: InputOptions | None = None,
+        principal: Identify | None = None,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"a server's name must be a non-empty string, got {name!r}")
+        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
+        self.info: Final = _named(name, version)
         unknown = [revision for revision in revisions if revision not in REVISIONS]
         if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
             raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
-        for argument, count in (
-            ("page_size", page_size),
-            ("max_sync_tools", max_sync_tools),
-            ("max_input_rounds", max_input_rounds),
-            ("max_parked", max_parked),
-        ):
-            check_count(argument, count)
-        check_seconds("request_state_ttl", request_state_ttl, finite=True)
+        lists = _options("lists", lists, ListOptions)
+        functions = _options("functions", functions, FunctionOptions)
+        self.input: Final = _options("input", input, InputOptions)
         if principal is not None and not callable(principal):
             raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
-        # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
-        self.info: Final = Implementation(
-            name=name,
-            version=version,
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=None if icons is None else checked_icons(icons, f"server {name!r}"),
-        )
-        hints = checked_hints(cache_hints)
+        hints = checked_hints(lists.cache_hints)
         self.settings: Final = Settings(
             info=self.info,
-            surroundings=Surroundings(Context, SyncThreads(max_sync_tools)),
-            page_size=page_size,
+            surroundings=Surroundings(Context, SyncThreads(functions.max_sync_threads)),
+            page_size=lists.page_size,
             cache_hints=hints,
             expose_errors=expose_errors,
             middleware=tuple(middleware),
-            extensions=checked_extensions(extensions, f"server {name!r}"),
+            principal=principal,
+            extensions=checked_extensions(extensions, f"server {self.info.name!r}"),
         )
         self.identity = ServerIdentity(
             info=self.info.to_wire(),
@@ -138,11 +123,8 @@ class BaseServer:
             revisions=tuple(revisions),
             discover_hints=hints["server/discover"],
         )
-        self.input_settings: Final = InputSettings(
-            StateSealer(name, request_state_key), request_state_ttl, principal, max_input_rounds, max_parked
-        )
+        self.sealer: Final = StateSealer(self.info.name, self.input.key)
         self.options = options or SessionOptions()
-        self.on_error = on_error
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
@@ -267,7 +249,7 @@ class BaseServer:
             # Entered after the lifespans: its tasks are cancelled before any lifespan begins to close.
             nursery = await stack.enter_async_context(background_nursery())
             changes = Changes(self.watcher(states[self.settings]))
-            run = Run(self, states, nursery, changes, InputRun(self.input_settings, nursery))
+            run = Run(self, states, nursery, changes, InputRun(self.input, self.sealer, nursery))
             nursery.start_soon(changes.run)
             # A change in a mounted server is announced to the clients of this run, too.
             for each in self.family():
@@ -307,10 +289,11 @@ class BaseServer:
         *,
         options: HttpOptions | None = None,
         config: Config | None = None,
-        shutdown: Callable[[], Awaitable[object]] = trio.sleep_forever,
+        shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+        **settings: Unpack[HttpSettings],
     ) -> None:
-        """Serve HTTP on hypercorn until ``shutdown`` returns, then finish the requests under way.
+        """Serve HTTP on hypercorn until ``shutdown`` is set, then finish the requests under way.
 
         ``url = await nursery.start(server.serve_http)`` returns the endpoint's URL with the port actually bound; port 0
         picks a free one.
@@ -318,12 +301,13 @@ class BaseServer:
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            options: The options of the endpoint.
+            options: The options of the endpoint, for endpoints that share them.
             config: A hypercorn configuration, for TLS, Unix sockets (``bind = ["unix:/path"]``) or several addresses.
                 Its ``bind`` replaces ``host`` and ``port``.
-            shutdown: Awaited in the background. When it returns, the server refuses new work, ends streams, and gives
-                requests under way ``options.grace`` seconds.
+            shutdown: Set it to end the server: it refuses new work, ends streams, and gives requests under way
+                ``grace`` seconds.
             task_status: Receives the URL, or the first of several.
+            settings: The fields of `HttpOptions`, such as ``allowed_hosts``; they replace those of ``options``.
 
         Raises:
             OSError: If the address can't be bound.
@@ -333,7 +317,9 @@ class BaseServer:
         """
         from trio_mcp.http.serve import serve_http  # deferred: a server on stdio never loads HTTP
 
-        await serve_http(self, host, port, options, config, shutdown, task_status)
+        await serve_http(
+            self, host, port, self._http_options("serve_http", options, settings), config, shutdown, task_status
+        )
 
     async def serve_sse(  # noqa: ASYNC128 - passes task_status on
         self,
@@ -341,46 +327,62 @@ class BaseServer:
         port: int = 8000,
         *,
         options: HttpOptions | None = None,
+        config: Config | None = None,
+        shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-        **arguments: Any,
+        **settings: Unpack[HttpSettings],
     ) -> None:
         """Serve HTTP+SSE, the transport of 2024-11-05, and nothing else; otherwise like `serve_http`.
 
-        To serve such clients alongside all others, use `serve_http` with ``HttpOptions(sse_path="/sse")``.
+        To serve such clients alongside all others, use ``serve_http(sse_path="/sse")``.
 
         Args:
             host: The address to listen on.
             port: The port to listen on.
-            options: The options of the endpoint. ``sse_path`` defaults to ``/sse``; ``path`` is ignored, as this is the
-                only endpoint.
+            options: The options of the endpoint, for endpoints that share them.
+            config: As in `serve_http`.
+            shutdown: As in `serve_http`.
             task_status: Receives the URL of the stream.
-            arguments: Further arguments of `serve_http`.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. ``sse_path`` defaults to ``/sse``;
+                ``path`` is ignored, as this is the only endpoint.
         """
-        import attrs
+        from trio_mcp.http.serve import serve_http
 
-        from trio_mcp.http.server.options import HttpOptions
-
-        # path=None: clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
-        options = options or HttpOptions(path=None, sse_path="/sse")
-        options = attrs.evolve(options, path=None, sse_path=options.sse_path or "/sse")
-        await self.serve_http(host, port, options=options, task_status=task_status, **arguments)
+        settings["sse_path"] = settings.get("sse_path") or (options and options.sse_path) or "/sse"
+        # Clients that try Streamable HTTP first must be refused here, or they won't fall back to HTTP+SSE.
+        settings["path"] = None
+        await serve_http(
+            self, host, port, self._http_options("serve_sse", options, settings), config, shutdown, task_status
+        )
 
     @contextlib.asynccontextmanager
-    async def asgi_app(self, options: HttpOptions | None = None) -> AsyncIterator[HttpApp]:
+    async def asgi_app(
+        self, options: HttpOptions | None = None, **settings: Unpack[HttpSettings]
+    ) -> AsyncIterator[HttpApp]:
         """Run the server as an ASGI application, to mount in another one or serve with any ASGI server on Trio.
 
         The server runs for as long as the block; it needs no ASGI lifespan. Leaving the block cancels requests under
         way.
 
         Args:
-            options: The options of the endpoint. Its ``path`` is relative to where the application is mounted.
+            options: The options of the endpoint, for endpoints that share them.
+            settings: The fields of `HttpOptions`; they replace those of ``options``. ``path`` is relative to where the
+                application is mounted.
         """
         from trio_mcp.http.serve import asgi_app
 
-        async with asgi_app(self, options) as app:
+        async with asgi_app(self, self._http_options("asgi_app", options, settings)) as app:
             yield app
 
-    def run(self, transport: str = "stdio", **arguments: Any) -> None:
+    def _http_options(self, method: str, options: HttpOptions | None, settings: HttpSettings) -> HttpOptions:
+        import attrs
+
+        from trio_mcp.http.server.options import HttpOptions, HttpSettings
+
+        refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
+        return attrs.evolve(options or HttpOptions(), **settings)
+
+    def run(self, transport: Transport = "stdio", **arguments: Unpack[RunSettings]) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
@@ -389,10 +391,11 @@ class BaseServer:
 
         Args:
             transport: ``"stdio"``, ``"http"`` or ``"sse"``.
-            arguments: The arguments of `Server.serve_http` or `Server.serve_sse`.
+            arguments: For HTTP: those of `Server.serve_http`, without ``shutdown``. For stdio there are none.
 
         Raises:
-            ValueError: If the transport is unknown.
+            TypeError: If an argument is unknown.
+            ValueError: If the transport is unknown, or an argument is invalid.
         """
         transports = self.transports
         if transport not in transports:
@@ -408,9 +411,42 @@ class BaseServer:
             "sse": functools.partial(self._run_http, self.serve_sse),
         }
 
-    def _run_stdio(self) -> None:
+    def _run_stdio(self, **arguments: Any) -> None:
+        if arguments:
+            name = next(iter(arguments))
+            raise TypeError(f"{type(self).__name__}.run('stdio') takes no {name!r}: write run('http', {name}=…)")
         serve = functools.partial(self._serve_stdio, EXIT_GRACE, lambda: None)
         run_stdio(serve, ends_on_sigterm=self.ends_on_sigterm)
 
     def _run_http(self, serve: Callable[..., Awaitable[None]], /, **arguments: Any) -> None:
+        from trio_mcp.http.serve import RunSettings
+
+        refuse_unknown(BaseServer.run, arguments, RunSettings, type(self))
         run_http(self.info.name, serve, arguments)
+
+
+def _named(name: object, version: str | None) -> Implementation:
+    """Return what a server says about itself, checked.
+
+    Raises:
+        TypeError: If the name or the version is missing, or the version is given twice.
+        ValueError: If clients could not show an icon.
+    """
+    if not isinstance(name, (str, Implementation)) or not name:
+        raise TypeError(f"a server's name must be a non-empty string or a types.Implementation, got {name!r}")
+    if isinstance(name, str):
+        return Implementation(name=name, version="0.0.0" if version is None else version)
+    if version is not None:
+        raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")
+    return name.model_copy(
+        update={"icons": None if name.icons is None else checked_icons(name.icons, f"server {name.name!r}")}
+    )
+
+
+def _options(argument: str, given: OptionsT | None, kind: type[OptionsT]) -> OptionsT:
+    """Return one of the bundles of options: the one given, or one with the defaults."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise TypeError(f"{argument} must be {kind.__name__}(…), got {type(given).__name__}")
+    return given

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity
-from trio_mcp.errors import LocalProtocolError, RemoteProtocolError, TrioMcpError
+from trio_mcp.errors import LocalProtocolError, TrioMcpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import ErrorData, Notification, RequestId, SessionMessage
 from trio_mcp.jsonrpc.peer import Peer
@@ -37,7 +37,6 @@ class Served(Protocol):
 
     identity: ServerIdentity
     options: SessionOptions
-    on_error: Callable[[RemoteProtocolError], object] | None
 
     @property
     def settings(self) -> Any: ...
@@ -80,8 +79,7 @@ class Connection(ServerSession):
 
     def __init__(self, run: SharedByClients, link: Link | tuple[None, SessionSink], *, lasting: bool = True) -> None:
         served, (read, write) = run.served, link
-        given: Any = {"options": served.options, "on_error": served.on_error, "lasting": lasting}
-        super().__init__(read, write, served.identity, **given)
+        super().__init__(read, write, served.identity, options=served.options, lasting=lasting)
         self._connections = run.connections
         self.states = run.states
         self.input = run.input

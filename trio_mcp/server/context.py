@@ -14,6 +14,7 @@ from trio_mcp.eras.rules import Rules
 from trio_mcp.eras.server_negotiation import ClientDeclaration
 from trio_mcp.errors import McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
+from trio_mcp.principal import Principal
 from trio_mcp.server.connection import Connection, Exchange
 from trio_mcp.server.input.questions import (
     Elicited,
@@ -59,15 +60,17 @@ class Context(RequestContext, Generic[StateT]):
         params: The request's parameters, as plain data. A middleware may replace them.
         connection: The client that sent the request.
         state: What the server's lifespan yielded; None without a lifespan.
+        principal: On whose behalf the request is made; None if that is unknown.
         rounds: The request's rounds of input; None while nothing can be asked. Not for handlers.
     """
 
     # One is made for each request: slots keep that cheap.
-    __slots__ = ("connection", "rounds", "state")
+    __slots__ = ("connection", "principal", "rounds", "state")
 
     def __init__(self, incoming: IncomingRequest, sink: Sink, connection: Connection | Exchange, state: StateT) -> None:
         super().__init__(incoming, sink)
         self.connection = connection
+        self.principal: Principal | None = None
         self.rounds: Rounds | None = None
         self.state = state
 
@@ -86,8 +89,13 @@ class Context(RequestContext, Generic[StateT]):
         """
         # The same request, so the same incoming record: a cancellation and the "answered" mark hold for both contexts.
         context: Context[Any] = Context(self.incoming, self._sink, self.connection, state)
-        context.client, context.params = self.client, params
+        context.client, context.params, context.principal = self.client, params, self.principal
         return context
+
+    def go_on_as(self, other: Any) -> None:
+        super().go_on_as(other)
+        # The same identity, or its request would have been refused, but its scopes may have changed.
+        self.principal = other.principal
 
     @property
     def _declared(self) -> ClientDeclaration:

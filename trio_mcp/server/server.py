@@ -30,37 +30,26 @@ class Server(BaseServer):
     """A server that offers tools, resources and prompts.
 
     Args:
-        name: The server's name, for programs.
-        version: The server's own version, not the protocol's.
-        title: The server's name, for people.
+        name: The server's name, for programs; or a `types.Implementation`, which also has a title, a description, a
+            page to read more on, icons (each an https: or data: URI) and the version.
+        version: The server's own version, not the protocol's; by default ``"0.0.0"``.
         instructions: Guidance for the model that uses the server.
-        description: What the server does, for people.
-        website_url: A page to read more on.
-        icons: Icons, each an https: or data: URI.
         lifespan: An async context manager, ``async with lifespan(server) as state``, entered once per run (a stdio
             process, a listener, an in-memory client). Handlers find the state in `Context.state`.
         middleware: Functions ``async (context, call_next) -> result`` around every request that has a handler, the
             first outermost. One may read or replace ``context.params``, call ``await call_next()`` or not, and read or
             replace the result (a plain dict). Exceptions pass through it.
         revisions: The protocol revisions to serve.
-        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
-        page_size: The number of entries on a page of a list.
-        cache_hints: How long clients of the modern era may cache the results of a method, and for whom:
-            ``{"tools/list": CacheHint(ttl=60, scope="public")}``. The methods are ``server/discover``, the four lists,
-            and ``resources/read`` for resources without a hint of their own. By default nothing may be cached.
-        max_sync_tools: The number of synchronous functions (tools, resources, prompts, completions) that run at once,
-            each in a thread; further calls wait.
         extensions: The protocol extensions to declare, each with its settings: ``{"com.example/feature": {}}``.
-        request_state_key: The key that signs the state of a request waiting for input (modern era): 32 or more secret
-            bytes, the same in all processes that serve one address. Given several, the first signs and any of them is
-            accepted. By default each process makes a random key.
-        request_state_ttl: The number of seconds a client has to come back with the answers.
-        principal: ``(context) -> str | None``, the identity a request is made for. A request for another principal
-            can't resume from the same state.
-        max_input_rounds: The number of times one request may ask for input and continue with the answers.
-        max_parked: The number of handlers with ``park_input`` that may wait for input, over all clients.
+        expose_errors: Send clients the text of unexpected exceptions. For development only: it may hold secrets.
+        lists: The pages of lists, and how long clients may cache them.
+        functions: How many synchronous functions run at once.
+        input: How functions ask for input: keys and limits.
+        principal: ``(context) -> principal``, called for each request before its handler: on whose behalf the request
+            is made. Returns a `Principal`, a string (its subject), or None if that is unknown. Handlers find it in
+            `Context.principal`; a request that asks for input can only be resumed by the same one. If the function
+            raises, the request fails.
         options: Limits, timeouts and hooks of each session.
-        on_error: Called, sync or async, for each error in what a client sent that belongs to no request.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -129,7 +118,7 @@ class Server(BaseServer):
         parameter entries go into the schema, its ``Raises:`` section is left out. Arguments are validated in pydantic's
         lax mode (``"5"`` is an int); extra ones are refused. An async function runs in the event loop, any other in a
         thread. When a call is cancelled, so is an async function. A thread can't be cancelled: it is left to run to its
-        end, and counts against ``max_sync_tools`` until then.
+        end, and counts against ``max_sync_threads`` until then.
 
         Args:
             function: The function, sync or async. The server fills a parameter annotated with `Context`.
@@ -240,8 +229,8 @@ class Server(BaseServer):
         Clients send strings. Each is validated against the parameter's type hint in pydantic's lax mode (``"5"`` is an
         int, ``"true"`` a bool). If that fails, it is parsed as JSON, and the value is used if the hint allows its type.
         Extra arguments are refused. An async function runs in the event loop, any other in a thread, which counts
-        against ``max_sync_tools``. When a request is cancelled, so is an async function; a thread is left to run to its
-        end.
+        against ``max_sync_threads``. When a request is cancelled, so is an async function; a thread is left to run to
+        its end.
 
         The function returns a string or a content block (one user message), a `types.PromptMessage`, a list of these,
         or a `types.GetPromptResult`. An exception other than `McpError` is logged, and the client gets -32603.
@@ -294,9 +283,9 @@ class Server(BaseServer):
         The function gets the text typed so far and, if it has a second parameter, the arguments the user has already
         filled in, a dict of strings (clients send it since 2025-06-18). It returns the suggestions, best first: a list
         or tuple of strings, or a `types.Completion`. If there are more than 100, the client gets the first 100 and the
-        total. An async function runs in the event loop, any other in a thread, which counts against ``max_sync_tools``.
-        When a request is cancelled, so is an async function; a thread is left to run to its end. An exception other
-        than `McpError` is logged, and the client gets -32603.
+        total. An async function runs in the event loop, any other in a thread, which counts against
+        ``max_sync_threads``. When a request is cancelled, so is an async function; a thread is left to run to its end.
+        An exception other than `McpError` is logged, and the client gets -32603.
 
         A prompt argument whose type hint lists its values (an Enum, a Literal, a bool) needs no such function; if it
         has one, the function decides. Removing a prompt or a template removes its completions.
@@ -339,7 +328,7 @@ class Server(BaseServer):
 
         The function gets the parameters and the request's `Context`; further parameters may be dependencies. It returns
         a model, a mapping, or None for an empty result. Middleware runs around it. An async function runs in the event
-        loop, any other in a thread, which counts against ``max_sync_tools``. When a request is cancelled, so is an
+        loop, any other in a thread, which counts against ``max_sync_threads``. When a request is cancelled, so is an
         async function; a thread is left to run to its end. An exception other than `McpError` is logged, and the client
         gets -32603.
 
@@ -378,7 +367,8 @@ class Server(BaseServer):
         Args:
             name: The notification's method.
             function: ``async (params, ctx)``, with a `NotificationContext` as ``ctx``.
-            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error``.
+            params: The model that validates the parameters, as in `add_method`; invalid ones go to ``on_error`` of the
+                options.
 
         Raises:
             TypeError: If the function or the model is unusable.
@@ -398,10 +388,9 @@ class Server(BaseServer):
 
         The other server's lifespan is entered once per run of this server, inside this server's own; its functions find
         its state in `Context.state`. Its middleware runs around its calls, reads, prompts, completions and own methods,
-        inside this server's middleware, but not around lists and subscriptions. Its ``override``, ``max_sync_tools``
-        and ``expose_errors`` apply to its functions. Everything else (instructions, options, the ``request_state_…``
-        settings, ``principal``, the limits on asking) is this server's. The other server may still be served by itself
-        and mounted elsewhere.
+        inside this server's middleware, but not around lists and subscriptions. Its ``override``, ``functions``
+        and ``expose_errors`` apply to its functions. Everything else (instructions, ``options``, ``lists``, ``input``,
+        ``principal``) is this server's. The other server may still be served by itself and mounted elsewhere.
 
         Args:
             other: The server to mount.

@@ -83,22 +83,21 @@ async def _serve_until_signalled(name: str, serve: Serve, arguments: dict[str, A
         The number of the first signal.
     """
     received: list[int] = []
+    shutdown = trio.Event()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with background_nursery() as nursery:
 
-            async def second() -> None:
-                # Started only after the first signal: both read from one iterator, and each takes one signal.
+            async def await_signals() -> None:
+                received.append(await anext(signals))
+                shutdown.set()
                 await anext(signals)
                 nursery.cancel_scope.cancel("a second signal")
 
-            async def first() -> None:
-                received.append(await anext(signals))
-                nursery.start_soon(second)
-
             async def serve_to_the_end(task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128 - passes it on
-                await serve(shutdown=first, task_status=task_status, **arguments)
+                await serve(shutdown=shutdown, task_status=task_status, **arguments)
                 nursery.cancel_scope.cancel("the server has ended")
 
+            nursery.start_soon(await_signals)
             url = await start(nursery, serve_to_the_end)
             with contextlib.suppress(OSError):  # standard error may be closed, or on a full disk
                 print(f"{name} serves {url}", file=sys.stderr)

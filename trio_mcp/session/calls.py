@@ -14,6 +14,7 @@ import attrs
 import trio
 from pydantic import ValidationError
 
+from trio_mcp._checks import check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -87,13 +88,11 @@ class Limits:
             raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")
         timeout, total_timeout = given.get("timeout", USE_SESSION), given.get("total_timeout", USE_SESSION)
         reset = given.get("reset_on_progress")
-        # Merged into CallOptions for its validators.
-        limits = CallOptions(
-            timeout=defaults.timeout if timeout is USE_SESSION else timeout,
-            total_timeout=defaults.total_timeout if total_timeout is USE_SESSION else total_timeout,
-            reset_on_progress=defaults.reset_on_progress if reset is None else reset,
-        )
-        return cls(limits.timeout, limits.total_timeout, limits.reset_on_progress, on_progress)
+        timeout = defaults.timeout if timeout is USE_SESSION else timeout
+        total_timeout = defaults.total_timeout if total_timeout is USE_SESSION else total_timeout
+        check_seconds("timeout", timeout, optional=True)
+        check_seconds("total_timeout", total_timeout, optional=True)
+        return cls(timeout, total_timeout, defaults.reset_on_progress if reset is None else reset, on_progress)
 
     patience: float = attrs.field(init=False, repr=False, eq=False)
     """Seconds until the call times out if no message arrives for it."""

@@ -11,6 +11,7 @@ import trio
 from trio_mcp._version import __version__
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.client_negotiation import (
+    RESULT_TYPES,
     ModernClientEra,
     ServerDeclaration,
     modern_choice,
@@ -24,7 +25,6 @@ from trio_mcp.errors import (
     LocalProtocolError,
     McpError,
     NegotiationError,
-    RemoteProtocolError,
     RequestTimeout,
 )
 from trio_mcp.jsonrpc.messages import SessionMessage
@@ -48,7 +48,6 @@ class ClientSession(BaseSession):
         capabilities: The client capabilities to declare, as plain JSON data, or a function that returns them for a
             revision.
         options: Limits, timeouts and hooks.
-        on_error: As in `BaseSession`.
     """
 
     def __init__(
@@ -59,9 +58,8 @@ class ClientSession(BaseSession):
         client_info: Implementation | None = None,
         capabilities: dict[str, Any] | Callable[[str], dict[str, Any]] | None = None,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
-        super().__init__(read, write, options=options, on_error=on_error)
+        super().__init__(read, write, options=options)
         info = client_info or Implementation(name="trio_mcp", version=__version__)
         self._client_info = info.to_wire()
         fixed = {} if capabilities is None or callable(capabilities) else capabilities
@@ -128,18 +126,14 @@ class ClientSession(BaseSession):
             raise NegotiationError("the server serves no modern revision that this client speaks", tuple(supported))
         return self._open(self._modern_era(chosen), attrs.evolve(server, revision=chosen))
 
-    async def negotiate(
-        self, *, probe_timeout: float = 10.0, handshake_first: bool = False, timeout: Limit = USE_SESSION
-    ) -> ServerDeclaration:
+    async def negotiate(self, *, handshake_first: bool = False, timeout: Limit = USE_SESSION) -> ServerDeclaration:
         """Open the session in the newest era that the server speaks (`basic/transports/stdio`, Backward Compatibility).
 
-        Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` seconds the server is taken
-        for a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429, 500) is an
-        error.
+        Sends ``server/discover`` first. Without a modern response within ``probe_timeout`` of the options the server
+        is taken for a legacy one, and gets the handshake. Over HTTP, a status that proves neither era (401, 429, 500)
+        is an error.
 
         Args:
-            probe_timeout: Seconds to wait for the response to ``server/discover``, or the session's ``timeout`` if that
-                is less.
             handshake_first: Whether to begin with the handshake, for a server that is known to be a legacy one.
             timeout: Seconds to wait for the response to the handshake.
 
@@ -149,15 +143,12 @@ class ClientSession(BaseSession):
             HttpError: If the HTTP response is an error that proves neither era.
         """
         self._not_open()
-        # A silent legacy server should cost the probe's time only, not the full timeout of a call.
-        limit = self.options.calls.timeout
-        patience = probe_timeout if limit is None else min(probe_timeout, limit)
         revision = LATEST_MODERN
         supported = list(LEGACY_REVISIONS)
         # Twice at most: a server that refuses our revision names its own, and the second probe uses one of those.
         for _ in range(0 if handshake_first else 2):
             try:
-                supported, server = await self._probe(revision, patience)
+                supported, server = await self._probe(revision, self.options.calls.probe_timeout)
             except RequestTimeout:
                 # Some legacy servers never answer a request that they don't know.
                 supported, server = list(LEGACY_REVISIONS), None
@@ -195,7 +186,8 @@ class ClientSession(BaseSession):
         return (list(LEGACY_REVISIONS), None) if answer is None else answer
 
     def _modern_era(self, revision: str) -> ModernClientEra:
-        return ModernClientEra(revision, self._client_info, self._capabilities_in(revision))
+        types = RESULT_TYPES | self.options.calls.result_types
+        return ModernClientEra(revision, self._client_info, self._capabilities_in(revision), result_types=types)
 
     def _not_open(self) -> None:
         if self._server is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Literal
 
 import attrs
 
 from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
 from trio_mcp.types.methods import facts_of
 
@@ -16,25 +17,45 @@ __all__ = ["CallOptions", "HandlerOptions", "RequestRecord", "SessionOptions"]
 
 # A timeout must be positive; a grace may be 0, for none at all.
 _SECONDS = validator(check_seconds, optional=True)
+_WAIT = validator(check_seconds)
 _GRACE = validator(check_seconds, zero=True)
 _COUNT = validator(check_count)
+
+
+def _result_types(given: Collection[str]) -> frozenset[str]:
+    # A string is a collection of strings, too, but never the one that was meant.
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"result_types must be a list of strings, got {given!r}")
+    return frozenset(given)
 
 
 @attrs.frozen(kw_only=True)
 class CallOptions:
     """Options for outgoing requests: how long a call waits (`basic/patterns/cancellation`, section Timeouts).
 
+    The last three matter only to a client.
+
     Attributes:
         timeout: How many seconds to wait for the response; with ``reset_on_progress`` each progress notification
             restarts the count. None waits forever.
         total_timeout: How many seconds a call may take in all; progress never extends them. None sets no such limit.
         reset_on_progress: Whether progress restarts ``timeout``.
+        connect_timeout: How many seconds a `Client` may take to start its server, connect and negotiate, all together;
+            ``timeout`` does not apply to that.
+        probe_timeout: How many seconds to wait for the response that tells the server's era; a server that stays silent
+            is taken for a legacy one.
+        result_types: The values of ``resultType`` that the client's extensions add; a result of an unknown type is an
+            error.
     """
 
     # Chosen: long enough for most tools, and short enough that a call to a hung server ends.
     timeout: float | None = attrs.field(default=300.0, validator=_SECONDS)
     total_timeout: float | None = attrs.field(default=None, validator=_SECONDS)
     reset_on_progress: bool = False
+    # Chosen: a first start may install packages; a server that speaks takes far less than 5 seconds to respond.
+    connect_timeout: float = attrs.field(default=30.0, validator=_WAIT)
+    probe_timeout: float = attrs.field(default=5.0, validator=_WAIT)
+    result_types: frozenset[str] = attrs.field(default=(), converter=_result_types)
 
 
 @attrs.frozen
@@ -102,6 +123,8 @@ class SessionOptions:
         alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
             ``subscriptions/listen``, which is meant to last. None disables alerts.
         on_alert: Called like ``on_request``; by default logs a warning.
+        on_error: Called, sync or async, with each fault in incoming messages that does not belong to a request (a
+            `RemoteProtocolError`). Without it, faults are logged as warnings.
     """
 
     calls: CallOptions = attrs.field(factory=CallOptions, validator=attrs.validators.instance_of(CallOptions))
@@ -113,6 +136,7 @@ class SessionOptions:
     on_request: Callable[[RequestRecord], object] | None = None
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)
     on_alert: Callable[[RequestRecord], object] = log_slow_request
+    on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None
 
     watched: bool = attrs.field(init=False, repr=False, eq=False)
     """Whether there is a hook to make records for."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import trio
 
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.server_negotiation import ClientDeclaration, LegacyServerEra, ServerIdentity, ServerNegotiation
-from trio_mcp.errors import CapabilityError, LocalProtocolError, RemoteProtocolError
+from trio_mcp.errors import CapabilityError, LocalProtocolError
 from trio_mcp.jsonrpc.events import RequestStarted
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response, SessionMessage
 from trio_mcp.session.handlers import RequestContext
@@ -29,7 +29,6 @@ class ServerSession(BaseSession):
         write: Where messages go.
         identity: What the server declares about itself.
         options: Limits, timeouts and hooks.
-        on_error: As in `BaseSession`.
         lasting: Whether messages can still reach the client after the response to its request.
     """
 
@@ -40,10 +39,9 @@ class ServerSession(BaseSession):
         identity: ServerIdentity,
         *,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
         lasting: bool = True,
     ) -> None:
-        super().__init__(read, write, options=options, on_error=on_error)
+        super().__init__(read, write, options=options)
         self.identity = identity
         self._negotiation = ServerNegotiation(identity)
         self._negotiation.lasting = lasting

@@ -191,8 +191,6 @@ class BaseSession(EnteredOnce):
         read: Where messages come from; None for a session that gets them through `feed`.
         write: Where messages go: a channel, or a `SessionSink`.
         options: Limits, timeouts and hooks.
-        on_error: Called, sync or async, with each fault in incoming messages that does not belong to a request (a
-            `RemoteProtocolError`). Without it, faults are logged as warnings.
 
     Subclasses may override `received_request`, `received_notification` and `received_error`.
 
@@ -209,7 +207,6 @@ class BaseSession(EnteredOnce):
         write: trio.abc.SendChannel[SessionMessage] | SessionSink,
         *,
         options: SessionOptions | None = None,
-        on_error: Callable[[RemoteProtocolError], object] | None = None,
     ) -> None:
         # Checked here, because the reader would fail later, in a task where the mistake is hard to find.
         if read is not None and not isinstance(read, trio.abc.ReceiveChannel):
@@ -217,7 +214,6 @@ class BaseSession(EnteredOnce):
         self.options = options = options or SessionOptions()
         limits = options.handlers
         self._read = read
-        self._on_error = on_error
         self._added: dict[str, tuple[RequestHandler, type[BaseModel] | None]] = {}
         self._era: ModernClientEra | None = None  # set on a client that has found its server to be modern
         self._nursery: trio.Nursery | None = None
@@ -540,12 +536,13 @@ class BaseSession(EnteredOnce):
     async def received_error(self, error: RemoteProtocolError) -> None:
         """Handle a fault in incoming messages that does not belong to a request.
 
-        Override this; the base class calls ``on_error``, or logs a warning.
+        Override this; the base class calls the options' ``on_error``, or logs a warning.
         """
-        if self._on_error is None:
+        on_error = self.options.on_error
+        if on_error is None:
             logger.warning("from the peer: %s", error)
             return
-        await call_back(self._on_error, error)
+        await call_back(on_error, error)
 
     def _note(self, notification: Notification) -> None:
         """Look at a notification before any later message is processed; its handler runs afterwards."""

@@ -12,7 +12,7 @@ import trio.lowlevel
 from tests.peer import Peer
 from tests.requirements.case import Case, Script
 from tests.requirements.model import LEGACY, MODERN, Topic, since
-from trio_mcp import McpError, NegotiationError, RemoteProtocolError, RequestTimeout, types
+from trio_mcp import Answers, McpError, NegotiationError, RemoteProtocolError, RequestTimeout, SessionOptions, types
 from trio_mcp.jsonrpc.messages import ErrorData, ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 
@@ -113,8 +113,8 @@ async def own_ids(case: Case) -> None:
 @topic.row("basic#_meta", "A client states its revision, name and capabilities in each request.", MODERN)
 async def says_who_it_is(case: Case) -> None:
     seen = Seen()
-    options = {"client_info": types.Implementation(name="me", version="2"), "elicitation": lambda form: "decline"}
-    async with case.scripted(playing(case, {CALL: TEXT}, seen), **options) as client:
+    me, answers = types.Implementation(name="me", version="2"), Answers(elicitation=lambda form: "decline")
+    async with case.scripted(playing(case, {CALL: TEXT}, seen), client_info=me, answers=answers) as client:
         await client.call_tool("t")
     for message in seen:
         said = message.params["_meta"]
@@ -171,7 +171,7 @@ async def strange_answer(case: Case) -> None:
         await wire.send(Response(request.id, finished(case, TEXT)))
 
     reported: list[Any] = []
-    async with case.scripted(playing(case, {CALL: answer}), on_error=reported.append) as client:
+    async with case.scripted(playing(case, {CALL: answer}), options=SessionOptions(on_error=reported.append)) as client:
         assert (await client.call_tool("t")).content[0].text == "done"
         assert (await client.call_tool("t")).content[0].text == "done"
     assert len(reported) == 2
@@ -287,7 +287,9 @@ async def times_out(case: Case) -> None:
 
     reported: list[Any] = []
     answers: dict[str, Answer] = {CALL: never, "prompts/list": {"prompts": [], "ttlMs": 0, "cacheScope": "private"}}
-    async with case.scripted(playing(case, answers, seen, prompts={}), on_error=reported.append) as client:
+    async with case.scripted(
+        playing(case, answers, seen, prompts={}), options=SessionOptions(on_error=reported.append)
+    ) as client:
         with pytest.raises(RequestTimeout):
             await client.call_tool("t", timeout=0.05)
         await seen.until_method("notifications/cancelled")
@@ -363,7 +365,7 @@ async def asked(case: Case) -> None:
         await wire.send(Response(request.id, TEXT))
 
     script = playing(case, {CALL: answer}, seen)
-    async with case.scripted(script, elicitation=lambda question: {"name": "Ada"}) as client:
+    async with case.scripted(script, answers=Answers(elicitation=lambda question: {"name": "Ada"})) as client:
         assert (await client.call_tool("t")).content[0].text == "done"
 
 
@@ -385,7 +387,9 @@ async def asked_in_rounds(case: Case) -> None:
         calls.append(request)
         await wire.send(Response(request.id, question if len(calls) == 1 else finished(case, TEXT)))
 
-    async with case.scripted(playing(case, {CALL: answer}), elicitation=lambda question: {"name": "Ada"}) as client:
+    async with case.scripted(
+        playing(case, {CALL: answer}), answers=Answers(elicitation=lambda question: {"name": "Ada"})
+    ) as client:
         assert (await client.call_tool("t", {"a": 1})).content[0].text == "done"
     first, second = calls
     assert first.id != second.id

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.requirements.case import Case
 from tests.requirements.model import ALL, LEGACY, MODERN, Topic, since
-from trio_mcp import Client, Context, McpError, Server, types
+from trio_mcp import Answers, Client, Context, InputOptions, McpError, Server, types
 from trio_mcp.types import error_codes
 
 FORMS = since("2025-06-18")
@@ -23,7 +23,7 @@ class Person(BaseModel):
 
 
 def server() -> Server:
-    made = Server("input", version="1.0", request_state_key=b"0123456789abcdef0123456789abcdef")
+    made = Server("input", version="1.0", input=InputOptions(key=b"0123456789abcdef0123456789abcdef"))
 
     @made.tool
     async def who(ctx: Context) -> str:
@@ -59,49 +59,49 @@ async def said(client: Client, tool: str) -> str:
     return block.text
 
 
-def answering(answer: Any) -> dict[str, Any]:
-    return {"elicitation": lambda params: answer}
+def answering(answer: Any, **more: Any) -> Answers:
+    return Answers(elicitation=lambda params: answer, **more)
 
 
 @topic.row(f"{ELICITATION}#user-interaction-model", "A form that the user accepts comes back with its content.", FORMS)
 async def accepted(case: Case) -> None:
-    async with case.client(**answering({"name": "Ann", "age": 41})) as client:
+    async with case.client(answers=answering({"name": "Ann", "age": 41})) as client:
         assert await said(client, "who") == "accept name='Ann' age=41"
 
 
 @topic.row(f"{ELICITATION}#response-actions", "A form that the user declines comes back without content.", FORMS)
 async def declined(case: Case) -> None:
-    async with case.client(**answering("decline")) as client:
+    async with case.client(answers=answering("decline")) as client:
         assert await said(client, "who") == "decline None"
 
 
 @topic.row(f"{ELICITATION}#response-actions", "A form that the user dismisses is cancelled, not declined.", FORMS)
 async def dismissed(case: Case) -> None:
-    async with case.client(**answering("cancel")) as client:
+    async with case.client(answers=answering("cancel")) as client:
         assert await said(client, "who") == "cancel None"
 
 
 @topic.row(f"{ELICITATION}#requested-schema", "A client fills in the defaults of a form's fields.", since("2025-11-25"))
 async def defaults(case: Case) -> None:
-    async with case.client(**answering({"name": "Ann"})) as client:
+    async with case.client(answers=answering({"name": "Ann"})) as client:
         assert await said(client, "who") == "accept name='Ann' age=30"
 
 
 @topic.row(f"{SAMPLING}#creating-messages", "The model's answer comes back with its role.", ALL)
 async def sampled(case: Case) -> None:
-    async with case.client(sampling=lambda params: "four") as client:
+    async with case.client(answers=Answers(sampling=lambda params: "four")) as client:
         assert await said(client, "think") == "assistant says four"
 
 
 @topic.row(f"{ROOTS}#listing-roots", "The roots of the client come back as file URIs.", ALL)
 async def rooted(case: Case) -> None:
-    async with case.client(roots=["file:///srv", "file:///home"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv", "file:///home"])) as client:
         assert await said(client, "where") == "file:///srv file:///home"
 
 
 @topic.row(f"{ROOTS}#root-list-changes", "A client with roots declares whether it announces changes.", LEGACY)
 async def roots_declared(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         await client.set_roots(["file:///home"])
         assert await said(client, "where") == "file:///home"
 
@@ -117,7 +117,7 @@ async def undeclared(case: Case) -> None:
 
 @topic.row(f"{MRTR}#inputrequiredresult", "Asking for input is a result with inputRequests and requestState.", MODERN)
 async def question(case: Case) -> None:
-    async with case.client(**answering("accept")) as client:
+    async with case.client(answers=answering("accept")) as client:
         result = await client.request("tools/call", {"name": "who", "arguments": {}})
     assert result["resultType"] == "input_required"
     ((_, request),) = result["inputRequests"].items()
@@ -127,14 +127,14 @@ async def question(case: Case) -> None:
 
 @topic.row(f"{MRTR}#inputrequests", "Each input request of a round has its own key.", MODERN)
 async def several(case: Case) -> None:
-    async with case.client(roots=["file:///srv"], **answering({"name": "Ann"})) as client:
+    async with case.client(answers=answering({"name": "Ann"}, roots=["file:///srv"])) as client:
         result = await client.request("tools/call", {"name": "both", "arguments": {}})
         assert len(result["inputRequests"]) == 2
         assert await said(client, "both") == "accept 1"
 
 
 async def refused(case: Case, name: str, change: Any) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         assert first.request_state is not None
@@ -157,7 +157,7 @@ async def foreign(case: Case) -> None:
 
 @topic.row(f"{MRTR}#error-handling", "A missing input response is asked for again.", MODERN)
 async def missing(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         again = await client.call_tool_once("where", input_responses={}, request_state=first.request_state)
@@ -166,7 +166,7 @@ async def missing(case: Case) -> None:
 
 @topic.row(f"{MRTR}#error-handling", "Input responses that were not asked for are ignored.", MODERN)
 async def surplus(case: Case) -> None:
-    async with case.client(roots=["file:///srv"]) as client:
+    async with case.client(answers=Answers(roots=["file:///srv"])) as client:
         first = await client.call_tool_once("where")
         assert isinstance(first, types.InputRequiredResult)
         (key,) = first.input_requests or {}

@@ -7,14 +7,15 @@ from typing import Any
 from tests.peer import Peer
 from tests.requirements.case import Case
 from tests.requirements.model import ALL, ALONE, LEGACY, MODERN, REFUSED, Topic
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, types
 from trio_mcp.jsonrpc.messages import ErrorResponse, Notification, Request, Response
 from trio_mcp.types import error_codes, meta
 from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN, REVISIONS
 
 
 def server() -> Server:
-    made = Server("lifecycle", version="3.2.1", title="Life cycle", instructions="Call version first.")
+    name = types.Implementation(name="lifecycle", version="3.2.1", title="Life cycle")
+    made = Server(name, instructions="Call version first.")
 
     @made.tool
     async def version(ctx: Context) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.requirements.case import Case
 from tests.requirements.model import Topic
-from trio_mcp import Server
+from trio_mcp import ListOptions, Server
 from trio_mcp.types import error_codes
 
 METHODS = {
@@ -19,7 +19,7 @@ METHODS = {
 
 
 def server() -> Server:
-    made = Server("pagination", page_size=2)
+    made = Server("pagination", lists=ListOptions(page_size=2))
 
     async def nothing() -> str:
         """Do nothing."""

@@ -6,12 +6,12 @@ import pytest
 
 from tests.requirements.case import Case
 from tests.requirements.model import Topic, since, until
-from trio_mcp import McpError, Server, ToolError
+from trio_mcp import ListOptions, McpError, Server, ToolError
 from trio_mcp.types import error_codes
 
 
 def server() -> Server:
-    made = Server("tools", version="1.0", page_size=2)
+    made = Server("tools", version="1.0", lists=ListOptions(page_size=2))
 
     @made.tool
     async def add(a: int, b: int) -> int:

@@ -78,7 +78,7 @@ async def served(
     options: HttpOptions | None = None, made: Made | None = None, **arguments: Any
 ) -> AsyncIterator[tuple[Made, httpx.AsyncClient, trio.Event]]:
     made, stop = made or Made(), trio.Event()
-    serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop.wait, **arguments)
+    serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop, **arguments)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             url = await nursery.start(serve)

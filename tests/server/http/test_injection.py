@@ -212,7 +212,7 @@ async def test_a_server_cancelled_anywhere_between_its_start_and_its_end_leaves_
     async def scenario() -> None:
         stop = trio.Event()
         async with trio.open_nursery() as nursery, contextlib.AsyncExitStack() as stack:
-            serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop.wait)
+            serve = partial(made.server.serve_http, port=0, options=options, shutdown=stop)
             url: str = await nursery.start(serve)
             port = int(url.removesuffix("/mcp").rpartition(":")[2])
             opened = await ask(stack, port, post({}, request("initialize", HELLO, 0)), b'"result"')

@@ -73,7 +73,7 @@ async def served(**arguments: Any) -> AsyncIterator[tuple[Made, httpx.AsyncClien
     made, stop = Made(), trio.Event()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(made.server.serve_http, port=0, shutdown=stop.wait, **arguments))
+            url = await nursery.start(partial(made.server.serve_http, port=0, shutdown=stop, **arguments))
             async with httpx.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
                 yield made, client, stop
             nursery.cancel_scope.cancel()

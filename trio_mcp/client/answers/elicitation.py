@@ -31,7 +31,7 @@ ElicitationCallback: TypeAlias = Callable[[Any], Awaitable[ElicitAnswer] | Elici
 
 
 class ElicitationSource:
-    """The user, asked through the callback ``elicitation=`` of a `Client`.
+    """The user, asked through the callback ``elicitation=`` of `Answers`.
 
     Args:
         callback: Takes the parameters of each request, returns the answer.

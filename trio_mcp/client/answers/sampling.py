@@ -29,7 +29,7 @@ SamplingCallback: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[S
 
 
 class SamplingSource:
-    """The language model, asked through the callback ``sampling=`` of a `Client`.
+    """The language model, asked through the callback ``sampling=`` of `Answers`.
 
     Args:
         callback: Takes the parameters of each request, returns the message.

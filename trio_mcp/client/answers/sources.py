@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
 from pydantic import ValidationError
 
+from trio_mcp._checks import check_count, validator
 from trio_mcp.convert import brief
 from trio_mcp.errors import LocalProtocolError, McpError, RemoteProtocolError
 from trio_mcp.session.client import ClientSession
@@ -20,10 +22,55 @@ from trio_mcp.types.methods import method_spec
 
 if TYPE_CHECKING:  # imported at run time only by a client that answers such questions
     from trio_mcp.client.answers.elicitation import ElicitationCallback, ElicitationMode
-    from trio_mcp.client.answers.roots import Roots, RootsSource
+    from trio_mcp.client.answers.roots import RootList, Roots, RootsSource
     from trio_mcp.client.answers.sampling import SamplingCallback, SamplingFeature
+    from trio_mcp.types.roots import Root
 
-__all__ = ["InputSources"]
+__all__ = ["Answers", "InputSources"]
+
+
+def _checked_roots(roots: Roots | None) -> Callable[[], Awaitable[RootList] | RootList] | list[Root] | None:
+    if roots is None:
+        return None
+    from trio_mcp.client.answers.roots import RootsSource
+
+    return RootsSource.checked(roots)
+
+
+@attrs.frozen(kw_only=True)
+class Answers:
+    """A client's answers to a server's questions. A kind without an answer is not declared, so no server asks for it.
+
+    Attributes:
+        elicitation: Called, sync or async, when the server asks the user something, with `ElicitRequestFormParams` or
+            `ElicitRequestURLParams`. Returns an `ElicitResult`; or the content of an accepted form, as a mapping or
+            model; or ``"accept"``, ``"decline"`` or ``"cancel"``; or None to decline. The form's defaults are filled
+            in, and content that does not match the form is not sent.
+        elicitation_modes: The kinds that this callback handles: ``"form"``, ``"url"`` or both.
+        sampling: Called, sync or async, when the server asks the client's language model, with
+            `CreateMessageRequestParams`. Returns a `CreateMessageResult`, or just a text. To refuse, raise
+            ``McpError(-1, "…")``.
+        sampling_features: What this callback supports beyond plain messages: ``"tools"``, ``"context"``.
+        roots: The directories and files that the server may work in: each a `Root`, a `pathlib.Path` or a ``file://``
+            URI; or a sync or async function that returns them. See `Client.set_roots`.
+        max_input_rounds: How many times a server of the modern era may ask for input during one call.
+
+    Raises:
+        TypeError, ValueError: If an argument is invalid.
+    """
+
+    elicitation: ElicitationCallback | None = None
+    elicitation_modes: Collection[ElicitationMode] = ("form", "url")
+    sampling: SamplingCallback | None = None
+    sampling_features: Collection[SamplingFeature] = ()
+    roots: Callable[[], Awaitable[RootList] | RootList] | list[Root] | None = attrs.field(
+        default=None, converter=_checked_roots
+    )
+    max_input_rounds: int = attrs.field(default=10, validator=validator(check_count))
+
+    def __attrs_post_init__(self) -> None:
+        # Thrown away: it raises now, where the answers are written, if one of them is invalid.
+        InputSources(self)
 
 
 class _Source(Protocol):
@@ -33,32 +80,24 @@ class _Source(Protocol):
 
 
 class InputSources:
-    """The callbacks of a client. A kind without one (None) is not declared, so no server may ask for it."""
+    """The answers as one client gives them: to one server, and with roots that it may change."""
 
-    def __init__(
-        self,
-        *,
-        elicitation: ElicitationCallback | None,
-        elicitation_modes: Collection[ElicitationMode],
-        sampling: SamplingCallback | None,
-        sampling_features: Collection[SamplingFeature],
-        roots: Roots | None,
-    ) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._sources: dict[str, _Source] = {}
         self.roots: RootsSource | None = None
         # Imported here: most clients answer none of these, and each import takes a moment.
-        if elicitation is not None:
+        if answers.elicitation is not None:
             from trio_mcp.client.answers.elicitation import ElicitationSource
 
-            self._sources["elicitation/create"] = ElicitationSource(elicitation, elicitation_modes)
-        if sampling is not None:
+            self._sources["elicitation/create"] = ElicitationSource(answers.elicitation, answers.elicitation_modes)
+        if answers.sampling is not None:
             from trio_mcp.client.answers.sampling import SamplingSource
 
-            self._sources["sampling/createMessage"] = SamplingSource(sampling, sampling_features)
-        if roots is not None:
+            self._sources["sampling/createMessage"] = SamplingSource(answers.sampling, answers.sampling_features)
+        if answers.roots is not None:
             from trio_mcp.client.answers.roots import RootsSource
 
-            self._sources["roots/list"] = self.roots = RootsSource(roots)
+            self._sources["roots/list"] = self.roots = RootsSource(answers.roots)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return the capabilities declared in a revision, as plain data."""

@@ -61,9 +61,9 @@ __all__ = [
     "HEAD_RULES",
     "MESSAGE_RULES",
     "Accept",
-    "HttpSettings",
     "Opening",
     "Refusal",
+    "RuleSettings",
     "judge_head",
     "judge_message",
     "refuse",
@@ -98,7 +98,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
 
 
 @attrs.frozen
-class HttpSettings:
+class RuleSettings:
     """A server's settings that the rules need.
 
     Attributes:
@@ -147,7 +147,7 @@ class Exchange:
         client: What a modern request declares about its client, once a rule has read it.
     """
 
-    settings: HttpSettings
+    settings: RuleSettings
     find_session: FindSession
     method: str
     headers: Headers
@@ -303,7 +303,7 @@ class Ladder:
         return None
 
 
-def judge_head(method: str, headers: Headers, settings: HttpSettings, find_session: FindSession) -> Opening | Refusal:
+def judge_head(method: str, headers: Headers, settings: RuleSettings, find_session: FindSession) -> Opening | Refusal:
     """Judge a request by its head.
 
     Args:
@@ -325,7 +325,7 @@ def judge_head(method: str, headers: Headers, settings: HttpSettings, find_sessi
 
 
 def judge_message(
-    message: Incoming, headers: Headers, settings: HttpSettings, find_session: FindSession
+    message: Incoming, headers: Headers, settings: RuleSettings, find_session: FindSession
 ) -> Accept | Refusal:
     """Judge the body of a POST whose head `judge_head` let pass.
 
@@ -382,7 +382,7 @@ def _owes_answer(item: Incoming) -> bool:
     return type(item) is Request or (type(item) is Malformed and item.expects_answer)
 
 
-def too_large(settings: HttpSettings) -> Refusal:
+def too_large(settings: RuleSettings) -> Refusal:
     """Return the refusal of a body that exceeds the limit."""
     return refuse(413, f"the body is longer than max_message_size={settings.max_message_size} bytes")
 

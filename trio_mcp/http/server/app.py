@@ -11,7 +11,7 @@ import trio
 from trio_mcp._log import logger
 from trio_mcp.http.headers import SESSION_ID
 from trio_mcp.http.param_headers import ParameterHeader, parameter_headers
-from trio_mcp.http.rules.statuses import HttpSettings, Refusal, judge_head, judge_message, refuse, too_large
+from trio_mcp.http.rules.statuses import Refusal, RuleSettings, judge_head, judge_message, refuse, too_large
 from trio_mcp.http.server.asgi import (
     BodyTooLarge,
     ClientGone,
@@ -65,11 +65,11 @@ class HttpApp:
         self._tool_headers: dict[str, tuple[object, tuple[ParameterHeader, ...]]] = {}
         run.endpoints.append(self.statistics)
 
-    def _judged_by(self, local: bool) -> HttpSettings:
+    def _judged_by(self, local: bool) -> RuleSettings:
         options, identity = self.options, self._served.identity
         if not self._legacy.served:  # the package can be installed without its legacy folder
             identity = attrs.evolve(identity, revisions=tuple(identity.modern))
-        return HttpSettings(
+        return RuleSettings(
             identity=identity,
             guard=options.guard(local=local),
             stateless=options.stateless,
@@ -202,7 +202,7 @@ class HttpApp:
         await answer.whole(204, fields=preflight_fields(request))
         return True
 
-    async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> bytes | None:
+    async def _body(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> bytes | None:
         """Read the body; None if the request was refused or the client has left."""
         try:
             with trio.CancelScope(deadline=trio.current_time() + self.options.body_timeout):
@@ -220,7 +220,7 @@ class HttpApp:
         await self._refuse(refuse(408, text), request, answer)
         return None
 
-    async def _post(self, request: HttpRequest, answer: HttpAnswer, settings: HttpSettings) -> None:
+    async def _post(self, request: HttpRequest, answer: HttpAnswer, settings: RuleSettings) -> None:
         body = await self._body(request, answer, settings)
         if body is None:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import attrs
 
@@ -11,7 +11,7 @@ from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp.http.rules.guard import LOOPBACK_HOSTS, HostGuard
 from trio_mcp.http.server.event_store import EventStore
 
-__all__ = ["HttpOptions"]
+__all__ = ["HttpOptions", "HttpSettings"]
 
 
 _SECONDS = validator(check_seconds)
@@ -39,10 +39,10 @@ class HttpOptions:
     Attributes:
         path: The path of the MCP endpoint; None for no endpoint there. Trailing slashes of paths are ignored.
         health_path: The path at which a GET is answered with 200, or 503 while the server is ending; None for none.
-        allowed_hosts: Names, with or without a port, by which the server may be reached; None for any. By default
+        allowed_hosts: Names, with or without a port, by which the server may be reached; ``["*"]`` for any. By default
             the loopback names if the connection arrives on a loopback address, else any.
-        allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``"*"`` for any. By
-            default those on the ``allowed_hosts``, and none if any host is allowed. Pages of other origins also need
+        allowed_origins: Origins of web pages that may call, such as ``"https://app.example.com"``; ``["*"]`` for any.
+            By default those on the ``allowed_hosts``, and none if any host is allowed. Pages of other origins also need
             ``cors``.
         cors: Whether to tell browsers that pages of the ``allowed_origins`` may call and read the responses.
         sse_path: The path at which clients of 2024-11-05 (HTTP+SSE) open their stream; None for none.
@@ -76,7 +76,7 @@ class HttpOptions:
     # The limits' defaults are chosen; docs/reference/limits.md has a table of all bounds.
     path: str | None = attrs.field(default="/mcp", converter=_without_end, validator=_path)
     health_path: str | None = attrs.field(default="/health", converter=_without_end, validator=_path)
-    allowed_hosts: Sequence[str] | None | str = "loopback"
+    allowed_hosts: Sequence[str] | None = None
     allowed_origins: Sequence[str] | None = None
     cors: bool = False
     sse_path: str | None = attrs.field(default=None, converter=_without_end, validator=_path)
@@ -115,6 +115,34 @@ class HttpOptions:
         hosts = self.allowed_hosts
         # By default a web page can't reach a local server under a name of its own (DNS rebinding). A server that
         # listens elsewhere doesn't know its names, so it takes any until it is told.
-        if hosts == "loopback":
-            hosts = LOOPBACK_HOSTS if local else None
+        if hosts is None and local:
+            hosts = LOOPBACK_HOSTS
+        elif hosts is not None and not isinstance(hosts, str) and "*" in hosts:
+            hosts = None
         return HostGuard(hosts, self.allowed_origins)
+
+
+class HttpSettings(TypedDict, total=False):
+    """The fields of `HttpOptions`, as keyword arguments."""
+
+    path: str | None
+    health_path: str | None
+    allowed_hosts: Sequence[str] | None
+    allowed_origins: Sequence[str] | None
+    cors: bool
+    sse_path: str | None
+    message_path: str
+    stateless: bool
+    json_only: bool
+    event_store: EventStore | None
+    retry: float | None
+    max_sessions: int
+    session_timeout: float
+    max_message_size: int
+    body_timeout: float
+    max_requests: int
+    max_request_bytes: int
+    keep_alive: float
+    max_connections: int
+    write_timeout: float
+    grace: float

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from trio_mcp.errors import McpError
+from trio_mcp.principal import as_principal
 from trio_mcp.server.context import Context
 from trio_mcp.server.features.feature import Handler, RegisteredMethod, Settings
 from trio_mcp.server.log_messages import CURRENT
@@ -52,6 +53,10 @@ class Dispatch:
         # Without either there is nothing to do, which saves every ordinary request the parsing.
         if TRACEPARENT in meta or BAGGAGE in meta or CURRENT_TRACE.get() is not None:
             CURRENT_TRACE.set(TraceContext.from_meta(meta))
+        # Once for each request and in the event loop, before anything sees the context. If the function fails, so does
+        # the request: it must not be taken for one of an unknown caller.
+        if self._settings.principal is not None:
+            context.principal = as_principal(self._settings.principal(context), "what Server(principal=…) returns")
         # Never reset: the task serves this request only, and ends with it.
         CURRENT.set((context, context.connection.trio_token))
         return await (self.through(context) if self._settings.middleware else handler(context))

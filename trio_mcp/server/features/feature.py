@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from trio_mcp._checks import check_count, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import McpError
+from trio_mcp.principal import Principal
 from trio_mcp.server.context import Context
+from trio_mcp.server.features.caching import CacheHints, checked_hints
 from trio_mcp.server.features.registry import Named, Registry
 from trio_mcp.server.functions.dependencies import Surroundings
 from trio_mcp.server.functions.function import Function, single
@@ -32,6 +35,8 @@ __all__ = [
     "Entry",
     "Feature",
     "Handler",
+    "Identify",
+    "ListOptions",
     "Member",
     "Middleware",
     "Mounted",
@@ -45,6 +50,26 @@ Handler: TypeAlias = Callable[[Context[Any]], Awaitable[dict[str, Any]]]
 """``async (context) -> result``."""
 Middleware: TypeAlias = Callable[[Context[Any], Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]]
 """``async (context, call_next) -> result``: see `Server`."""
+Identify: TypeAlias = Callable[[Context[Any]], str | Principal | None]
+"""``(context) -> principal``: see `Server`."""
+
+
+@attrs.frozen(kw_only=True)
+class ListOptions:
+    """How a server hands out its lists.
+
+    Attributes:
+        page_size: How many entries a page has.
+        cache_hints: How long clients of the modern era may cache the results of a method, and for whom:
+            ``{"tools/list": CacheHint(ttl=60, scope="public")}``. The methods are ``server/discover``, the four lists,
+            and ``resources/read`` for resources without a hint of their own. By default nothing may be cached.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    page_size: int = attrs.field(default=250, validator=validator(check_count))  # chosen: one page for most servers
+    cache_hints: CacheHints | None = attrs.field(default=None, validator=lambda _, __, hints: checked_hints(hints))
 
 
 class Feature(Protocol):
@@ -95,6 +120,7 @@ class Settings:
         cache_hints: For each cacheable method, the fields to add to its result.
         expose_errors: Whether clients see the text of unexpected exceptions.
         middleware: The middleware around every request that has a handler.
+        principal: Tells on whose behalf a request is made; None if that is unknown.
         extensions: The declared extensions, with their settings.
         runs: The runs of this server and of those that it is mounted in.
     """
@@ -105,6 +131,7 @@ class Settings:
     cache_hints: Mapping[str, dict[str, Any]]
     expose_errors: bool
     middleware: tuple[Middleware, ...]
+    principal: Identify | None
     extensions: Mapping[str, Mapping[str, Any]]
     runs: set[Run] = attrs.field(factory=set, init=False)
 

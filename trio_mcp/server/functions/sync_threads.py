@@ -6,9 +6,26 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import trio
 
-__all__ = ["SyncThreads"]
+from trio_mcp._checks import check_count, validator
+
+__all__ = ["FunctionOptions", "SyncThreads"]
+
+
+@attrs.frozen(kw_only=True)
+class FunctionOptions:
+    """How a server calls the functions behind its tools, resources, prompts, completions and methods.
+
+    Attributes:
+        max_sync_threads: How many synchronous functions run at once, each in a thread; further calls wait.
+
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    max_sync_threads: int = attrs.field(default=40, validator=validator(check_count))  # as many as Trio's own limiter
 
 
 class SyncThreads:
@@ -23,7 +40,7 @@ class SyncThreads:
     def __init__(self, most: int) -> None:
         self._most = most
         # One limiter for each run of Trio: a thread that outlives its run never returns its token.
-        self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync tools")
+        self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("sync threads")
 
     @property
     def limiter(self) -> trio.CapacityLimiter:

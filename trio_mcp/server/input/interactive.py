@@ -185,7 +185,7 @@ class ParkedRounds(Rounds):
     # --- the run's table -----------------------------------------------------------------------------------------
 
     def _check_room(self) -> None:
-        most = self.run.settings.max_parked
+        most = self.run.options.max_parked
         if len(self.run.parked) >= most:
             raise McpError(OVERLOADED, f"{most} handlers are waiting for input, which is the limit; try again later")
 

@@ -20,8 +20,19 @@ import attrs
 from pydantic_core import from_json
 
 from trio_mcp.errors import TrioMcpError
+from trio_mcp.principal import Principal
 
-__all__ = ["MAX_STATE", "MIN_KEY", "Answer", "Question", "RequestState", "StateRefused", "StateSealer", "digest_of"]
+__all__ = [
+    "MAX_STATE",
+    "MIN_KEY",
+    "Answer",
+    "Question",
+    "RequestState",
+    "StateRefused",
+    "StateSealer",
+    "checked_keys",
+    "digest_of",
+]
 
 # The length of a SHA-256 digest: shorter keys weaken the MAC (RFC 2104, section 3).
 MIN_KEY = 32
@@ -118,7 +129,7 @@ class StateSealer:
 
     Args:
         audience: The server's name; tokens of servers with other names are refused, even if they share a key.
-        keys: The keys: the first one signs, any of them verifies. None for a random key, which no other process has.
+        keys: As `InputOptions.key`.
         clock: Returns the seconds since the epoch.
 
     Raises:
@@ -128,29 +139,13 @@ class StateSealer:
     def __init__(
         self, audience: str, keys: bytes | Sequence[bytes] | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        if keys is None:
-            keys = [secrets.token_bytes(MIN_KEY)]
-        elif isinstance(keys, (bytes, bytearray, memoryview)):
-            keys = [bytes(keys)]
-        elif isinstance(keys, str) or not isinstance(keys, Sequence):
-            raise TypeError(f"request_state_key must be bytes or a sequence of bytes, got {type(keys).__name__}")
-        if not keys:
-            raise ValueError("request_state_key must have at least one key; None makes a random one")
-        for key in keys:
-            if not isinstance(key, (bytes, bytearray)):
-                raise TypeError(f"request_state_key must be bytes or a sequence of bytes, got a {type(key).__name__}")
-            if len(key) < MIN_KEY:
-                raise ValueError(
-                    f"a key in request_state_key has {len(key)} bytes; it must have {MIN_KEY} or more, "
-                    f"for example secrets.token_bytes({MIN_KEY})"
-                )
-        self._keys = tuple(bytes(key) for key in keys)
+        self._keys = checked_keys(keys) or (secrets.token_bytes(MIN_KEY),)
         # Signed with each token: it can't be replayed to another server, or taken for another use of the same key.
         self._domain = f"trio_mcp requestState {_VERSION}\0{audience}\0".encode("utf-8", "backslashreplace")
         self._clock = clock
 
     def seal(
-        self, state: RequestState, method: str, params: dict[str, Any], principal: str | None, seconds: float
+        self, state: RequestState, method: str, params: dict[str, Any], principal: Principal | None, seconds: float
     ) -> str:
         """Make a token from a state.
 
@@ -158,7 +153,7 @@ class StateSealer:
             state: The state to store.
             method: The request's method.
             params: The request's parameters, as the client sent them.
-            principal: The identity that the request is made for, if known.
+            principal: On whose behalf the request is made, if known.
             seconds: How long the token is valid.
 
         Raises:
@@ -168,7 +163,7 @@ class StateSealer:
             **state.to_json(),
             "m": method,
             "d": _digest_of_params(params),
-            "p": principal,
+            "p": _identity(principal),
             "e": self._clock() + seconds,
         }
         body = _encode(json.dumps(payload, separators=(",", ":")).encode())
@@ -179,7 +174,7 @@ class StateSealer:
             raise ValueError(f"the answers and the state so far take {len(token)} characters; {MAX_STATE} is the limit")
         return token
 
-    def open(self, token: object, method: str, params: dict[str, Any], principal: str | None) -> RequestState:
+    def open(self, token: object, method: str, params: dict[str, Any], principal: Principal | None) -> RequestState:
         """Restore the state from a token; the arguments are those of `seal`.
 
         Raises:
@@ -191,7 +186,7 @@ class StateSealer:
         if payload is None or (payload["m"], payload["d"], payload["p"]) != (
             method,
             _digest_of_params(params),
-            principal,
+            _identity(principal),
         ):
             raise StateRefused("the requestState is not valid for this request; make the request again without it")
         if payload["e"] < self._clock():
@@ -219,8 +214,37 @@ class StateSealer:
         return _encode(hmac.digest(key, self._domain + body.encode(), "sha256"))
 
 
+def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
+    """Return one or more keys as a tuple, or None if there is none.
+
+    Raises:
+        TypeError, ValueError: If a key is invalid.
+    """
+    if keys is None:
+        return None
+    if isinstance(keys, (bytes, bytearray, memoryview)):
+        keys = [bytes(keys)]
+    elif isinstance(keys, str) or not isinstance(keys, Sequence):
+        raise TypeError(f"key must be bytes or a sequence of bytes, got {type(keys).__name__}")
+    if not keys:
+        raise ValueError("key must not be empty; None makes a random key")
+    for key in keys:
+        if not isinstance(key, (bytes, bytearray)):
+            raise TypeError(f"key must be bytes or a sequence of bytes, got a {type(key).__name__}")
+        if len(key) < MIN_KEY:
+            raise ValueError(
+                f"a key must have at least {MIN_KEY} bytes, got {len(key)}; make one by secrets.token_bytes({MIN_KEY})"
+            )
+    return tuple(bytes(key) for key in keys)
+
+
 def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+# A list, as it comes back from JSON. Without the scopes: a client that was granted more meanwhile is still the same.
+def _identity(principal: Principal | None) -> list[str | None] | None:
+    return None if principal is None else list(principal.identity)
 
 
 def _digest_of_params(params: dict[str, Any]) -> str:

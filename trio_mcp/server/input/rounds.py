@@ -8,7 +8,7 @@ parked.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -16,11 +16,13 @@ import trio
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp._checks import check_count, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import LocalProtocolError, McpError
 from trio_mcp.jsonrpc.events import IncomingRequest
 from trio_mcp.jsonrpc.messages import Request, RequestId
+from trio_mcp.principal import Principal
 from trio_mcp.server.functions.function import Call, single
 from trio_mcp.server.input.questions import Asker, InputRequest, InputRequired, UrlElicitationRequired
 from trio_mcp.server.input.request_state import (
@@ -29,6 +31,7 @@ from trio_mcp.server.input.request_state import (
     RequestState,
     StateRefused,
     StateSealer,
+    checked_keys,
     digest_of,
 )
 from trio_mcp.types.error_codes import INVALID_PARAMS
@@ -41,8 +44,8 @@ __all__ = [
     "AskedClient",
     "AskingContext",
     "HandshakeRounds",
+    "InputOptions",
     "InputRun",
-    "InputSettings",
     "ReplayedRounds",
     "RoundEnded",
     "Rounds",
@@ -63,23 +66,28 @@ class Asked:
     result: dict[str, Any]
 
 
-@attrs.define(eq=False)
-class InputSettings:
-    """A server's settings for input rounds; see `Server` for each."""
+@attrs.frozen(kw_only=True)
+class InputOptions:
+    """How a server's functions ask for input: what signs their state between two requests, and what limits them.
 
-    sealer: StateSealer
-    ttl: float
-    principal: Callable[[Any], str | None] | None
-    max_rounds: int
-    max_parked: int
+    Attributes:
+        key: The key that signs the state of a request waiting for input (modern era): 32 or more secret bytes, the same
+            in all processes that serve one address. Given several, the first signs and any of them is accepted. By
+            default each process makes a random key.
+        ttl: How many seconds a client has to come back with the answers.
+        max_rounds: How many times one request may ask for input and continue with the answers.
+        max_parked: How many functions with ``park_input`` may wait for input, over all clients.
 
-    def principal_of(self, context: AskingContext) -> str | None:
-        """Return the identity that a request is made for, or None."""
-        # Asked when a state is sealed and again when it comes back: both must name the same one.
-        principal = None if self.principal is None else self.principal(context)
-        if principal is not None and not isinstance(principal, str):
-            raise TypeError(f"principal must return a string or None, got {type(principal).__name__}")
-        return principal
+    Raises:
+        TypeError, ValueError: If a value is invalid.
+    """
+
+    # Not in the repr: a log with the settings of a server must not let its readers forge states.
+    key: bytes | Sequence[bytes] | None = attrs.field(default=None, converter=checked_keys, repr=False)
+    # Chosen: time for a person to fill in a form, and few enough rounds and tasks for a hostile client to be harmless.
+    ttl: float = attrs.field(default=600.0, validator=validator(check_seconds, finite=True))
+    max_rounds: int = attrs.field(default=32, validator=validator(check_count))
+    max_parked: int = attrs.field(default=100, validator=validator(check_count))
 
 
 @attrs.frozen(eq=False)
@@ -87,12 +95,14 @@ class InputRun:
     """The state for asking that all requests of one run of a server share.
 
     Attributes:
-        settings: The settings of the server that runs; they also apply to the functions of mounted servers.
+        options: The options of the server that runs; they also apply to the functions of mounted servers.
+        sealer: Makes and reads its ``requestState``.
         nursery: The nursery of parked functions.
         parked: The rounds of functions that wait for input between requests, by the id in the ``requestState``.
     """
 
-    settings: InputSettings
+    options: InputOptions
+    sealer: StateSealer
     nursery: trio.Nursery
     parked: dict[str, Rounds] = attrs.Factory(dict)
 
@@ -116,9 +126,11 @@ class AskingContext(Asker, Protocol):
     """The part of a `Context` that the rounds of its request use.
 
     Attributes:
+        principal: On whose behalf the request is made, if known; the state between its rounds is bound to it.
         rounds: The rounds that the function may ask in now; set by them.
     """
 
+    principal: Principal | None
     rounds: Rounds | None
     method: str
     incoming: IncomingRequest
@@ -297,12 +309,12 @@ class Rounds:
             raise McpError(INVALID_PARAMS, f"the response to {key!r} does not fit the form: {brief(exc)}") from None
 
     def _check_round(self) -> None:
-        """Refuse a round beyond ``max_input_rounds``.
+        """Refuse a round beyond ``max_rounds``.
 
         Raises:
             McpError: If the limit is reached (-32602).
         """
-        most = self.run.settings.max_rounds
+        most = self.run.options.max_rounds
         if self._round >= most:
             raise McpError(INVALID_PARAMS, f"the request needs more than {most} rounds of input, which is the limit")
 
@@ -339,11 +351,9 @@ class Rounds:
         state = RequestState(self._round, questions, parked=parked)
         if parked is None:  # a parked function has its answers in memory
             state = attrs.evolve(state, answers=self.answers, memory=self._memory, state=self.state)
-        settings = self.run.settings
-        principal = settings.principal_of(self.context)
         try:
-            token = settings.sealer.seal(
-                state, request.method, request.params or {}, principal, self._seconds(requests)
+            token = self.run.sealer.seal(
+                state, request.method, request.params or {}, self.context.principal, self._seconds(requests)
             )
         except ValueError as exc:
             raise McpError(INVALID_PARAMS, str(exc)) from None
@@ -354,7 +364,7 @@ class Rounds:
         """Return how many seconds the client has for its answers: the least of all limits."""
         # One expiry time for all questions of a round, since the client answers them in one request.
         limits = [each.timeout for each in requests.values() if each.timeout is not None]
-        return min([self.run.settings.ttl, *limits])
+        return min([self.run.options.ttl, *limits])
 
 
 class HandshakeRounds(Rounds):
@@ -511,9 +521,8 @@ def earlier_rounds(context: AskingContext) -> tuple[RequestState | None, dict[st
         raise McpError(INVALID_PARAMS, "inputResponses must be an object: responses by the keys of the input requests")
     if token is None:
         return None, responses or {}
-    settings = context.connection.input.settings
     try:
-        state = settings.sealer.open(token, context.method, params, settings.principal_of(context))
+        state = context.connection.input.sealer.open(token, context.method, params, context.principal)
     except StateRefused as exc:
         raise McpError(INVALID_PARAMS, str(exc)) from None
     # Responses to questions that were not asked are ignored (2026-07-28 `basic/patterns/mrtr`, Error Handling).

@@ -1,0 +1,66 @@
+"""`Principal`: the identity on whose behalf a request is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+__all__ = ["Principal", "as_principal"]
+
+
+def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is None and attribute.default is None:
+        return
+    # An empty name is a lookup that found nothing: unlike None it would be shared by all unknown callers.
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"the {attribute.name} of a Principal must be a non-empty string, got {value!r}")
+
+
+def _scopes(given: Iterable[str]) -> frozenset[str]:
+    if isinstance(given, str):  # an iterable of letters
+        raise TypeError(f"the scopes of a Principal must be a set of strings; write {{{given!r}}}")
+    return frozenset(given)
+
+
+@attrs.frozen
+class Principal:
+    """The identity on whose behalf a request is made. It never holds a token.
+
+    Attributes:
+        subject: The user or the program.
+        issuer: The authority that vouches for the subject, usually a URL; a subject is unique only within its issuer.
+        client_id: The client software that acts for the subject, as the issuer knows it.
+        scopes: What the caller has been granted.
+
+    Raises:
+        TypeError: If a name is not a non-empty string.
+    """
+
+    subject: str = attrs.field(validator=_check_name)
+    issuer: str | None = attrs.field(default=None, validator=_check_name)
+    client_id: str | None = attrs.field(default=None, validator=_check_name)
+    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scopes)
+
+    @property
+    def identity(self) -> tuple[str | None, str, str | None]:
+        """The part that says who it is: issuer, subject and client. Scopes may change between two requests."""
+        return self.issuer, self.subject, self.client_id
+
+
+def as_principal(given: str | Principal | None, what: str) -> Principal | None:
+    """Return a principal; a string is its subject.
+
+    Args:
+        given: The principal, or a short form of it.
+        what: What it was given as, for the error message.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if given is None or isinstance(given, Principal):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"{what} must be a string, a Principal or None, got {type(given).__name__}")
+    return Principal(given)
