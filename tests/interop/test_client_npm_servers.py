@@ -127,7 +127,6 @@ async def test_everything_progress_and_cancellation(everything_server: Launch) -
 
 
 async def test_everything_errors(everything_server: Launch) -> None:
-    """An unknown tool and invalid arguments arrive as this server words them, and affect no other call."""
     outcomes: dict[str, Any] = {}
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:
@@ -205,7 +204,6 @@ async def test_everything_listened_to(everything_server: Launch) -> None:
 
 
 async def test_everything_prompts(everything_server: Launch) -> None:
-    """Prompts are listed with their arguments and filled in; a missing argument is refused."""
     with trio.fail_after(DEADLINE):
         async with Client(everything_server.for_us()) as client:
             prompts = {found.name: found async for found in client.iter_prompts()}
@@ -229,7 +227,6 @@ async def test_everything_prompts(everything_server: Launch) -> None:
 
 
 async def test_everything_completion(everything_server: Launch) -> None:
-    """Arguments of prompts, with what is known of others, and variables of templates are completed."""
     team = types.PromptReference(name="completable-prompt")
     text_resource = types.ResourceTemplateReference(uri="demo://resource/dynamic/text/{resourceId}")
     with trio.fail_after(DEADLINE):
@@ -276,7 +273,6 @@ async def test_everything_log_messages(everything_server: Launch) -> None:
 
 
 async def test_filesystem_reads_and_writes(filesystem_server: Launch, tmp_path: Path) -> None:
-    """What the server is told to do happens on the disk, and what is on the disk comes back."""
     note = tmp_path / "note.txt"
     body = "first\nsecond\u2028 line\n"
     with trio.fail_after(DEADLINE):

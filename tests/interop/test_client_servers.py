@@ -288,7 +288,6 @@ async def test_a_stream_that_the_server_has_closed_is_resumed(connect: Connect) 
 
 @against(*STDIO)
 async def test_an_extension_and_its_method(connect: Connect) -> None:
-    """Each side sees what the other declares, and in both eras the method is there for who declares its extension."""
     async with connect(capabilities={"extensions": {"com.example/doubling": {}}}) as client:
         # That server declares its extensions in the modern era only, but takes a client's in both.
         modern = client.protocol_version == NEGOTIATED["auto"]
@@ -384,7 +383,6 @@ async def test_a_handshake_with_a_server_that_tells_of_no_changes(official_serve
 
 
 async def test_the_transport_of_2024(environment: dict[str, str]) -> None:
-    """HTTP+SSE, asked for and found out."""
     async with official("sse", environment) as (url, _):
         for target in (HttpServerParameters(url, kind="sse"), url):
             async with Client(target) as client:

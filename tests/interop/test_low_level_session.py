@@ -20,7 +20,6 @@ pytestmark = pytest.mark.interop
 async def test_the_handshake_offers_any_revision_of_its_era(
     server: str, revision: str, request: pytest.FixtureRequest
 ) -> None:
-    """Both servers take the revision they are offered, and a call in it gets its answer."""
     launch: Launch = request.getfixturevalue(server)
     with trio.fail_after(DEADLINE):
         async with stdio_client(launch.for_us()) as (read, write), ClientSession(read, write) as session:

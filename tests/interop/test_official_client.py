@@ -99,7 +99,6 @@ class Doubled(mcp_types.Result):
 
 
 async def test_an_extension_and_its_method(connect: Connect) -> None:
-    """A method of an extension answers only clients that have declared it, in both eras."""
     request = Double(params=DoubleParams(number=21))
     with trio.fail_after(DEADLINE):
         async with connect(extensions=[advertise("com.example/doubling")]) as client:
@@ -282,7 +281,6 @@ async def test_an_interview_gives_the_same_answer_in_each_era(connect: Connect, 
 
 @pytest.mark.parametrize("server", offering("ask_page"), indirect=True)
 async def test_a_page_to_visit_reaches_the_client(connect: Connect) -> None:
-    """URL mode: the client sees the page, and the tool what the user said."""
     seen: list[Any] = []
 
     async def answer(context: object, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:

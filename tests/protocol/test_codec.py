@@ -41,7 +41,6 @@ def strict_json(data: bytes) -> Any:
 
 @given(messages() | batches())
 def test_every_message_survives_the_wire(message: Message) -> None:
-    """Encoded messages read back unchanged, from one line of strict JSON."""
     data = encode(message)
     assert b"\n" not in data
     strict_json(data)
@@ -276,7 +275,6 @@ def test_an_unwritable_message_that_is_not_a_response_is_not_replaced() -> None:
 
 
 def test_one_unwritable_answer_of_a_batch_costs_only_itself() -> None:
-    """The others of the batch are owed theirs."""
     data, problem = encode_or_replace(Batch((Response(1, {}), Response(2, {"a": float("nan")}), Response(3, {}))))
     assert data is not None
     assert problem
@@ -289,14 +287,12 @@ def test_one_unwritable_answer_of_a_batch_costs_only_itself() -> None:
 
 
 def test_an_unwritable_id_raises_nothing() -> None:
-    """It can't have come from a wire; the writer lives on."""
     data, problem = encode_or_replace(Response("\ud800", {}))
     assert data is None
     assert problem
 
 
 def test_encode_takes_messages_only() -> None:
-    """Anything else is a mistake in the program."""
     with pytest.raises(TypeError, match="expected a JSON-RPC message"):
         encode({"jsonrpc": "2.0"})  # type: ignore[arg-type]
 

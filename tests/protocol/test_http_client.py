@@ -121,7 +121,6 @@ def test_a_server_accepts_what_a_modern_client_sends(method: str, name: str) -> 
 @pytest.mark.legacy
 @pytest.mark.parametrize(("method", "kind"), [("GET", "stream"), ("DELETE", "end")])
 def test_a_server_accepts_the_streams_of_a_client(method: str, kind: str) -> None:
-    """The GET of its stream, and the DELETE that ends the session."""
     headers = Headers([*HOST, *session().stream_headers().items()])
     opening = head(method, headers, BOTH_ERAS)
     assert (opening.kind, opening.session, opening.revision) == (kind, SESSION, SESSIONS[SESSION])
@@ -250,7 +249,6 @@ def test_what_a_call_raises_says_what_happened() -> None:
     ],
 )
 def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: str) -> None:
-    """Also where the status alone would say nothing."""
     assert text in str(failure(status, b"", LIST, None, **headers).error)
 
 
@@ -262,7 +260,6 @@ def test_the_text_names_the_fault(status: int, headers: dict[str, str], text: st
     st.text(max_size=10),
 )
 def test_any_answer_has_a_meaning(status: int, body: bytes, message: Any, session: str | None, value: str) -> None:
-    """No response of a server raises anything, and each answer reaches its own request."""
     failed = failure(status, body, message, session, Retry_After=value, Content_Type=value, Location=value)
     assert isinstance(failed.error, HttpError)
     assert str(failed.error)

@@ -93,7 +93,6 @@ def test_no_two_values_mean_the_same(payload: str, data: st.DataObject) -> None:
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    """UTF-8 has no form for it."""
     with pytest.raises(ValueError, match="surrogates not allowed"):
         encode_value("\ud800")
 

@@ -364,7 +364,6 @@ PASSES: dict[tuple[Any, ...], dict[str, tuple[Any, ...]]] = {
 
 @each_row(PASSES)
 def test_a_message_passes(expected: tuple[Any, ...], row: Any) -> None:
-    """Era, revision and session of valid requests."""
     verdict = post(*row[:3])
     assert isinstance(verdict, Accept)
     assert (verdict.kind, verdict.era, verdict.revision, verdict.session) == expected
@@ -481,7 +480,6 @@ def test_a_body_that_turns_out_to_be_too_large() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    """When the server is set up, not when the first request comes."""
     with pytest.raises(ValueError, match="revisions must name one of"):
         serving("v9")
     with pytest.raises(ValueError, match="at least 1 byte"):

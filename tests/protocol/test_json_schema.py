@@ -63,7 +63,6 @@ def test_format_is_an_annotation() -> None:
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, *(f"{dialect}#" for dialect in DIALECTS)])
 def test_supported_dialects(dialect: str) -> None:
-    """Each with or without an empty fragment."""
     schema = {"$schema": dialect, "type": "object", "properties": {"a": {"type": "integer"}}}
     assert valid(schema, {"a": 1})
     assert not valid(schema, {"a": "x"})
@@ -153,7 +152,6 @@ def test_a_schema_inside_a_schema_is_refused() -> None:
 
 
 def test_an_anchor_means_one_place() -> None:
-    """With two of a name, a reference would be ambiguous."""
     with pytest.raises(SchemaError, match="two anchors"):
         SchemaValidator({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}, "$ref": "#x"})
 
@@ -190,7 +188,6 @@ def test_a_circle_that_consumes_no_input_is_refused(schema: Any) -> None:
     ],
 )
 def test_recursion_that_consumes_input_is_allowed(schema: Any) -> None:
-    """Trees, expressions, JSON itself."""
     value: Any = 1
     for step in range(150):
         value = {"a": value} if "items" not in json.dumps(schema) else [value] if step % 2 else [value, 1]

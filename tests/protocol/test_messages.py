@@ -50,7 +50,6 @@ def test_messages_are_immutable(message: object) -> None:
 
 
 def test_messages_compare_by_content_and_kind() -> None:
-    """A notification is not a request without an id."""
     assert Request(1, "x", {"a": 1}) == Request(1, "x", {"a": 1})
     assert Request(1, "x") != Request("1", "x")
     assert Notification("x") != Request(1, "x")

@@ -201,7 +201,6 @@ def test_a_legacy_server_answers_a_modern_probe_as_legacy_servers_do() -> None:
 
 @pytest.mark.parametrize("revisions", [(), ("1999-01-01",)])
 def test_a_server_of_no_revision_is_refused(revisions: tuple[str, ...]) -> None:
-    """It could not answer any client."""
     with pytest.raises(ValueError, match="revisions"):
         negotiation(revisions)
 
@@ -273,7 +272,6 @@ def test_an_answer_without_the_essentials_is_not_a_handshake(name: str, value: o
 
 @given(json_objects())
 def test_no_answer_raises_anything_else(result: dict[str, Any]) -> None:
-    """Whatever a server answers to the probe or to the handshake."""
     assert read_discover_result(result) is None
     with pytest.raises(NegotiationError):
         read_initialize_result(result)

@@ -147,7 +147,6 @@ def test_late_messages_for_a_cancelled_request_are_ignored() -> None:
 
 
 def test_a_request_that_the_transport_lost_is_settled_with_its_error() -> None:
-    """One failed exchange fails one call, once."""
     peer = Peer()
     outgoing, other = sent(peer), sent(peer)
     error = TransportError("gone")
@@ -296,7 +295,6 @@ def test_a_request_starts_and_is_answered_once() -> None:
 
 
 def test_metadata_stays_with_the_request() -> None:
-    """What the transport knows of it (headers, for example) reaches the handler."""
     metadata = {"headers": {"a": "b"}}
     assert only(Peer().receive(Request(1, "x"), metadata), RequestStarted).incoming.metadata is metadata
 
@@ -362,7 +360,6 @@ def test_one_request_alone_may_have_more_bytes() -> None:
 
 
 def test_beyond_the_limit_requests_wait_in_order_and_then_are_refused() -> None:
-    """No queue is unbounded; a request that is refused gets an answer."""
     peer = Peer(max_running=2, max_queued=2)
     first, second = started(peer, 1), started(peer, 2)
     assert peer.receive(Request(3, "x")) == peer.receive(Request(4, "x")) == ()
@@ -413,7 +410,6 @@ def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
 
 @pytest.mark.parametrize("limits", [{"max_running": 0}, {"max_running": -1}, {"max_queued": -1}])
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
-    """With none running, nothing would ever be answered."""
     with pytest.raises(ValueError, match="max_running"):
         Peer(**limits)
 
@@ -449,7 +445,6 @@ def test_cancelling_a_running_request(reason: object, expected: str | None) -> N
 
 
 def test_cancelling_a_queued_request() -> None:
-    """It never starts; those behind it do."""
     peer = Peer(max_running=1)
     running = started(peer, 1)
     for request_id in (2, 3):

@@ -89,7 +89,6 @@ def test_a_broken_answer_is_known_for_one(broken: bytes, member: bytes) -> None:
     ],
 )
 def test_a_doubtful_id_is_not_used(text: bytes) -> None:
-    """Better no id than a wrong one."""
     message = decode(text)
     assert isinstance(message, Malformed)
     assert message.id is None

@@ -71,7 +71,6 @@ def test_waits_grow_by_their_factor_and_differ_by_their_jitter() -> None:
 
 
 def test_patience_is_the_longest_wait_that_a_server_may_ask_for() -> None:
-    """A server that asks for a longer wait gets no further attempt."""
     backoff = Backoff(patience=5)
     assert backoff.wait(0, random.random, 5.0) == 5
     assert backoff.wait(0, random.random, 5.001) is None
@@ -99,7 +98,6 @@ def test_waits_double_and_differ() -> None:
     ],
 )
 def test_a_backoff_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
-    """When it is made, not when the first wait is due."""
     with pytest.raises(ValueError, match="a backoff needs"):
         Backoff(**bad)  # type: ignore[arg-type]
 

@@ -45,7 +45,6 @@ def test_valid_keys(key: str, valid: bool) -> None:
     },
 )
 def test_reserved_keys(key: str, reserved: bool) -> None:
-    """The others belong to everybody."""
     assert is_reserved_key(key) is reserved
 
 

@@ -219,7 +219,6 @@ def construct_type(construct: Any) -> Any:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_model_of_a_revision_is_in_its_schema(revision: str) -> None:
-    """No model claims a revision that does not know it."""
     named = {RENAMED.get((revision, name), name) for name in definitions(revision)}
     strangers = set()
     for model in constructs(revision):
