@@ -97,17 +97,10 @@ def posted(
     rng: random.Random, message: Message, rule: str, allowed: Iterable[Outcome], codes: Iterable[int] | None = None
 ) -> Draft:
     """Draft a request of another family, over HTTP/2."""
-    fields = [
-        (b":method", message.method.encode()),
-        (b":scheme", b"https"),
-        (b":path", message.target.encode()),
-    ]
-    for name, value in message.fields:
-        if name.lower() == "host":
-            fields.append((b":authority", value.encode("latin-1")))
-    for name, value in message.fields:
-        if name.lower() != "host":
-            fields.append((name.lower().encode(), padded(value.strip(" \t")).encode("latin-1")))
+    fields = [(b":method", message.method.encode()), (b":scheme", b"https"), (b":path", message.target.encode())]
+    fields += [(b":authority", value.encode("latin-1")) for name, value in message.fields if name.lower() == "host"]
+    values = [(name.lower(), padded(value.strip(" \t"))) for name, value in message.fields]
+    fields += [(name.encode(), value.encode("latin-1")) for name, value in values if name != "host"]
     data = opened(fields, flags=0 if message.body else END_STREAM)
     pieces = [message.body[start : start + 16384] for start in range(0, len(message.body), 16384)]
     for number, piece in enumerate(pieces, 1):
