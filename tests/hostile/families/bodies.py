@@ -202,8 +202,7 @@ def id_strange(rng: random.Random) -> Draft:
 
 def params_wrong(rng: random.Random) -> Draft:
     content = dumped(rng, request(rng, params=junk(rng, dict, type(None))))
-    rule = "2026-07-28 basic, Requests: params is an object"
-    return broken(rng, content, rule, {INVALID_REQUEST, INVALID_PARAMS})
+    return broken(rng, content, "2026-07-28 basic, Requests: params is an object", {INVALID_REQUEST, INVALID_PARAMS})
 
 
 def answers_to_nothing(rng: random.Random) -> Draft:
@@ -215,8 +214,7 @@ def answers_to_nothing(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         rule = "S, Sending Messages, 4: a body is one request or notification"
         return sent(rng, modern(rng, content=content), rule, {400}, {INVALID_REQUEST})
-    rule = "L, Sending Messages, 4: an answer is accepted with 202"
-    return sent(rng, legacy(rng, content=content), rule, {202, 400})
+    return sent(rng, legacy(rng, content=content), "L, Sending Messages, 4: an answer is accepted with 202", {202, 400})
 
 
 def answers_broken(rng: random.Random) -> Draft:
@@ -246,8 +244,7 @@ def unknown_method(rng: random.Random) -> Draft:
     if rng.random() < 0.5:
         rule = "S, Protocol Version Header: a method that is not there is 404 and -32601"
         return sent(rng, modern(rng, method, {}), rule, {404}, {NO_METHOD})
-    rule = "JSON-RPC 2.0, 5.1: a method that is not there is -32601"
-    return sent(rng, legacy(rng, method), rule, {200}, {NO_METHOD})
+    return sent(rng, legacy(rng, method), "JSON-RPC 2.0, 5.1: a method that is not there is -32601", {200}, {NO_METHOD})
 
 
 def unknown_notification(rng: random.Random) -> Draft:
@@ -439,8 +436,7 @@ def initialize_wrong(rng: random.Random) -> Draft:
 
 def initialize_version(rng: random.Random) -> Draft:
     message = hello(rng, protocolVersion=chosen(rng, "1900-01-01", "2099-01-01", "", "x", "x" * 5000, "\x00", MODERN))
-    rule = "2025-11-25 basic/lifecycle, Version Negotiation: another version is answered"
-    return sent(rng, message, rule, {200}, ())
+    return sent(rng, message, "2025-11-25 basic/lifecycle, Version Negotiation: another version is answered", {200}, ())
 
 
 def initialize_strange(rng: random.Random) -> Draft:
@@ -460,8 +456,7 @@ def initialize_strange(rng: random.Random) -> Draft:
 def initialize_again(rng: random.Random) -> Draft:
     message = hello(rng)
     message.fields.append(("Mcp-Session-Id", chosen(rng, "@live@", "@ended@", token(rng, 30, 40))))
-    rule = "L, Session Management: initialize opens a session, and has none"
-    return sent(rng, message, rule, {400, 404})
+    return sent(rng, message, "L, Session Management: initialize opens a session, and has none", {400, 404})
 
 
 # --- batches and sizes ------------------------------------------------------------------------------------------

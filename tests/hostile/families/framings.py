@@ -84,8 +84,7 @@ def length_zeros(rng: random.Random) -> Draft:
 def length_huge(rng: random.Random) -> Draft:
     length = chosen(rng, str(rng.randint(10**6, 10**12)), str(2**63), str(2**64 + 5), "9" * rng.randint(20, 3000))
     data = framed(rng, either(rng), ("Content-Length", length))
-    rule = "RFC 9110, 15.5.14: too large is 413"
-    return Draft(rule, {400, 413}, cut(rng, data), closes=True)
+    return Draft("RFC 9110, 15.5.14: too large is 413", {400, 413}, cut(rng, data), closes=True)
 
 
 def length_short(rng: random.Random) -> Draft:
@@ -110,8 +109,7 @@ def length_long(rng: random.Random) -> Draft:
 
 def body_of_get(rng: random.Random) -> Draft:
     message = Message("GET", "/health", [("Host", "localhost")], SMUGGLED * rng.randint(1, 3))
-    rule = "RFC 9112, 6.3: the body of a GET is a body, and no request"
-    return Draft(rule, {200, 400}, rendered(rng, message))
+    return Draft("RFC 9112, 6.3: the body of a GET is a body, and no request", {200, 400}, rendered(rng, message))
 
 
 def body_of_refused(rng: random.Random) -> Draft:
@@ -345,8 +343,7 @@ def body_drips(rng: random.Random) -> Draft:
     message = modern(rng)
     data = framed(rng, message, ("Content-Length", str(len(message.body) + 10)))
     pieces: list[bytes | float] = [data, *([0.3, b" "] * 9)]
-    rule = "RFC 9110, 15.5.9: 408 for a body that takes too long"
-    return Draft(rule, {408}, pieces, closes=True, probe=False)
+    return Draft("RFC 9110, 15.5.9: 408 for a body that takes too long", {408}, pieces, closes=True, probe=False)
 
 
 # --- Expect, Upgrade, Connection --------------------------------------------------------------------------------
@@ -361,8 +358,7 @@ def expect_continue(rng: random.Random) -> Draft:
         ("Content-Length", str(len(message.body))),
     )
     place = data.index(b"\r\n\r\n") + 4
-    rule = "RFC 9110, 10.1.1: 100, then the answer"
-    return Draft(rule, {200}, [data[:place], 0.01, data[place:]], closes=False)
+    return Draft("RFC 9110, 10.1.1: 100, then the answer", {200}, [data[:place], 0.01, data[place:]], closes=False)
 
 
 def expect_refused(rng: random.Random) -> Draft:

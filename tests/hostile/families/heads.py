@@ -90,8 +90,7 @@ def connect(rng: random.Random) -> Draft:
 
 
 def version_zero(rng: random.Random) -> Draft:
-    rule = "RFC 9112, 9.3: HTTP/1.0 does not persist"
-    return health(rng, rule, {200}, line="GET /health HTTP/1.0", closes=True)
+    return health(rng, "RFC 9112, 9.3: HTTP/1.0 does not persist", {200}, line="GET /health HTTP/1.0", closes=True)
 
 
 def version_minor(rng: random.Random) -> Draft:
@@ -235,8 +234,7 @@ def target_other_form(rng: random.Random) -> Draft:
 
 def target_long(rng: random.Random) -> Draft:
     line = f"GET /{'a' * rng.randint(70_000, 200_000)} HTTP/1.1"
-    rule = "RFC 9112, 3: a target longer than any MUST be answered with 414"
-    return health(rng, rule, {414}, line=line, closes=True)
+    return health(rng, "RFC 9112, 3: a target longer than any MUST be answered with 414", {414}, line=line, closes=True)
 
 
 def target_longish(rng: random.Random) -> Draft:
@@ -281,8 +279,7 @@ def folded(rng: random.Random) -> Draft:
     raw = with_line(
         rng, b"X-B: c\r\n" + chosen(rng, b" ", b"\t", b" \t ") + chosen(rng, b"d", b"Host: evil.example", b"")
     )
-    rule = "RFC 9112, 5.2: line folding is refused with 400 or replaced with spaces"
-    return health(rng, rule, {200, 400}, raw=raw)
+    return health(rng, "RFC 9112, 5.2: line folding is refused with 400 or replaced with spaces", {200, 400}, raw=raw)
 
 
 def value_forbidden(rng: random.Random) -> Draft:
@@ -334,8 +331,7 @@ def some_fields(rng: random.Random) -> Draft:
 
 
 def host_missing(rng: random.Random) -> Draft:
-    rule = "RFC 9112, 3.2: no Host is 400"
-    return health(rng, rule, {400}, fields=[("X-A", "b")], closes=True)
+    return health(rng, "RFC 9112, 3.2: no Host is 400", {400}, fields=[("X-A", "b")], closes=True)
 
 
 def host_missing_in_1_0(rng: random.Random) -> Draft:
@@ -343,8 +339,7 @@ def host_missing_in_1_0(rng: random.Random) -> Draft:
     data = b"".join(rendered(rng, message)).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)
     if b"hunked" in data:
         return host_missing(rng)
-    rule = "S, Security Warning: whose name is not known may not call"
-    return Draft(rule, {400, 403}, cut(rng, data), closes=True)
+    return Draft("S, Security Warning: whose name is not known may not call", {400, 403}, cut(rng, data), closes=True)
 
 
 def host_twice(rng: random.Random) -> Draft:
@@ -407,8 +402,7 @@ def origin_foreign(rng: random.Random) -> Draft:
         [f"https://{token(rng)}.example:{rng.randint(1, 65535)}"],
     )
     message = chosen(rng, modern, legacy)(rng).set("Origin", *origins)
-    rule = "S, Security Warning: an invalid Origin MUST be answered with 403"
-    return Draft(rule, {400, 403}, rendered(rng, message))
+    return Draft("S, Security Warning: an invalid Origin MUST be answered with 403", {400, 403}, rendered(rng, message))
 
 
 def origin_own(rng: random.Random) -> Draft:

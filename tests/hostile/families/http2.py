@@ -144,8 +144,7 @@ def settings_wrong(rng: random.Random) -> Draft:
         (0, 0, SETTING.pack(5, rng.randint(0, 16383))),
         (0, 0, SETTING.pack(5, rng.randint(2**24, 2**32 - 1))),
     )
-    rule = "RFC 9113, 6.5, 6.5.2: a connection error"
-    return sent(rng, rule, BROKEN, frame(SETTINGS, flags, stream, payload))
+    return sent(rng, "RFC 9113, 6.5, 6.5.2: a connection error", BROKEN, frame(SETTINGS, flags, stream, payload))
 
 
 def settings_strange(rng: random.Random) -> Draft:
@@ -162,8 +161,7 @@ def settings_flood(rng: random.Random) -> Draft:
         frame(SETTINGS, 0, 0, SETTING.pack(4, 2**31 - 1)),
         frame(SETTINGS, 0, 0, SETTING.pack(1, 0)),
     )
-    rule = "RFC 9113, 10.5: a flood may end the connection"
-    return sent(rng, rule, {GOAWAY, NOTHING}, one * rng.randint(100, 1000))
+    return sent(rng, "RFC 9113, 10.5: a flood may end the connection", {GOAWAY, NOTHING}, one * rng.randint(100, 1000))
 
 
 def settings_acks(rng: random.Random) -> Draft:
@@ -184,8 +182,7 @@ def ping_flood(rng: random.Random) -> Draft:
 
 def goaway(rng: random.Random) -> Draft:
     payload = struct.pack(">II", rng.randrange(2**31), rng.randrange(2**32)) + rng.randbytes(rng.randint(0, 100))
-    rule = "RFC 9113, 6.8: the client is about to close"
-    return sent(rng, rule, {GOAWAY, NOTHING}, frame(AWAY, 0, 0, payload))
+    return sent(rng, "RFC 9113, 6.8: the client is about to close", {GOAWAY, NOTHING}, frame(AWAY, 0, 0, payload))
 
 
 def goaway_wrong(rng: random.Random) -> Draft:
@@ -342,8 +339,7 @@ def data_beyond_window(rng: random.Random) -> Draft:
 def data_after_end(rng: random.Random) -> Draft:
     end = chosen(rng, frame(DATA, END_STREAM, 1, b"x"), opened([(b"x-a", b"b")], 1))
     data = opened(get()) + end * rng.randint(1, 3)
-    rule = "RFC 9113, 5.1: STREAM_CLOSED, unless the answer was complete"
-    return sent(rng, rule, {RESET, GOAWAY, 200}, data)
+    return sent(rng, "RFC 9113, 5.1: STREAM_CLOSED, unless the answer was complete", {RESET, GOAWAY, 200}, data)
 
 
 def data_of_wrong_length(rng: random.Random) -> Draft:
@@ -472,8 +468,7 @@ def fields_too_large(rng: random.Random) -> Draft:
     data = frame(HEADERS, END_STREAM, 1, pieces[0])
     for number, piece in enumerate(pieces[1:], 2):
         data += frame(CONTINUATION, END_HEADERS * (number == len(pieces)), 1, piece)
-    rule = "RFC 9113, 10.5.1: 431, or a stream error, or the end"
-    return sent(rng, rule, MALFORMED | {431}, data)
+    return sent(rng, "RFC 9113, 10.5.1: 431, or a stream error, or the end", MALFORMED | {431}, data)
 
 
 def fields_bomb(rng: random.Random) -> Draft:

@@ -107,8 +107,7 @@ def initialize_in_session(rng: random.Random) -> Draft:
 def cancelled_of_another(rng: random.Random) -> Draft:
     params = {"requestId": chosen(rng, 1, "x", rng.randint(1, 2**50), None, [], {}, 1.5, -1, True)}
     message = legacy(rng, content={"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-    rule = "basic/utilities/cancellation: of a request that is not there it is ignored"
-    return sent(rng, message, rule, {202, 400})
+    return sent(rng, message, "basic/utilities/cancellation: of a request that is not there it is ignored", {202, 400})
 
 
 def id_in_use(rng: random.Random) -> Draft:
@@ -133,8 +132,7 @@ def stream_not_accepted(rng: random.Random) -> Draft:
     message = got(rng, "@live@").set(
         "Accept", chosen(rng, "application/json", "text/html", "text/event-stream;q=0", "image/*")
     )
-    rule = "L, Listening for Messages, 2; RFC 9110, 15.5.7: 406"
-    return Draft(rule, {406}, rendered(rng, message), closes=False)
+    return Draft("L, Listening for Messages, 2; RFC 9110, 15.5.7: 406", {406}, rendered(rng, message), closes=False)
 
 
 def stream_in_modern(rng: random.Random) -> Draft:
@@ -196,8 +194,7 @@ def listen_wrong(rng: random.Random) -> Draft:
     )
     params = {} if wanted is None else {"notifications": wanted}
     message = modern(rng, "subscriptions/listen", params)
-    rule = "JSON-RPC 2.0, 5.1: invalid parameters are -32602"
-    return Draft(rule, {200, 400}, rendered(rng, message), codes={-32602})
+    return Draft("JSON-RPC 2.0, 5.1: invalid parameters are -32602", {200, 400}, rendered(rng, message), codes={-32602})
 
 
 def listen_not_accepted(rng: random.Random) -> Draft:

@@ -68,8 +68,7 @@ def garbage(rng: random.Random) -> Draft:
 
 def plain_http(rng: random.Random) -> Draft:
     data = chosen(rng, head(rng, "GET /health HTTP/1.1", [("Host", "localhost")]), b"".join(rendered(rng, modern(rng))))
-    rule = "RFC 8446, 6.2: HTTP without TLS on this port is not a handshake"
-    return refused(rng, data, rule, shut=False)
+    return refused(rng, data, "RFC 8446, 6.2: HTTP without TLS on this port is not a handshake", shut=False)
 
 
 def records_wrong(rng: random.Random) -> Draft:

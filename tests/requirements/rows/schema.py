@@ -10,7 +10,7 @@ topic.held(
     "id_of_every_type",
     "basic#requests",
     "Only a string or an integer is an id.",
-    "tests/protocol/test_messages.py::test_nothing_else_is_an_id",
+    "tests/protocol/test_codec.py::test_nothing_else_is_an_id",
 )
 topic.held(
     "own_ids_are_new",
