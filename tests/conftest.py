@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+import pytest
 
-# No deadline: a busy machine is not a bug.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+from tests import effort  # noqa: F401 - Hypothesis's profiles must be there when its plugin looks for them
+
+APART = {"published": "the published JSON Schemas, in ../shared", "root": "root"}
+"""Marker -> what these tests need that a fresh clone may not have. They run only where ``-m`` names the marker."""
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [f"left out: what needs {what} (-m {marker})" for marker, what in left_out(config).items()]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    out = left_out(config)
+    items[:] = [item for item in items if not any(item.get_closest_marker(marker) for marker in out)]
+
+
+def left_out(config: pytest.Config) -> dict[str, str]:
+    return {marker: what for marker, what in APART.items() if marker not in config.option.markexpr}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run folders in a process per CPU, unless ``-n`` says otherwise; single files, and with ``-s``, in this one.
+
+    Not in `addopts`: there it would stop ``-p no:xdist``.
+    """
+    chosen = config.option
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker, or what a test runs in one: it starts no workers of its own
+        return
+    folders = all(Path(path).is_dir() for path in config.args)
+    if getattr(chosen, "numprocesses", 0) is None and chosen.capture != "no" and folders:
+        chosen.numprocesses = "logical"
+        chosen.dist = "worksteal"  # a worker that has nothing to do takes half of what another one has left

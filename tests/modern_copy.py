@@ -31,4 +31,4 @@ def copy_without_legacy(to: Path) -> Path:
 
 def environment(copy: Path) -> dict[str, str]:
     """Return the variables of a process that imports the copy, and of whatever it starts."""
-    return {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": str(copy)}

@@ -4,16 +4,74 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
+from typing import Any, get_type_hints
 
 import pytest
+import trio
 
 import trio_mcp
-from trio_mcp import Client, ClientSession, Server, memory_link_pair
+from trio_mcp import (
+    Client,
+    ClientGroup,
+    ClientSession,
+    HttpOptions,
+    HttpSettings,
+    ProxyServer,
+    Server,
+    memory_link_pair,
+)
 from trio_mcp._keywords import FOREIGN
+from trio_mcp.client.client import ClientOptions
 
 SERVER = Server("test")
+
+
+class Mine(Server):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: Server("s", host="::"), r"Server\(\) .* 'host': give it to run\('http', host=…\)"),  # type: ignore[arg-type]
+        (lambda: Server("s", titel="S"), r"Server\(\) .* 'titel'; it takes name, version, "),  # type: ignore[arg-type]
+        (lambda: Server("s", title="S"), r"Server\(\) .*: write name=types\.Implementation"),  # type: ignore[arg-type]
+        (lambda: Mine("s", opitons=1), r"Mine\(\) .*; did you mean 'options'\?"),  # type: ignore[arg-type]
+        (lambda: ProxyServer(SERVER, tools=[]), r"ProxyServer\(\) .* 'tools'; it takes target, "),  # type: ignore[arg-type]
+        (lambda: ProxyServer(SERVER, client={"timout": 5}), r"Client\(\) .*; did you mean 'timeout'\?$"),  # type: ignore[typeddict-unknown-key]
+        (lambda: Client(SERVER, elicitation_handler=print), r"Client\(\) .*: write answers=Answers\(elicitation=…\)$"),  # type: ignore[arg-type]
+        (lambda: Client(SERVER, init_timeout=5), r"Client\(\) .*: write options=.*\(connect_timeout=…\)\)$"),  # type: ignore[arg-type]
+        (lambda: Client(SERVER, answer=print), r"Client\(\) .*; did you mean 'answers'\?$"),  # type: ignore[arg-type]
+        (lambda: ClientGroup({}, log_handler=print), r"ClientGroup\(\) .*: write on_log=…$"),  # type: ignore[call-arg]
+        (lambda: ClientGroup({}, max_wai=5), r"ClientGroup\(\) .*; did you mean 'max_wait'\?$"),  # type: ignore[call-arg]
+        (lambda: ClientGroup({"a": SERVER}, per_server={"a": {"modes": ""}}), r"server 'a': Client\(\) .* 'mode'\?$"),  # type: ignore[typeddict-unknown-key]
+        (lambda: trio.run(partial(ClientGroup({}).add, "a", SERVER, modes="")), r"ClientGroup\.add\(\) .* 'mode'\?$"),
+        (lambda: SERVER.run("http", stateless_http=True), r"Server\.run\(\) .*: write stateless=True$"),  # type: ignore[call-arg]
+        (lambda: SERVER.run(port=5), r"Server\.run\('stdio'\) takes no 'port': write run\('http', port=…\)$"),
+        (lambda: trio.run(partial(SERVER.serve_http, bort=5)), r"Server\.serve_http\(\) .*; did you mean 'port'\?$"),
+        (lambda: trio.run(partial(ProxyServer(SERVER).serve_sse, json_response=True)), r"ProxyServer\.serve_sse\(\) "),
+        (lambda: trio.run(SERVER.asgi_app(pat="/").__aenter__), r"Server\.asgi_app\(\) .*'path'\?$"),  # type: ignore[call-arg]
+    ],
+)
+def test_an_unknown_keyword_is_refused(call: Callable[[], Any], error: str) -> None:
+    with pytest.raises(TypeError, match=f"^{error}"):
+        call()
+
+
+@pytest.mark.parametrize("made", [Server, ProxyServer, Client])
+def test_no_constructor_has_more_than_fourteen_parameters(made: type) -> None:
+    parameters = inspect.signature(made).parameters.values()
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 14
+
+
+def test_the_settings_of_an_endpoint_are_the_fields_of_its_options() -> None:
+    assert get_type_hints(HttpSettings) == get_type_hints(HttpOptions)
+
+
+def test_the_options_of_a_client_are_its_arguments() -> None:
+    hints = get_type_hints(Client.__init__)
+    assert hints == {**get_type_hints(ClientOptions), **{name: hints[name] for name in ("target", "unknown", "return")}}
 
 
 @pytest.mark.parametrize("wrong", ["tags", "colour", "descripton"])

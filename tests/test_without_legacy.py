@@ -87,7 +87,7 @@ def test_the_tests_of_the_modern_era_pass(copy: Path, name: str) -> None:
     selection = SELECTIONS[name]
     what = [str(path) for each in selection.what for path in (sorted(copy.glob(each)) or [each])]
     report = copy / f"{name}.xml"
-    command = ["-m", "pytest", "-q", "-p", "only_modern", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    command = ["-m", "pytest", "-q", "-p", "only_modern", "-n0", "-p", "no:cacheprovider", f"--junitxml={report}"]
     marks = ("-m", "not legacy and not interop and not conformance", "-k", selection.choose)
     done = run(copy, *command, *marks, *what)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"

@@ -41,7 +41,7 @@ else:
         if home is None:
             # With the object, so that Python suggests a similar name.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-        if home == __name__:  # a module of ours
+        if home == __name__:  # a module of the package
             return importlib.import_module(f"{home}.{name}")
         try:
             module = importlib.import_module(home)

@@ -1,14 +1,38 @@
-"""Checks of numbers that an application sets. A boolean is refused, although it is an `int` to Python."""
+"""Checks of the values that an application passes.
+
+A value of the wrong type is a `TypeError`; one of the right type that is not allowed is a `ValueError`. A boolean is
+not a number, although it is an `int` to Python.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import attrs
 
-__all__ = ["check_count", "check_seconds", "validator"]
+__all__ = [
+    "check_choice",
+    "check_choices",
+    "check_count",
+    "check_hook",
+    "check_number",
+    "check_seconds",
+    "check_text",
+    "validator",
+]
+
+
+def check_number(name: str, value: Any, *, what: str = "a number") -> None:
+    """Check that a value is a number; its range is the caller's matter.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
 
 
 def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = False, optional: bool = False) -> None:
@@ -27,30 +51,89 @@ def check_seconds(name: str, value: Any, *, zero: bool = False, finite: bool = F
     """
     if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds{' or None' if optional else ''}, got {value!r}")
+    check_number(name, value, what="a number of seconds or None" if optional else "a number of seconds")
     # Written as "not (valid)": every comparison with NaN is false, so NaN is refused as well.
     if not (value >= 0 if zero else value > 0) or (finite and value == math.inf):
         least, most = "at least" if zero else "more than", " and finite" if finite else ""
         raise ValueError(f"{name} must be {least} 0 seconds{most}, got {value!r}")
 
 
-def check_count(name: str, value: Any, *, least: int = 1) -> None:
+def check_count(name: str, value: Any, *, least: int = 1, most: float = math.inf) -> None:
     """Check a count.
 
     Args:
         name: The name of the setting, for the error message.
         value: The value given.
         least: The smallest value allowed.
+        most: The largest value allowed.
 
     Raises:
         TypeError: If the value is not an integer.
-        ValueError: If it is too small.
+        ValueError: If it is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    if not least <= value <= most:
+        allowed = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Check that a value is a string that is not empty.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is empty.
+    """
+    if not isinstance(value, str) or not value:
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{name} must be a non-empty string, got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Check that a value is one of some strings.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is another string.
+    """
+    if not isinstance(value, str) or value not in choices:
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def check_choices(name: str, values: Any, choices: Collection[str]) -> None:
+    """Check that a value is a list, or another collection, of some of the strings.
+
+    Raises:
+        TypeError: If it is not a collection of strings, but a single string, for example.
+        ValueError: If it has another string.
+    """
+    # A string is a collection of strings, too: its letters.
+    strings = isinstance(values, Collection) and all(isinstance(value, str) for value in values)
+    if isinstance(values, str) or not strings or not set(values) <= set(choices):
+        kind = ValueError if strings and not isinstance(values, str) else TypeError
+        raise kind(f"{name} must be a list of some of {', '.join(choices)}; got {values!r}")
+
+
+def check_hook(name: str, value: Any, *, sync: bool = False) -> None:
+    """Check a function that an application wants to be called, or None.
+
+    Args:
+        name: The name of the setting, for the error message.
+        value: The value given.
+        sync: Whether the result is not awaited, so that an async function would never run.
+
+    Raises:
+        TypeError: If it can't be called, or is async and must not be.
+    """
+    if value is None:
+        return
+    if not callable(value):
+        raise TypeError(f"{name} must be callable, got {type(value).__name__}")
+    # An object with an async `__call__` is one, too. (`inspect` itself looks into a partial.)
+    if sync and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)):
+        raise TypeError(f"{name} must be a sync function, because its result is not awaited; got an async one")
 
 
 def validator(check: Callable[..., None], **options: Any) -> Callable[[object, attrs.Attribute[Any], Any], None]:

@@ -55,14 +55,105 @@ _ONE_ROUND = {
 _REQUEST = _ONE_ROUND | dict.fromkeys(
     ("allow_input_required", "input_responses", "request_state"), "call the method whose name ends in _once"
 )
+# Also the fields of the bundles, which a reader may take for keywords of the client itself.
+_CLIENT = {
+    **{each: f"write answers=Answers({each}=…)" for each in ("elicitation", "sampling", "roots", "max_input_rounds")},
+    **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "write answers=Answers(elicitation=…)"),
+    **dict.fromkeys(("sampling_handler", "sampling_callback"), "write answers=Answers(sampling=…)"),
+    "sampling_capabilities": "write answers=Answers(sampling=…, sampling_features=…)",
+    "list_roots_callback": "write answers=Answers(roots=…)",
+    "input_required_max_rounds": "write answers=Answers(max_input_rounds=…)",
+    **dict.fromkeys(("log_handler", "logging_callback"), "write on_log=…"),
+    **dict.fromkeys(("message_handler", "notification_bindings"), "write on_message=…"),
+    "on_error": "write options=SessionOptions(on_error=…)",
+    "read_timeout_seconds": "write timeout=…, in seconds",
+    **dict.fromkeys(
+        ("init_timeout", "connect_timeout"), "write options=SessionOptions(calls=CallOptions(connect_timeout=…))"
+    ),
+    "probe_timeout": "write options=SessionOptions(calls=CallOptions(probe_timeout=…))",
+    **dict.fromkeys(
+        ("result_types", "result_claims"), "write options=SessionOptions(calls=CallOptions(result_types=…))"
+    ),
+    **dict.fromkeys(("progress_handler", "progress_callback"), "write on_progress=… where you call"),
+    "extensions": 'write capabilities={"extensions": …}',
+    "raise_exceptions": "an error that a server hides is in its log; write expose_errors=True at the Server",
+    "auto_initialize": "async with Client(…) connects and negotiates",
+    "verify": "write Client(lambda: streamable_http_client(url, http_client=…))",
+    "auth": _AUTH,
+}
+
+# What the official SDK and FastMCP call the settings of an endpoint, and what they are here.
+_ENDPOINT = {
+    "streamable_http_path": "path=…",
+    "stateless_http": "stateless=True",
+    "json_response": "json_only=True",
+    "retry_interval": "retry=…, in seconds",
+    "max_request_body_size": "max_message_size=…",
+    "session_idle_timeout": "session_timeout=…",
+    "transport_security": "allowed_hosts=[…], allowed_origins=[…]",
+    "uvicorn_config": "config=…, for hypercorn",
+}
+_LOGGING = "use the logging module; this library logs as 'trio_mcp'"
+_RUN = {name: f"write {ours}" for name, ours in _ENDPOINT.items()} | {
+    "log_level": _LOGGING,
+    "show_banner": "there is no banner",
+    "middleware": "write Server(middleware=[…])",
+    "mount_path": "mount the application of asgi_app()",
+}
+_OURS = "host port path sse_path message_path allowed_hosts allowed_origins cors event_store stateless max_sessions"
+_ANY_SERVER = (
+    {name: f"give it to run('http', {ours})" for name, ours in _ENDPOINT.items()}
+    | {name: f"give it to run('http', {name}=…)" for name in _OURS.split()}
+    | {
+        name: f"write name=types.Implementation(name=…, version=…, {name}=…)"
+        for name in ("title", "description", "website_url", "icons")
+    }
+    | dict.fromkeys(("auth", "auth_server_provider", "token_verifier"), _AUTH)
+    | dict.fromkeys(("log_level", "debug"), _LOGGING)
+    | {
+        "cache_hints": "write lists=ListOptions(cache_hints=…)",
+        "request_state_security": "write input=InputOptions(key=…, ttl=…)",
+        "mask_error_details": "they are masked; expose_errors=True shows them",
+    }
+)
+_KINDS = ("tools", "resources", "prompts")
+_TWICE = "a second one of the same name is always an error"
+_SERVER = (
+    _ANY_SERVER
+    | dict.fromkeys(("page_size", "list_page_size"), "write lists=ListOptions(page_size=…)")
+    | {f"{what}_{each}": _TWICE for what in ("on_duplicate", "warn_on_duplicate") for each in _KINDS}
+    | {each: f"call server.add_{each[:-1]}() for each function" for each in _KINDS}
+    | {
+        "on_duplicate": _TWICE,
+        "strict_input_validation": "arguments are always validated, in pydantic's lax mode",
+        "resource_security": "use trio_mcp.safe_join() for paths",
+        "providers": "mount another Server, or serve a ProxyServer",
+        "sampling_handler": "ctx.sample() asks the client's model",
+    }
+)
+_PROXY = _ANY_SERVER | {
+    "lifespan": "a run of the proxy is one connection to the upstream",
+    "extensions": "the upstream decides that",
+    "functions": "a proxy has no functions of its own",
+}
 
 FOREIGN: Final[dict[str, dict[str, str]]] = {
+    "Server": _SERVER,
+    "ProxyServer": _PROXY,
+    **{
+        f"{server}.{method}": _RUN
+        for server in ("Server", "ProxyServer")
+        for method in ("run", "serve_http", "serve_sse", "asgi_app")
+    },
     "Server.tool": _TOOL,
     "Server.add_tool": _TOOL,
     "Server.resource": _RESOURCE,
     "Server.add_resource": _RESOURCE,
     "Server.prompt": _PROMPT,
     "Server.add_prompt": _PROMPT,
+    "Client": _CLIENT | {"name": "write client_info=types.Implementation(name=…, version=…)"},
+    "ClientGroup": _CLIENT,
+    "ClientGroup.add": _CLIENT,
     "Client.call_tool": _REQUEST,
     "Client.call_tool_once": _ONE_ROUND,
     "Client.read_resource": _REQUEST,

@@ -9,6 +9,7 @@ from trio_mcp.client.answers.sources import Answers as Answers
 from trio_mcp.client.cache import CacheStatistics as CacheStatistics
 from trio_mcp.client.cache import ResponseCache as ResponseCache
 from trio_mcp.client.client import Client as Client
+from trio_mcp.client.client import ClientOptions as ClientOptions
 from trio_mcp.client.client import ClientStatistics as ClientStatistics
 from trio_mcp.client.config import load_config as load_config
 from trio_mcp.client.connection import OutgoingCall as OutgoingCall
@@ -48,6 +49,7 @@ from trio_mcp.http.server.event_store import StoredEvent as StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore as MemoryEventStore
 from trio_mcp.http.server.legacy.stores import SqliteEventStore as SqliteEventStore
 from trio_mcp.http.server.options import HttpOptions as HttpOptions
+from trio_mcp.http.server.options import HttpSettings as HttpSettings
 from trio_mcp.http.server.statistics import HttpStatistics as HttpStatistics
 from trio_mcp.jsonrpc.messages import Notification as Notification
 from trio_mcp.jsonrpc.messages import SessionMessage as SessionMessage

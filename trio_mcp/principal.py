@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from trio_mcp._checks import check_text
+
 __all__ = ["Principal", "as_principal"]
 
 
@@ -14,8 +16,7 @@ def _check_name(instance: object, attribute: attrs.Attribute[Any], value: object
     if value is None and attribute.default is None:
         return
     # An empty name is a lookup that found nothing: unlike None it would be shared by all unknown callers.
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"the {attribute.name} of a Principal must be a non-empty string, got {value!r}")
+    check_text(f"the {attribute.name} of a Principal", value)
 
 
 def _scopes(given: Iterable[str]) -> frozenset[str]:
@@ -35,7 +36,8 @@ class Principal:
         scopes: What the caller has been granted.
 
     Raises:
-        TypeError: If a name is not a non-empty string.
+        TypeError: If a name is not a string.
+        ValueError: If a name is empty.
     """
 
     subject: str = attrs.field(validator=_check_name)

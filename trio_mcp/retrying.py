@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import attrs
 
+from trio_mcp._checks import check_count, check_number
 from trio_mcp.errors import HttpTrouble
 from trio_mcp.types.methods import facts_of
 
@@ -74,13 +75,13 @@ class Backoff:
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Backoff):
             value = getattr(self, field.name)
-            # A bool is an int to Python, and never meant as one here.
-            kinds = (int, type(None)) if field.name == "attempts" else (int, float)
-            if isinstance(value, bool) or not isinstance(value, kinds):
-                raise TypeError(f"{field.name} of a backoff must be a number, got {value!r}")
+            if field.name != "attempts":
+                check_number(f"{field.name} of a backoff", value)
+            elif value is not None:
+                check_count("attempts of a backoff", value, least=0)
         waits = 0 < self.first <= self.longest < math.inf and self.factor >= 1 and 0 <= self.jitter <= 1
-        if not (waits and self.patience >= 0 and (self.attempts is None or self.attempts >= 0)):
-            needs = "0 < first <= longest, factor >= 1, jitter from 0 to 1, patience >= 0 and attempts >= 0"
+        if not (waits and self.patience >= 0):
+            needs = "0 < first <= longest, factor >= 1, jitter from 0 to 1 and patience >= 0"
             raise ValueError(f"a backoff needs {needs}, got {self}")
 
     def wait(self, attempt: int, random: Callable[[], float], asked: float | None = None) -> float | None:

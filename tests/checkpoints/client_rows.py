@@ -46,7 +46,7 @@ def answers(**extra: Any) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def client_in(revision: str, **arguments: Any) -> AsyncIterator[tuple[Client, list[Any], Any]]:
     given = {"capabilities": {**TELLS_ALL, "completions": {}, "logging": {}}, **arguments}
-    async with scripted(given.pop("answers", None) or answers(), revision=revision, **given) as (client, asked, wire):
+    async with scripted(given.pop("replies", None) or answers(), revision=revision, **given) as (client, asked, wire):
         yield client, asked, wire
 
 
@@ -104,7 +104,7 @@ for function, (revision, make) in REQUESTS.items():
 def cached(function: Any, make: Any) -> None:
     @call(function, "kept")
     async def kept(check: Check) -> None:
-        async with client_in(MODERN, answers=answers(**KEPT), cache=ResponseCache()) as (client, asked, _):
+        async with client_in(MODERN, replies=answers(**KEPT), cache=ResponseCache()) as (client, asked, _):
             await make(client)
             await check(make(client))
             assert len(asked) == 1
@@ -112,7 +112,7 @@ def cached(function: Any, make: Any) -> None:
     @call(function, "kept, and given because the server can't be asked")
     async def stale(check: Check) -> None:
         gone = {**answers(ttlMs=1, cacheScope="private")}
-        async with client_in(MODERN, answers=gone, cache=ResponseCache(stale_if_error=1000)) as (client, _, _):
+        async with client_in(MODERN, replies=gone, cache=ResponseCache(stale_if_error=1000)) as (client, _, _):
             await make(client)
             await trio.sleep(0.002)
             await client.session.aclose()
@@ -153,13 +153,13 @@ def every_list(function: Any, method: str, items: str) -> None:
             "last": page,
         }
         scripts = {method: lambda params: {"resultType": "complete", **cursors[params.get("cursor")]}}
-        async with client_in(MODERN, answers=scripts) as (client, _, _):
+        async with client_in(MODERN, replies=scripts) as (client, _, _):
             assert len(await check.loop(function(client))) == 4
 
     @call(function, "nothing")
     async def nothing(check: Check) -> None:
         scripts = {method: {"resultType": "complete", **{field: [] for field in page}}}
-        async with client_in(MODERN, answers=scripts) as (client, _, _):
+        async with client_in(MODERN, replies=scripts) as (client, _, _):
             assert await check.loop(function(client)) == []
 
     @effect(function, "nothing is asked")
@@ -329,7 +329,7 @@ async def server_tool() -> None:
 @contextlib.asynccontextmanager
 async def listened(revision: str) -> AsyncIterator[tuple[Client, Any, Subscription]]:
     """Yield a client that listens, what tells it of a change, and the events."""
-    async with client_in(revision, answers={}) as (client, asked, wire):
+    async with client_in(revision, replies={}) as (client, asked, wire):
         opened = trio.Event()
         subscriptions: list[Subscription] = []
 

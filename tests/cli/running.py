@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import forks
+
 __all__ = ["ROOT", "SHOP", "command", "environment", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,8 +76,9 @@ def environment() -> dict[str, str]:
 
 
 def run(folder: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    process = [*forks.command("trio_mcp", *forks.LOADED, options=("-W", "error")), *arguments]
     return subprocess.run(
-        command(*arguments), cwd=folder, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
+        process, cwd=folder, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
     )
 
 

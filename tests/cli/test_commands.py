@@ -161,9 +161,8 @@ def test_no_connection_ends_with_3(shop: Path, server: list[str]) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_no_traceback(shop: Path) -> None:
-    source = (
-        (shop / "shop.py").read_text().replace("await trio.sleep_forever()", "print('asleep'); await trio.sleep(50)")
-    )
+    source = (shop / "shop.py").read_text()
+    source = source.replace("await trio.sleep_forever()", "print('asleep', flush=True); await trio.sleep_forever()")
     (shop / "shop.py").write_text(source)
     with subprocess.Popen(
         command("call", "shop.py", "sleep"), cwd=shop, env=environment(), stderr=subprocess.PIPE, text=True

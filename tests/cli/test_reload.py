@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import trio
 from pydantic_core import to_json
 
 from tests.peer import ME
+from tests.waiting import eventually
 from trio_mcp import Client, McpError, StdioServerParameters, ToolsListChanged, TransportError
 from trio_mcp.cli.reload import MAX_WAITING, source_files
 
@@ -71,14 +73,16 @@ async def version_of(client: Client) -> Any:
 
 async def until(client: Client, version: str) -> None:
     """Call until the new server answers; in between calls may fail, each with a clear error."""
-    while True:
+
+    async def answered() -> bool:
         try:
-            if await version_of(client) == version:
-                return
+            return bool(await version_of(client) == version)
         except McpError as exc:
             if "was restarted" not in str(exc) and "is not running" not in str(exc):
                 raise
-        await trio.sleep(0.05)
+            return False
+
+    await eventually(answered)
 
 
 @pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
@@ -108,13 +112,15 @@ async def test_a_mistake_in_the_source_is_mended_by_the_next_change(source: Sour
         async with source.client(mode="2025-11-25") as client:
             assert await version_of(client) == "1"
             source.write("this is not Python")
-            while True:
+
+            async def broken() -> bool:
                 try:
                     await version_of(client)
                 except McpError as exc:
-                    if "is not running" in str(exc):
-                        break
-                await trio.sleep(0.05)
+                    return "is not running" in str(exc)
+                return False
+
+            await eventually(broken)
             source.version(2)
             await until(client, "2")
 
@@ -162,8 +168,7 @@ async def test_new_source_that_hangs_at_import_does_not_outlive_the_client(
                 await send("notifications/initialized")
                 source.write(HANGING)
                 noted = source.path.with_suffix(".pid")
-                while not (noted.exists() and noted.read_text()):  # noqa: ASYNC110 - another process writes it
-                    await trio.sleep(0.05)
+                await eventually(lambda: noted.exists() and noted.read_text())
                 for request_id in range(2, MAX_WAITING + 50):
                     await send("tools/list", request_id)
                 if end is not None:
@@ -190,6 +195,14 @@ async def test_over_http_the_server_comes_back_at_the_same_address(source: Sourc
         await probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     arguments = ["run", str(source.path), "--reload", "--transport", "http", "--port", str(port)]
+
+    async def served(version: str) -> bool:
+        try:
+            async with Client(f"http://127.0.0.1:{port}/mcp", mode="2026-07-28") as client:
+                return bool(await version_of(client) == version)
+        except TransportError:  # not yet
+            return False
+
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "trio_mcp", *arguments], env=ENVIRONMENT, stderr=subprocess.DEVNULL
     )
@@ -197,13 +210,7 @@ async def test_over_http_the_server_comes_back_at_the_same_address(source: Sourc
         with trio.fail_after(60):
             for version in (1, 2):
                 source.version(version)
-                while True:
-                    try:
-                        async with Client(f"http://127.0.0.1:{port}/mcp", mode="2026-07-28") as client:
-                            if await version_of(client) == str(version):
-                                break
-                    except TransportError:  # not yet
-                        await trio.sleep(0.1)
+                await eventually(partial(served, str(version)))
     finally:
         process.terminate()
         assert await process.wait() == 0

@@ -130,7 +130,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line(tmp_path: Path) 
         "19: server 'h': url must begin with http:// or https:// and name a host",
         "20: server 'i': url: not allowed for a server with a command",
         "21: server 'j': disabled: must be true or false, not a string",
-        "22: server 'd': command must be a non-empty string (the program; its arguments go into args), got ''",
+        "22: server 'd': command (the program; its arguments go into args) must be a non-empty string, got ''",
         "22: server 'd': the key appears twice",
     ]
 

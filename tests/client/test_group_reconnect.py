@@ -14,6 +14,7 @@ import trio
 
 from tests.client.group_servers import AT_ONCE, CALCULATOR, NEVER, Flaky, Oops, Statuses, add
 from tests.client.servers import make_server, script
+from tests.waiting import eventually
 from trio_mcp import (
     Backoff,
     ClientGroup,
@@ -197,8 +198,7 @@ async def test_a_killed_process_comes_back_and_the_others_go_on() -> None:
                 nursery.start_soon(call, "b")
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 before[0].kill()
-                while not statuses:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+                await eventually(lambda: statuses)
                 nursery.cancel_scope.cancel()
             (hit,) = statuses
             lost, other = ("a", "b") if hit.startswith("a") else ("b", "a")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -208,7 +208,6 @@ def answer_by(callback: Callable[[Any], Any], schema: dict[str, Any]) -> Any:
     return sources.prepare(MODERN, "elicitation/create", params)
 
 
-@settings(deadline=None)
 @given(st.data(), forms())
 def test_any_answer_that_fits_is_sent_with_the_defaults(data: st.DataObject, schema: dict[str, Any]) -> None:
     answer = data.draw(conforming_answers(schema))
@@ -217,7 +216,6 @@ def test_any_answer_that_fits_is_sent_with_the_defaults(data: st.DataObject, sch
     assert sent == {"action": "accept", "content": {**defaults, **answer}}
 
 
-@settings(deadline=None)
 @given(st.data(), forms(min_fields=1))
 def test_no_answer_that_does_not_fit_is_ever_sent(data: st.DataObject, schema: dict[str, Any]) -> None:
     answer, _ = data.draw(spoiled_answers(schema))

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,7 +29,9 @@ from trio_mcp import (
     StdioServerParameters,
     TransportError,
     memory_link_pair,
+    types,
 )
+from trio_mcp.types.versions import LATEST_LEGACY, LATEST_MODERN
 
 
 class Oops(Exception):
@@ -244,7 +247,7 @@ async def test_a_pinned_revision_is_not_negotiable() -> None:
 
 
 async def test_what_the_server_says_of_itself() -> None:
-    server = Server("calc", version="2.1", title="Calculator", instructions="Add things.")
+    server = Server(types.Implementation(name="calc", version="2.1", title="Calculator"), instructions="Add things.")
     for mode in ("legacy", "2026-07-28"):
         async with Client(server, mode=mode) as client:
             assert client.server_info is not None
@@ -282,3 +285,37 @@ async def test_a_timeout_of_one_call_leaves_the_client_working(autojump_clock: t
         with pytest.raises(RequestTimeout):
             await client.call_tool("wait", timeout=1)
         assert (await client.call_tool("add", {"a": 1, "b": 1})).data == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"),
+    [
+        ({"timeout": 3}, 3),
+        ({"timeout": 3, "options": SessionOptions(calls=CallOptions(timeout=9))}, 3),
+        ({"timeout": None, "options": SessionOptions(calls=CallOptions(timeout=3, total_timeout=20))}, 20),
+        ({"options": SessionOptions(calls=CallOptions(timeout=3))}, 3),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_one_keyword_limits_every_call_but_not_connecting(
+    mode: str, arguments: dict[str, Any], limit: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = make_server()
+
+    @contextlib.asynccontextmanager
+    async def slow_to_start() -> AsyncIterator[Link]:
+        async def serve(link: Link) -> None:
+            await trio.sleep(4)
+            await server.serve(link)
+
+        async with memory_link_pair() as (ours, theirs), trio.open_nursery() as nursery:
+            nursery.start_soon(serve, theirs)
+            yield ours
+            nursery.cancel_scope.cancel()
+
+    async with Client(slow_to_start, mode=mode, **arguments) as client:
+        assert client.protocol_version == (LATEST_MODERN if mode == "auto" else LATEST_LEGACY)
+        started = trio.current_time()
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("wait")
+        assert trio.current_time() - started == limit

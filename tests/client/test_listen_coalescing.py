@@ -23,6 +23,7 @@ from tests.client.listening import (
     notice,
 )
 from tests.client.scripted import scripted
+from tests.effort import examples
 from tests.peer import settle
 from trio_mcp import PromptsListChanged, ResourcesListChanged, ResourceUpdated, SessionOptions, ToolsListChanged
 from trio_mcp.client.subscriptions import ChangeEvent
@@ -42,7 +43,7 @@ steps = st.lists(st.integers(0, len(EVENTS) - 1) | st.just("take") | st.just("se
 
 
 @pytest.mark.parametrize("revision", [MODERN, LEGACY])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     flags=st.tuples(st.booleans(), st.booleans(), st.booleans()), asked=st.sets(st.sampled_from(URIS[:3])), steps=steps
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import forks
 
 from .suite import BARE, REVISIONS, SCENARIO_MILLISECONDS, judge
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from .suite import Check, Suite
 
 pytestmark = pytest.mark.conformance
-
-COMMAND = f"{sys.executable} -W error -m tests.conformance.everything_client"
 
 TIMED = {"sse-retry"}
 """Scenarios that measure time. They run alone: the suite gives the client 0.2 seconds to be late."""
@@ -32,10 +32,14 @@ def test_the_client_conforms_to(suite: Suite, revision: str, tmp_path: Path, say
 def judge_client(suite: Suite, revision: str, tmp_path: Path) -> str:
     """Run what the suite has for a revision; give the totals in words."""
 
+    command = forks.command(
+        "tests.conformance.everything_client", "trio_mcp.client", options=("-W", "error"), root=suite.checkout
+    )
+
     def run(scenario: str) -> list[Check]:
         folder = tmp_path / scenario
         folder.mkdir(parents=True)
-        options = ("--command", COMMAND, "--scenario", scenario, "--timeout", SCENARIO_MILLISECONDS)
+        options = ("--command", shlex.join(command), "--scenario", scenario, "--timeout", SCENARIO_MILLISECONDS)
         checks, output = suite.run("client", *options, revision=revision, folder=folder)
         assert set(checks) == {scenario}, output
         return checks[scenario]

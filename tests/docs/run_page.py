@@ -86,7 +86,7 @@ class Runner:
         self._printed.clear()
         # The empty lines make the numbers in a traceback those of the page.
         source = "\n" * (block.line - 1) + block.text
-        code = compile(source, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(source, str(self._page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         if code.co_flags & inspect.CO_COROUTINE:
             trio.run(self._evaluate, code)
         else:

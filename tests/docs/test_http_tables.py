@@ -20,10 +20,10 @@ FIELDS = {field.name: field.default for field in attrs.fields(HttpOptions)}
 
 IN_WORDS = {
     "allowed_hosts": (
-        "loopback",
+        None,
         "`localhost`, `127.0.0.1` and `[::1]` for connections to a loopback address or a Unix socket, else any",
     ),
-    "allowed_origins": (None, "those on the `allowed_hosts`; none where any host is taken"),
+    "allowed_origins": (None, "those on the `allowed_hosts`; none if any host is accepted"),
 }
 """Defaults that the page explains: the value in the code, and the cell."""
 
@@ -74,11 +74,11 @@ def test_a_setting_has_the_default_of_the_code(name: str) -> None:
 
 
 BOUNDS = {
-    "requests on their way at once, `subscriptions/listen` aside": http_link.MAX_CONNECTIONS,
+    "requests on their way at once, except `subscriptions/listen`": http_link.MAX_CONNECTIONS,
     "requests on their way or waiting": http_link.MAX_EXCHANGES,
     "connections kept for further requests": constant("MAX_KEPT_ALIVE"),
     "seconds for which they are reused if the server does not say how long it keeps them": constant("KEPT_ALIVE"),
-    "seconds before the server closes a connection at which it is no longer used": constant("EARLIER"),
+    "seconds before the server closes a connection from which on it is not reused": constant("EARLIER"),
     "notifications and responses on their way at once": http_link.MAX_POSTS,
     "seconds for the server to take a notification or a response": http_link.POST_TIMEOUT,
     "bytes of a JSON text or an event": default(streamable_http_client, "max_message_size") // 1024**2,
@@ -86,7 +86,7 @@ BOUNDS = {
     "redirections of one request": constant("MAX_REDIRECTS"),
     "seconds to connect, and again for each write, without an `http_client` of your own": constant("CONNECT_TIMEOUT"),
     "seconds for the body of an error": constant("ERROR_BODY_TIMEOUT"),
-    "seconds for a server of HTTP+SSE to say where messages go": constant("ENDPOINT_TIMEOUT"),
+    "seconds for the first event of an HTTP+SSE server, which says where messages go": constant("ENDPOINT_TIMEOUT"),
     "seconds for a stream to end after its response; then its connection is not used again": constant("DRAIN_TIMEOUT"),
     "seconds for messages on their way at a close, and again for the DELETE": constant("CLOSE_TIMEOUT"),
     "seconds for the DELETE of a client that is cancelled": constant("CANCELLED_TIMEOUT"),

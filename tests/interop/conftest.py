@@ -30,6 +30,12 @@ def npm(request: pytest.FixtureRequest) -> node_peers.NodePeers:
         pytest.fail(str(error), pytrace=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _origin_of_forks() -> None:
+    """Start it before a test looks for processes that it has left behind."""
+    python_peer("our_server", {})
+
+
 @pytest.fixture
 def environment() -> Iterator[dict[str, str]]:
     """Yield the environment for the processes of one test, none of which may outlive it."""

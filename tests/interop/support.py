@@ -10,6 +10,7 @@ import attrs
 import mcp
 
 import trio_mcp
+from tests import forks
 
 PEERS = Path(__file__).with_name("peers")
 
@@ -64,4 +65,5 @@ def fresh_server(name: str) -> trio_mcp.Server:
 
 def python_peer(name: str, environment: dict[str, str]) -> Launch:
     """Return the command of a Python server in peers/, under the interpreter that runs the tests."""
-    return Launch(sys.executable, [str(PEERS / f"{name}.py")], environment)
+    command, *arguments = forks.command(str(PEERS / f"{name}.py"), "mcp.server.mcpserver", *forks.LOADED)
+    return Launch(command, arguments, environment)

@@ -410,7 +410,7 @@ def test_listeners_take_no_place_of_a_call_and_never_queue() -> None:
 
 @pytest.mark.parametrize("limits", [{"max_running": 0}, {"max_running": -1}, {"max_queued": -1}])
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="max_running"):
+    with pytest.raises(ValueError, match=next(iter(limits))):
         Peer(**limits)
 
 

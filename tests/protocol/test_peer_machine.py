@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.effort import examples
 from tests.protocol.peer_session import BATCH_REVISION, Session
 from tests.strategies import json_texts
 from trio_mcp.errors import TransportError
@@ -262,7 +263,7 @@ class HostilePeer(RuleBasedStateMachine):
         self.session.check()
 
 
-TwoPeers.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
-HostilePeer.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TwoPeers.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=60)
+HostilePeer.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=50)
 TestTwoPeers = TwoPeers.TestCase
 TestHostilePeer = HostilePeer.TestCase

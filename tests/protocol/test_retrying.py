@@ -93,7 +93,6 @@ def test_waits_double_and_differ() -> None:
         {"longest": float("inf")},
         {"factor": 0.5},
         {"jitter": 2},
-        {"attempts": -1},
         {"patience": -1},
     ],
 )

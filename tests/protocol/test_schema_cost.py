@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
+from tests.effort import examples
 from tests.protocol.schema_strategies import DEFINITIONS, LOOK, SCHEMAS, VALUES
 from trio_mcp.schema import validator as schema_cost
 from trio_mcp.schema.validator import (
@@ -43,7 +44,7 @@ def work(schema: dict[str, Any], value: Any) -> int:
 # --- the estimate against the truth ------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(SCHEMAS, DEFINITIONS, st.lists(VALUES, min_size=1, max_size=4))
 def test_agreement_with_the_python_package(schema: Any, definition: Any, values: list[Any]) -> None:
     """Two implementations by different authors say the same of any value; and nothing so small is refused."""
@@ -74,7 +75,7 @@ def without_unevaluated(schema: Any) -> Any:
     return [without_unevaluated(each) for each in schema] if isinstance(schema, list) else schema
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(SCHEMAS, DEFINITIONS, st.lists(VALUES, min_size=1, max_size=3))
 def test_the_estimate_is_an_upper_bound(schema: Any, definition: Any, values: list[Any]) -> None:
     """Of the looks of a validator that stops at nothing. (How it evaluates ``unevaluated*`` is its own affair.)"""

@@ -160,7 +160,7 @@ def test_a_priming_event_gives_an_id_and_no_content() -> None:
         (lambda: encode_comment("a\nb"), "comment must be a single line"),
         (lambda: encode_retry(-1), "between 0 and 1000000 seconds"),
         (lambda: encode_retry(float("nan")), "between 0 and 1000000 seconds"),
-        (lambda: EventDecoder(0), "at least 1 byte"),
+        (lambda: EventDecoder(0), "at least 1"),
     ],
 )
 def test_what_would_break_the_stream_is_refused(call: Any, fault: str) -> None:

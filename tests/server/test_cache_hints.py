@@ -134,7 +134,7 @@ def test_a_ttl_is_a_number(ttl: Any) -> None:
 
 
 def test_other_wrong_hints_are_refused_with_one_clear_error() -> None:
-    with pytest.raises(ValueError, match="scope must be 'public' or 'private', got 'shared'"):
+    with pytest.raises(ValueError, match="scope must be one of public, private; got 'shared'"):
         CacheHint(scope="shared")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="results of 'tools/call' can't be cached; those of server/discover"):
         Server("test", lists=ListOptions(cache_hints={"tools/call": CacheHint()}))

@@ -211,7 +211,7 @@ async def two(params: Any, ctx: Any) -> None: ...
         ("initialize", two, ValueError, "the protocol defines 'initialize'"),
         (MEASURE, two, ValueError, f"method '{MEASURE}' is already registered"),
         ("rpc.discover", two, ValueError, "JSON-RPC reserves names that begin with 'rpc.'"),
-        ("", two, TypeError, "a method's name must be a non-empty string"),
+        ("", two, ValueError, "a method's name must be a non-empty string"),
         ("a/b", Size, TypeError, "must be answered by a function"),
         ("a/b", lambda: None, TypeError, r"its function must accept \(params, ctx\)"),
         ("a/b", lambda a, b, c: None, TypeError, r"its function must accept \(params, ctx\).*'c'"),

@@ -12,6 +12,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.injection import cancel_everywhere
 from tests.peer import client_peer, settle
 from tests.server.listening import ACKNOWLEDGED, news_of
@@ -61,7 +62,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(capacity=st.integers(1, 3), played=st.lists(steps, max_size=60))
 async def test_whatever_happens_every_subscriber_learns_of_the_last_state_and_nothing_else(  # noqa: C901 - one story with many actors
     capacity: int, played: list[Any]

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, SecretStr, ValidationError, create_model
 
-from tests.types.published import needs_schemas, validator
+from tests.effort import examples
+from tests.types.published import validator
 from trio_mcp.server.input.forms import NoSuchField, form_of
 
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
@@ -306,9 +307,9 @@ def flat_models(draw: st.DrawFn, several: bool) -> tuple[type[BaseModel], dict[s
     return create_model("Model", **fields), answer
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", REVISIONS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_any_flat_model_has_a_form_in_every_revision_and_its_answers_come_back(
     revision: str, data: st.DataObject

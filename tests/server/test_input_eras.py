@@ -590,13 +590,13 @@ async def test_an_answer_has_no_time_limit_but_its_own(autojump_clock: trio.test
     [
         (lambda ctx: ctx.elicit(3, Name), TypeError, "message must be a string"),
         (lambda ctx: ctx.elicit("x", dict), TypeError, "pydantic model"),
-        (lambda ctx: ctx.elicit("x", Name, key=""), TypeError, "key must be"),
+        (lambda ctx: ctx.elicit("x", Name, key=""), ValueError, "key must be"),
         (lambda ctx: ctx.elicit("x", Name, timeout=0), ValueError, "more than 0"),
         (lambda ctx: ctx.elicit("x", Name, timeout="1"), TypeError, "number of seconds"),
         (lambda ctx: ctx.elicit_url("x", "page"), ValueError, "absolute URL"),
         (lambda ctx: ctx.elicit_url("x", "https://x .example"), ValueError, "absolute URL"),
         (lambda ctx: ctx.elicit_url("x", 3), TypeError, "url must be a string"),
-        (lambda ctx: ctx.elicit_url("x", "https://x.example", elicitation_id=""), TypeError, "elicitation_id"),
+        (lambda ctx: ctx.elicit_url("x", "https://x.example", elicitation_id=""), ValueError, "elicitation_id"),
         (lambda ctx: ctx.sample([], max_tokens=1), ValueError, "needs a message"),
         (lambda ctx: ctx.sample([3], max_tokens=1), TypeError, "a message must be"),
         (lambda ctx: ctx.sample("x", max_tokens="many"), ValueError, "max_tokens|maxTokens"),
@@ -649,3 +649,17 @@ def test_park_input_needs_something_to_ask_with() -> None:
     server = Server("test")
     with pytest.raises(TypeError, match="park_input, but can't ask for input"):
         server.add_tool(lambda: 1, name="tool", park_input=True)
+
+
+async def test_a_forgotten_await_warns() -> None:
+    """As with any coroutine."""
+    server = Server("test")
+
+    @server.tool
+    async def forgetful(ctx: Context) -> str:
+        ctx.list_roots()  # type: ignore[unused-coroutine]
+        return "done"
+
+    async with hand_client(server, MODERN) as client:
+        with pytest.warns(RuntimeWarning, match=r"a question \(roots/list\) was never asked: await it"):
+            await client.tool("forgetful")

@@ -9,7 +9,7 @@ import trio
 from pydantic import BaseModel
 
 from tests.server.input_harness import EVERYTHING, LEGACY, MODERN, Peer, accept, hand_client, said, text_of
-from tests.types.published import needs_schemas, validator
+from tests.types.published import validator
 from trio_mcp import Context, InputOptions, InputRequired, Server, ToolError, UrlElicitationRequired
 from trio_mcp.jsonrpc.messages import ErrorData
 from trio_mcp.server.input.request_state import StateSealer
@@ -49,7 +49,7 @@ def refused(error: Any, text: str) -> None:
     assert text in error.message
 
 
-@needs_schemas
+@pytest.mark.published
 async def test_the_result_that_asks_is_as_the_schema_says() -> None:
     async def tool(ctx: Context) -> str:
         await ctx.gather(
@@ -142,16 +142,6 @@ async def test_a_state_is_for_its_request_alone() -> None:
         refused(await go_on(client, state), "not valid for this request")
     async with hand_client(server_of(two, input=InputOptions(key=[b"o" * 32, KEY]))) as replica:
         assert "inputRequests" in await go_on(replica, state, **{"input-1": accept(name="x")})
-
-
-async def test_a_state_is_for_its_principal_alone() -> None:
-    who = ["ann"]
-    async with hand_client(server_of(two, principal=lambda ctx: who[0])) as client:
-        state = (await begin(client))["requestState"]
-        who[0] = "bob"
-        refused(await go_on(client, state, **{"input-1": accept(name="x")}), "not valid for this request")
-        who[0] = "ann"
-        assert "inputRequests" in await go_on(client, state, **{"input-1": accept(name="x")})
 
 
 async def test_a_state_expires(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.server.input_harness import LEGACY, MODERN, hand_client, said, text_of
-from tests.types.published import needs_schemas, validator
+from tests.types.published import validator
 from trio_mcp import Context, Server, types
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN)
@@ -35,7 +35,7 @@ def server_that(ask: Any) -> Server:
     return server
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> None:
     def ask(ctx: Context) -> Any:
@@ -70,7 +70,7 @@ async def test_a_question_matches_the_schema_of_each_revision(revision: str) -> 
     assert kinds == expected.get(revision, ["text", "text", "audio"])
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 async def test_a_loop_of_tools(revision: str) -> None:
     """The model uses a tool, the handler calls it, and the model goes on (`client/sampling`, Multi-turn Tool Loop)."""
@@ -124,7 +124,7 @@ async def test_uses_and_results_must_match(messages: Any, text: str) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises(ValueError, match=text):
             ctx.sample(messages, max_tokens=1)
-        ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1)
+        ctx.sample([message("assistant", USE), message("user", RESULT), "thanks"], max_tokens=1).close()
         return "refused"
 
     async with hand_client(server) as client:

@@ -154,7 +154,8 @@ async def test_data_is_anything_with_a_json_form_and_mistakes_are_told(mode: str
         ]
     names = ", ".join(LEVELS)
     assert mistakes[:3] == [
-        f"ValueError: a log level must be one of {names}; got {level!r}" for level in ("loud", "INFO", None)
+        f"{kind}: a log level must be one of {names}; got {level!r}"
+        for kind, level in (("ValueError", "loud"), ("ValueError", "INFO"), ("TypeError", None))
     ]
     assert mistakes[3].startswith("TypeError: the data of a log message can't be turned into JSON")
     assert mistakes[4] == "TypeError: logger must be a string, got 7"

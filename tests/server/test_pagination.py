@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.server.harness import LEGACY, MODERN, both_eras, client_of
 from tests.strategies import json_values
 from trio_mcp import Client, ListOptions, McpError, Server
@@ -67,7 +68,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     count=st.integers(0, 12),
     page_size=st.integers(1, 6),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.server.harness import both_eras, client_of
+from tests.server.input_harness import hand_client, text_of
 from trio_mcp import Context, McpError, Principal, Server
 
 ANN = Principal("ann", "https://id.example.com", "app", {"read"})
@@ -67,8 +69,39 @@ async def test_without_an_answer_no_handler_runs(
     assert logged is None or logged not in str(caught.value)
 
 
+@pytest.mark.parametrize("park", [True, False])
+@pytest.mark.parametrize(
+    ("back", "resumed"),
+    [
+        (attrs.evolve(ANN, scopes={"read", "write"}), True),
+        (Principal("ann"), False),
+        (attrs.evolve(ANN, client_id="other"), False),
+        (None, False),
+    ],
+)
+async def test_only_the_same_identity_resumes_a_request(park: bool, back: Any, resumed: bool) -> None:
+    who: list[Any] = [ANN]
+    server = Server("test", principal=lambda ctx: who[-1])
+
+    @server.tool(park_input=park)
+    async def roots(ctx: Context) -> str:
+        await ctx.list_roots()
+        return repr(ctx.principal)
+
+    params = {"name": "roots", "arguments": {}}
+    async with hand_client(server) as client:
+        asked = await client.ask("tools/call", params)
+        who.append(back)
+        answers = {"inputResponses": {"input-1": {"roots": []}}, "requestState": asked["requestState"]}
+        result = await client.ask("tools/call", params | answers)
+    if resumed:
+        assert text_of(result) == repr(back)
+    else:
+        assert "not valid for this request" in result.message
+
+
 def test_a_principal_checks_its_parts() -> None:
     assert Principal("ann", scopes=["b", "a"]) == Principal("ann", scopes={"a", "b"})
     for wrong in ({"subject": 5}, {"subject": "a", "issuer": ""}, {"subject": "a", "scopes": "read"}):
-        with pytest.raises(TypeError, match="of a Principal must be"):
+        with pytest.raises((TypeError, ValueError), match="of a Principal must be"):
             Principal(**wrong)  # type: ignore[arg-type]

@@ -162,9 +162,8 @@ def test_what_is_refused_at_registration() -> None:
         server.add_prompt(1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"write @server.prompt\(name='x'\)"):
         server.prompt("x")  # type: ignore[call-overload]
-    for name in ("", 1):
-        with pytest.raises(ValueError, match="is not a valid prompt name"):
-            server.add_prompt(review, name=name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not a valid prompt name"):
+        server.add_prompt(review, name="")
     with pytest.raises(ValueError, match="is not a valid prompt name"):
         server.add_prompt(lambda: "")
     server.add_prompt(review)

@@ -143,8 +143,8 @@ def test_other_names_are_refused_when_registered(name: str) -> None:
         Server("test").add_tool(add, name=name)
 
 
-@pytest.mark.parametrize("name", ["x" * 129, "a\n", 3])
-def test_names_that_are_too_long_or_not_a_string_are_refused(name: Any) -> None:
+@pytest.mark.parametrize("name", ["x" * 129, "a\n"])
+def test_names_that_are_too_long_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid tool name"):
         Server("test").add_tool(add, name=name)
 
@@ -296,7 +296,6 @@ async def test_arguments_are_checked_against_schema_and_hints() -> None:
     [
         ({}, '"type": "object"'),
         ({"type": "array"}, '"type": "object"'),
-        (True, '"type": "object"'),
         ({"type": "object", "properties": 3}, "invalid"),
         ({"type": "object", "$ref": "https://example.com/schema"}, "outside itself"),
         ({"type": "object", "$schema": "urn:other"}, "dialect"),
@@ -320,11 +319,11 @@ DETAILS = types.Implementation(
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: Server(""), TypeError, "non-empty string"),
+        (lambda: Server(""), ValueError, "non-empty string"),
         (lambda: Server(DETAILS, version="2"), TypeError, r"given twice, as '1\.2' and '2'"),
-        (lambda: Server("test", revisions=[]), ValueError, "revisions must be some of"),
-        (lambda: Server("test", revisions=["2024-01-01"]), ValueError, "revisions must be some of"),
-        (lambda: Server("test", revisions="2025-11-25"), ValueError, "revisions must be some of"),
+        (lambda: Server("test", revisions=[]), ValueError, "revisions must"),
+        (lambda: Server("test", revisions=["2024-01-01"]), ValueError, "revisions must"),
+        (lambda: Server("test", revisions="2025-11-25"), TypeError, "revisions must be a list"),
         (lambda: Server("test", lifespan=async_generator), TypeError, "@asynccontextmanager"),  # type: ignore[arg-type]
         (lambda: Server("test", principal="ann"), TypeError, "function of the context"),  # type: ignore[arg-type]
         (lambda: Server("test", lists={}), TypeError, r"lists must be ListOptions\(…\), got dict"),  # type: ignore[arg-type]

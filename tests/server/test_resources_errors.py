@@ -136,7 +136,6 @@ def test_the_function_must_agree_with_the_template(uri: Any, function: Any, prob
         ({"name": ""}, "not a valid name"),
         ({"function": lambda: ""}, "pass name"),
         ({"size": -1}, "size"),
-        ({"size": True}, "size"),
         ({"uri": "x://{a}", "function": one_parameter, "size": 5}, "only a single resource"),
     ],
 )

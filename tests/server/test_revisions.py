@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.server.harness import client_of, every_revision, text_of
 from tests.strategies import wire_models
-from tests.types.published import needs_schemas, validator
+from tests.types.published import validator
 from trio_mcp import Client, McpError, NegotiationError, Server, types
 from trio_mcp.types.versions import LATEST, REVISIONS, at_least
 
@@ -81,7 +82,7 @@ async def test_blocks_that_a_revision_does_not_know_arrive_as_text(revision: str
     assert ("icons" in content[3]) == at_least(revision, "2025-11-25")
 
 
-@needs_schemas
+@pytest.mark.published
 @every_revision
 async def test_every_message_sent_fits_the_published_schema(revision: str) -> None:
     async with client_of(full_server(), revision) as client:
@@ -94,8 +95,8 @@ async def test_every_message_sent_fits_the_published_schema(revision: str) -> No
             validator(revision, "CallToolResult").validate(refused)
 
 
-@needs_schemas
-@settings(max_examples=60)
+@pytest.mark.published
+@settings(max_examples=examples(60))
 @given(result=wire_models(types.CallToolResult, LATEST), revision=st.sampled_from(REVISIONS))
 async def test_any_current_result_fits_the_schema_of_any_revision(result: types.CallToolResult, revision: str) -> None:
     """A tool makes its result as the newest revision has it; older clients get what theirs allows."""

@@ -73,7 +73,7 @@ async def test_a_client_uses_it() -> None:
 
 
 def test_an_unknown_transport_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown transport 'smoke'"):
+    with pytest.raises(ValueError, match="transport must be one of stdio, http, sse; got 'smoke'"):
         Server("test").run("smoke")
 
 

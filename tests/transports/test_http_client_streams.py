@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.http_peer import Asked, event, peer, result
 from tests.transports.http_calls import TEXT, discovered, modern, ok, streamed, works
 from tests.transports.support import DEADLINE
@@ -73,7 +74,7 @@ async def test_a_stream_may_be_cut_at_every_byte() -> None:
         assert await cut_everywhere([WHOLE[:place], WHOLE[place:]]) == ["línea\u2028é", "ok"]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30))
 @given(cuts=st.lists(st.integers(1, len(WHOLE) - 1), max_size=8, unique=True))
 async def test_a_stream_may_be_cut_in_any_way(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(WHOLE)]
@@ -81,7 +82,7 @@ async def test_a_stream_may_be_cut_in_any_way(cuts: list[int]) -> None:
     assert await cut_everywhere(pieces) == ["línea\u2028é", "ok"]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40))
 @given(place=st.integers(0, 400), stream=st.booleans())
 async def test_a_disconnection_anywhere_fails_one_call_or_none(place: int, stream: bool) -> None:
     async def broken(asked: Asked) -> None:

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from tests.effort import examples
 from tests.http_peer import DISCOVERED, Asked, HttpPeer, peer
 from tests.transports.support import DEADLINE
 from trio_mcp import Client, McpError, Server, TransportError
@@ -170,7 +171,7 @@ def test_a_malformed_list_of_tools_is_passed_on_to_the_caller(result: dict[str, 
     assert http_heads.RequestHeaders().learn(result) == result
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25))
 @given(
     value=st.one_of(
         st.text(st.characters(exclude_categories=["Cs"])), st.booleans(), st.integers(-(2**53) + 1, 2**53 - 1)

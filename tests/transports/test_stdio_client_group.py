@@ -114,7 +114,7 @@ def test_adopted_orphans_are_reaped() -> None:
     assert (harness.stdout, harness.stderr) == (b"[]\n", b"")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process and then lose the right to signal it")
+@pytest.mark.root  # to start a process and then lose the right to signal it
 def test_a_process_that_may_not_be_signalled_does_not_block_the_way_out() -> None:
     """A server that runs as another user (sudo) can't be killed; the wait for it is bounded all the same."""
     code = """

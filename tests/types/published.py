@@ -1,4 +1,7 @@
-"""The published JSON Schemas and examples, if a copy of the specification lies beside the checkout."""
+"""The published JSON Schemas and examples: a folder beside the checkout holds them.
+
+Tests that need them are marked ``published``. Without the folder they fail.
+"""
 
 import functools
 import json
@@ -6,18 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
-__all__ = ["EXAMPLES", "REPAIRS", "SCHEMAS", "definitions", "examples", "needs_examples", "needs_schemas", "validator"]
+__all__ = ["EXAMPLES", "REPAIRS", "SCHEMAS", "definitions", "examples", "validator"]
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
 SCHEMAS = _SHARED / "schema"
 EXAMPLES = _SHARED / "spec-examples"
-
-needs_schemas = pytest.mark.skipif(
-    not SCHEMAS.is_dir(), reason="the published JSON Schemas are not beside the checkout"
-)
-needs_examples = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the published examples are not beside the checkout")
 
 # Where the generated JSON Schema says less than the TypeScript source it was generated from.
 REPAIRS: dict[str, dict[str, Any]] = {
@@ -51,4 +48,4 @@ def validator(revision: str, name: str) -> Any:
 
 def examples() -> list[Path]:
     """Return the published examples; the folder of each is the name of its construct."""
-    return sorted(EXAMPLES.glob("*/*.json")) if EXAMPLES.is_dir() else []
+    return sorted(EXAMPLES.glob("*/*.json"))

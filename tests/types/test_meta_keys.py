@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import by_outcome
-from tests.types.published import definitions, needs_schemas
+from tests.types.published import definitions
 from trio_mcp.types import meta
 from trio_mcp.types.meta import checked_meta, is_reserved_key, is_valid_key
 from trio_mcp.types.versions import REVISIONS
@@ -59,7 +59,7 @@ def test_keys_by_the_grammar_are_valid_and_the_second_label_decides_who_owns_the
     assert is_reserved_key(key) is (len(prefix) > 1 and prefix[1] in ("mcp", "modelcontextprotocol"))
 
 
-@needs_schemas
+@pytest.mark.published
 def test_every_key_the_schema_names_has_a_constant() -> None:
     published = set()
     for name, definition in definitions("2026-07-28").items():

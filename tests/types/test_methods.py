@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import pytest
 from mcp_types import methods as their_methods
 
-from tests.types.published import definitions, needs_schemas
+from tests.types.published import definitions
 from trio_mcp.types.methods import _FACTS, _ROWS, _TASK_ROWS, MethodSpec, facts_of, method_spec, methods_of
 from trio_mcp.types.tools import CallToolRequest, CallToolRequestParams, CallToolResult
 from trio_mcp.types.versions import MODERN_REVISIONS, REVISIONS
@@ -37,7 +37,7 @@ def test_only_methods_of_the_table_are_special() -> None:
     assert not any(facts_of("example/mine"))
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("side", ["client", "server"])
 def test_who_sends_what_is_what_the_schema_says(revision: str, side: Side) -> None:
@@ -45,7 +45,7 @@ def test_who_sends_what_is_what_the_schema_says(revision: str, side: Side) -> No
     assert sent_by(revision, side, requests=False) == in_union(revision, f"{side.capitalize()}Notification")
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_embedded_requests_are_the_schemas_input_requests(revision: str) -> None:
     embedded = {spec.method for spec in methods_of(revision).values() if spec.embedded}
@@ -53,7 +53,7 @@ def test_embedded_requests_are_the_schemas_input_requests(revision: str) -> None
     assert not any(spec.senders for spec in methods_of(revision).values() if spec.embedded)
 
 
-@needs_schemas
+@pytest.mark.published
 @each_method
 def test_message_and_params_are_those_of_the_schema(revision: str, spec: MethodSpec) -> None:
     """The named message has this very method, requires params where the table says so, and params of that name."""
@@ -70,7 +70,7 @@ def test_message_and_params_are_those_of_the_schema(revision: str, spec: MethodS
         assert {model.__name__ for model in spec.params_models} == expected
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize("revision", MODERN_REVISIONS)
 def test_modern_results_are_those_of_the_published_responses(revision: str) -> None:
     """Each modern request has a response in the schema, which names its results and whether they may be kept."""

@@ -13,13 +13,14 @@ from mcp_types import methods as their_methods
 from pydantic import BaseModel, ValidationError
 
 import trio_mcp.types
+from tests.effort import examples
 from tests.strategies import annotated_values, constructs, flatten, numbers, texts, wire_models
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.elicitation import RequestedSchema
 from trio_mcp.types.methods import MethodSpec, methods_of
 from trio_mcp.types.versions import REVISIONS
 
-few = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(5), database=None, suppress_health_check=list(HealthCheck))
 
 PACKAGES = {"2025-11-25": their_2025, "2026-07-28": their_2026}
 

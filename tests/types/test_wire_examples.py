@@ -8,10 +8,10 @@ import pytest
 from pydantic import TypeAdapter
 
 import trio_mcp.types
-from tests.types.published import examples, needs_examples
+from tests.types.published import examples
 from trio_mcp.types import WireModel
 
-pytestmark = needs_examples
+pytestmark = pytest.mark.published
 
 
 def plain(value: Any) -> Any:

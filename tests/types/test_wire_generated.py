@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from tests.effort import examples
 from tests.strategies import constructs, json_values, wire_models
-from tests.types.published import needs_schemas, validator
+from tests.types.published import validator
 from trio_mcp.types._base import WireModel
 from trio_mcp.types.versions import REVISIONS
 
 # Hundreds of small tests: a few examples each keep the run short, and every run draws others.
 few = settings(
-    max_examples=5,
-    deadline=None,
+    max_examples=examples(5),
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -27,7 +27,7 @@ def ids(value: object) -> str | None:
     return value.__name__ if isinstance(value, type) else None
 
 
-@needs_schemas
+@pytest.mark.published
 @pytest.mark.parametrize(("revision", "model"), CASES, ids=ids)
 def test_instance_fits_the_published_schema(revision: str, model: type[WireModel]) -> None:
     try:

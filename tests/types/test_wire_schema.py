@@ -9,11 +9,11 @@ import pytest
 
 import trio_mcp.types
 from tests.strategies import constructs, flatten
-from tests.types.published import SCHEMAS, definitions, needs_schemas
+from tests.types.published import SCHEMAS, definitions
 from trio_mcp.types._base import WireModel, field_span
 from trio_mcp.types.versions import REVISIONS, at_least
 
-pytestmark = needs_schemas
+pytestmark = pytest.mark.published
 
 LEGACY_WITHOUT_NAMED_PARAMS = ("2024-11-05", "2025-03-26", "2025-06-18")
 

@@ -10,7 +10,7 @@ import attrs
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from trio_mcp._checks import check_seconds
+from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.client.subscriptions import lies_below
 from trio_mcp.http.client.parameters import HttpServerParameters
 
@@ -83,8 +83,7 @@ class ResponseCache:
         self, *, max_entries: int = 1000, max_bytes: int = 16 * 1024 * 1024, stale_if_error: float = 0.0
     ) -> None:
         for name, count in (("max_entries", max_entries), ("max_bytes", max_bytes)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
+            check_count(name, count)
         check_seconds("stale_if_error", stale_if_error, zero=True, finite=True)
         self._max_entries, self._max_bytes, self._grace = max_entries, max_bytes, stale_if_error
         self._entries: OrderedDict[tuple[Hashable, Question], _Entry] = OrderedDict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 import trio
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # most clients answer no questions of the server: only those 
     from trio_mcp.client.answers.roots import Roots
     from trio_mcp.types.input_required import InputRequiredResult
 
-__all__ = ["Client", "ClientStatistics"]
+__all__ = ["Client", "ClientOptions", "ClientStatistics"]
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
@@ -74,6 +74,23 @@ class ClientStatistics:
     watched_resources: int
     events_waiting: int
     known_tools: int
+
+
+class ClientOptions(TypedDict, total=False):
+    """The arguments of a `Client` besides its target, as `ClientGroup` and `ProxyServer` pass them on."""
+
+    mode: str
+    timeout: Limit
+    client_info: Implementation | None
+    capabilities: ClientCapabilities | Mapping[str, Any] | None
+    answers: Answers | None
+    options: SessionOptions | None
+    log_level: LoggingLevel | None
+    on_log: Callable[[LoggingMessageNotificationParams], Awaitable[object] | object] | None
+    on_message: Callable[[Notification], Awaitable[object] | object] | None
+    middleware: Sequence[Middleware]
+    cache: ResponseCache | None
+    principal: str | Principal | None
 
 
 class Client(EnteredOnce):
@@ -126,7 +143,9 @@ class Client(EnteredOnce):
         middleware: Sequence[Middleware] = (),
         cache: ResponseCache | None = None,
         principal: str | Principal | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(Client, unknown)
         for name, given, kind in (("answers", answers, Answers), ("options", options, SessionOptions)):
             if not isinstance(given, (kind, type(None))):
                 raise TypeError(f"{name} must be {kind.__name__}(…), got {type(given).__name__}")

@@ -10,6 +10,7 @@ import attrs
 import trio
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._checks import check_choice, check_hook
 from trio_mcp._nursery import background_nursery, start
 from trio_mcp.client.answers.sources import InputSources
 from trio_mcp.client.connected_session import ConnectedSession
@@ -78,8 +79,9 @@ class Connection:
         on_message: Callable[[Notification], Awaitable[object] | object] | None,
         middleware: Sequence[Middleware],
     ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
+        check_choice("mode", mode, MODES)
+        check_hook("on_log", on_log)
+        check_hook("on_message", on_message)
         if log_level is not None:
             check_log_level(log_level)
         if client_info is not None and not isinstance(client_info, Implementation):
@@ -261,11 +263,10 @@ def check_log_level(level: object) -> None:
     """Check that a level is one of `LoggingLevel`.
 
     Raises:
-        ValueError: If it is not.
+        TypeError: If it is not a string.
+        ValueError: If it is another string.
     """
-    levels = get_args(LoggingLevel)
-    if level not in levels:
-        raise ValueError(f"a log level must be one of {', '.join(levels)}; got {level!r}")
+    check_choice("a log level", level, get_args(LoggingLevel))
 
 
 def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:

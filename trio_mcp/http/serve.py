@@ -63,14 +63,14 @@ async def serve_http(  # noqa: ASYNC128 - it hands it on
     """Serve a server on hypercorn; see `Server.serve_http`."""
     config = configured(host, port) if config is None else config
     async with server.open_run() as run:
-        await _serve(HttpApp(run, options), run, config, shutdown or trio.Event(), task_status)
+        await _serve(HttpApp(run, options), run, config, shutdown, task_status)
 
 
 async def _serve(
     app: HttpApp,
     run: Run,
     config: Config,
-    shutdown: trio.Event,
+    shutdown: trio.Event | None,
     task_status: trio.TaskStatus[str],
 ) -> None:
     options = app.options
@@ -78,9 +78,10 @@ async def _serve(
     # off get a proper end instead of a dropped connection.
     limits = ServerLimits(options.max_connections, options.write_timeout, options.grace + LAST_WORDS)
     grace = trio.CancelScope()
+    stop = trio.Event() if shutdown is None else shutdown
 
     async def end() -> None:
-        await shutdown.wait()
+        await stop.wait()
         # `cut` sleeps in this scope. Its deadline is set only now: the grace starts with the shutdown.
         grace.deadline = trio.current_time() + options.grace
         await app.end()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.codec import DEFAULT_MAX_MESSAGE_SIZE, HEAD, TAIL, oversize
 from trio_mcp.jsonrpc.messages import Malformed
 
@@ -54,8 +55,7 @@ class EventDecoder:
     """
 
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
-        if max_message_size < 1:
-            raise ValueError(f"max_message_size must be at least 1 byte, got {max_message_size}")
+        check_count("max_message_size", max_message_size)
         self.max_message_size = max_message_size
         self.last_event_id = ""
         self.retry: float | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.messages import (
     Batch,
     ErrorData,
@@ -242,8 +243,7 @@ class LineDecoder:
     """
 
     def __init__(self, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
-        if max_message_size < 1:
-            raise ValueError(f"max_message_size must be at least 1 byte, got {max_message_size}")
+        check_count("max_message_size", max_message_size)
         self.max_message_size = max_message_size
         # One buffer rather than a list of chunks: a peer that sends byte by byte could make a list cost many times the
         # limit, since every bytes object has an overhead of its own.

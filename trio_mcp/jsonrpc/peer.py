@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from trio_mcp._checks import check_count
 from trio_mcp.errors import LocalProtocolError, MessageTooLarge, RemoteProtocolError, SessionClosed, TransportError
 from trio_mcp.jsonrpc.events import (
     BatchInProgress,
@@ -79,14 +80,14 @@ class Peer:
         incoming_bytes: The bytes of the peer's requests whose handlers run or wait for a place.
 
     Raises:
-        ValueError: If a limit is out of range.
+        TypeError, ValueError: If a limit is not an integer, or out of range.
     """
 
     def __init__(
         self, *, max_running: int = 128, max_queued: int = 1024, max_bytes: int = DEFAULT_MAX_INCOMING_BYTES
     ) -> None:
-        if max_running < 1 or max_queued < 0:
-            raise ValueError(f"max_running must be at least 1 and max_queued 0, got {max_running} and {max_queued}")
+        check_count("max_running", max_running)
+        check_count("max_queued", max_queued, least=0)
         self.revision: str | None = None
         self.closed = False
         # Whether the peer has ended its side: it can't answer any more, though it may still read.

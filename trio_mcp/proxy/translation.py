@@ -125,7 +125,8 @@ def handed_on(context: Context[Any], method: str, params: Any, spoken: str) -> I
         return wire
 
     needs = tuple(_NEEDS[key] for key in keys)
-    return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity)
+    # Taken: if it goes unasked, then because another question of the upstream was refused.
+    return InputRequest(context, method, needs, words, lambda answer: answer, None, None, identity).take()
 
 
 RESULTS: dict[str, type[WireModel]] = {

@@ -6,10 +6,11 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeAlias, TypeVar, Unpack
 
 import trio
 
+from trio_mcp._checks import check_choice, check_choices, check_text
 from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import background_nursery
 from trio_mcp.eras.capabilities import checked_extensions
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # hypercorn and the HTTP server are only loaded when serving 
     from trio_mcp.http.server.app import HttpApp
     from trio_mcp.http.server.options import HttpOptions, HttpSettings
 
-__all__ = ["BaseServer", "Lifespan", "Transport"]
+__all__ = ["BaseServer", "Lifespan"]
 
 # Chosen. Without a limit, a thread that hangs would keep the process alive after its client has exited.
 EXIT_GRACE = 5.0
@@ -48,11 +49,8 @@ EXIT_GRACE = 5.0
 Lifespan: TypeAlias = Callable[[Any], contextlib.AbstractAsyncContextManager[Any]]
 """``async with lifespan(server) as state``."""
 
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-"""What `BaseServer.run` serves on."""
 
-
-OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions)
+OptionsT = TypeVar("OptionsT", ListOptions, FunctionOptions, InputOptions, SessionOptions)
 
 
 class BaseServer:
@@ -91,17 +89,17 @@ class BaseServer:
         input: InputOptions | None = None,
         principal: Identify | None = None,
         options: SessionOptions | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         # Everything that could be refused is checked here, where the traceback leads to the caller, and not in a run.
         self.info: Final = _named(name, version)
-        unknown = [revision for revision in revisions if revision not in REVISIONS]
-        if unknown or not revisions or isinstance(revisions, str):  # a str is a sequence of str, too
-            raise ValueError(f"revisions must be some of {', '.join(REVISIONS)}, got {revisions!r}")
+        check_choices("revisions", revisions, REVISIONS)
         lists = _options("lists", lists, ListOptions)
         functions = _options("functions", functions, FunctionOptions)
         self.input: Final = _options("input", input, InputOptions)
-        if principal is not None and not callable(principal):
-            raise TypeError(f"principal must be a function of the context, got {type(principal).__name__}")
+        if principal is not None and (not callable(principal) or inspect.iscoroutinefunction(principal)):
+            raise TypeError(f"principal must be a sync function of the context, got {principal!r}")
         # The usual mistake is to forget the decorator, which would only fail once the server runs.
         if inspect.isasyncgenfunction(lifespan):
             raise TypeError("lifespan must return an async context manager: decorate it with @asynccontextmanager")
@@ -124,7 +122,7 @@ class BaseServer:
             discover_hints=hints["server/discover"],
         )
         self.sealer: Final = StateSealer(self.info.name, self.input.key)
-        self.options = options or SessionOptions()
+        self.options = _options("options", options, SessionOptions)
         # Bound to the server here, because the lifespans of mounted servers are entered by code that only knows Member.
         self.lifespan = None if lifespan is None else functools.partial(lifespan, self)
         self.dispatch: Final = Dispatch(self.settings)
@@ -382,7 +380,7 @@ class BaseServer:
         refuse_unknown(getattr(BaseServer, method), settings, HttpSettings, type(self))
         return attrs.evolve(options or HttpOptions(), **settings)
 
-    def run(self, transport: Transport = "stdio", **arguments: Unpack[RunSettings]) -> None:
+    def run(self, transport: Literal["stdio", "http", "sse"] = "stdio", **arguments: Unpack[RunSettings]) -> None:
         """Serve as the main program of a process, and block until the end. Ctrl-C exits with status 130.
 
         Over stdio: when the client has closed its end, running tools are cancelled (see `SessionOptions`) and the
@@ -398,8 +396,7 @@ class BaseServer:
             ValueError: If the transport is unknown, or an argument is invalid.
         """
         transports = self.transports
-        if transport not in transports:
-            raise ValueError(f"unknown transport {transport!r}; use one of {', '.join(map(repr, transports))}")
+        check_choice("transport", transport, transports)
         transports[transport](**arguments)
 
     @property
@@ -425,16 +422,15 @@ class BaseServer:
         run_http(self.info.name, serve, arguments)
 
 
-def _named(name: object, version: str | None) -> Implementation:
+def _named(name: str | Implementation, version: str | None) -> Implementation:
     """Return what a server says about itself, checked.
 
     Raises:
-        TypeError: If the name or the version is missing, or the version is given twice.
-        ValueError: If clients could not show an icon.
+        TypeError: If the name is neither a string nor an `Implementation`, or the version is given twice.
+        ValueError: If the name is empty, or clients could not show an icon.
     """
-    if not isinstance(name, (str, Implementation)) or not name:
-        raise TypeError(f"a server's name must be a non-empty string or a types.Implementation, got {name!r}")
-    if isinstance(name, str):
+    if not isinstance(name, Implementation):
+        check_text("a server's name", name)
         return Implementation(name=name, version="0.0.0" if version is None else version)
     if version is not None:
         raise TypeError(f"the version is given twice, as {name.version!r} and {version!r}: leave out version=")

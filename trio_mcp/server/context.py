@@ -247,6 +247,11 @@ class Context(RequestContext, Generic[StateT]):
     ) -> InputRequest[Elicited[ModelT | None]]:
         """Ask the user to fill in a form: ``answer = await ctx.elicit("Who are you?", Person)`` (`client/elicitation`).
 
+        Important:
+            In the modern era a question without an answer ends the function, as a cancellation would. It runs again
+            from its start when the answer has arrived, and so does what comes before the question. So ask first, then
+            act; or wrap what must happen only once in `once`; or register the function with ``park_input=True``.
+
         Don't ask for secrets: the answer passes through the client. From a sync function:
         ``trio.from_thread.run(ctx.elicit, "Who are you?", Person)``.
 
@@ -255,7 +260,7 @@ class Context(RequestContext, Generic[StateT]):
             model: A flat pydantic model: strings, numbers, booleans, and choices of strings (`Literal`, `enum.Enum`, or
                 a list of either). Fields may be optional or have defaults.
             key: The key of the question in the modern era; by default its number in the order of asking.
-            timeout: Seconds the user may take; with None only ``Server(request_state_ttl=…)`` limits it.
+            timeout: Seconds the user may take; with None only `InputOptions.ttl` limits it.
 
         Raises:
             TypeError, ValueError: If an argument is invalid, or the model is not flat.
@@ -265,8 +270,7 @@ class Context(RequestContext, Generic[StateT]):
         ``timeout`` (legacy era); and `LocalProtocolError` if the request has been answered or cancelled, or its method
         may not ask.
 
-        In the modern era an unanswered question ends the function like a cancellation; it runs again when the answer
-        has arrived. When cancelled in the legacy era, the client is told.
+        When cancelled in the legacy era, the client is told.
         """
         return ask_form(self, message, model, key, timeout)
 
@@ -280,6 +284,8 @@ class Context(RequestContext, Generic[StateT]):
         timeout: float | None = None,
     ) -> InputRequest[Elicited[None]]:
         """Ask the user to visit a page, for data that the client must not see (`client/elicitation`, URL mode).
+
+        In the modern era the function runs again from its start when the user has answered: see `elicit`.
 
         The answer only says whether the user agreed to visit it; what happens on the page is between the user and your
         server. Otherwise like `elicit`.
@@ -312,7 +318,7 @@ class Context(RequestContext, Generic[StateT]):
     ) -> InputRequest[CreateMessageResult]:
         """Ask the client's model: ``reply = await ctx.sample("Two and two?", max_tokens=10)`` (`client/sampling`).
 
-        Otherwise like `elicit`.
+        In the modern era the function runs again from its start when the reply has arrived: see `elicit`.
 
         Args:
             messages: A string, a `types.SamplingMessage`, or several of them. An earlier reply may be among them.
@@ -351,7 +357,10 @@ class Context(RequestContext, Generic[StateT]):
         )
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> InputRequest[list[Root]]:
-        """Ask the client for the directories that the server may work in (`client/roots`). Otherwise like `elicit`."""
+        """Ask the client for the directories that the server may work in (`client/roots`).
+
+        In the modern era the function runs again from its start when the list has arrived: see `elicit`.
+        """
         return ask_roots(self, key, timeout)
 
     # Python's typing can't map a tuple of InputRequest[T] to a tuple of T, so this spells out up to three questions.
@@ -369,13 +378,15 @@ class Context(RequestContext, Generic[StateT]):
     async def gather(self, *requests: InputRequest[Any]) -> tuple[Any, ...]:
         """Ask several questions at once: ``name, roots = await ctx.gather(ctx.elicit(…), ctx.list_roots())``.
 
-        In the modern era they are one round, in the legacy era concurrent requests. If one fails, the others are
-        cancelled and the call fails. Otherwise like `elicit`.
+        In the modern era they are one round, and the function runs again from its start when all answers have arrived:
+        see `elicit`. In the legacy era they are concurrent requests; if one fails, the others are cancelled and the
+        call fails.
         """
         for request in requests:
             # An awaited question is an easy slip here: the mistake should not look like an error in the answer.
             if not isinstance(request, InputRequest):
                 raise TypeError(f"gather takes questions that are not awaited, such as ctx.elicit(…); got {request!r}")
+            request.take()
         return tuple(await self.asking.ask(requests))
 
     @property

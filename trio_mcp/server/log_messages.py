@@ -10,6 +10,7 @@ from typing import Any
 import trio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from trio_mcp._checks import check_choice
 from trio_mcp.eras.server_negotiation import LOG_LEVELS, ClientDeclaration
 from trio_mcp.session.handlers import RequestContext
 
@@ -26,16 +27,15 @@ CURRENT: ContextVar[tuple[RequestContext, trio.lowlevel.TrioToken]] = ContextVar
 its child tasks and threads. A parked handler keeps its context while the request inside it changes."""
 
 
-def severity_of(level: object) -> int:
+def severity_of(level: Any) -> int:
     """Return the rank of a level, 0 for the least severe.
 
     Raises:
-        ValueError: If the level is unknown.
+        TypeError: If the level is not a string.
+        ValueError: If it is unknown.
     """
-    severity = SEVERITY.get(level) if isinstance(level, str) else None
-    if severity is None:
-        raise ValueError(f"a log level must be one of {', '.join(LOG_LEVELS)}; got {level!r}")
-    return severity
+    check_choice("a log level", level, SEVERITY)
+    return SEVERITY[level]
 
 
 async def send_log(context: RequestContext, level: str, data: Any, logger: str | None) -> None:

@@ -14,7 +14,7 @@ import attrs
 import trio
 from pydantic import ValidationError
 
-from trio_mcp._checks import check_seconds
+from trio_mcp._checks import check_hook, check_seconds
 from trio_mcp.convert import another, brief, call_back
 from trio_mcp.errors import McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.jsonrpc.events import OutgoingRequest
@@ -84,8 +84,7 @@ class Limits:
         if not given:
             return _default_limits(defaults)
         on_progress = given.get("on_progress")
-        if on_progress is not None and not callable(on_progress):
-            raise TypeError(f"on_progress must be callable, got {type(on_progress).__name__}")
+        check_hook("on_progress", on_progress)
         timeout, total_timeout = given.get("timeout", USE_SESSION), given.get("total_timeout", USE_SESSION)
         reset = given.get("reset_on_progress")
         timeout = defaults.timeout if timeout is USE_SESSION else timeout

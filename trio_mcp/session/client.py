@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import trio
 
+from trio_mcp._checks import check_choice
 from trio_mcp._version import __version__
 from trio_mcp.eras.capabilities import declares, is_spec_method
 from trio_mcp.eras.client_negotiation import (
@@ -90,8 +91,7 @@ class ClientSession(BaseSession):
             NegotiationError: If the server chooses a revision that this client does not speak.
             McpError: If the server refuses the handshake.
         """
-        if revision not in LEGACY_REVISIONS:
-            raise ValueError(f"revision must be one of {', '.join(LEGACY_REVISIONS)}, got {revision!r}")
+        check_choice("revision", revision, LEGACY_REVISIONS)
         self._not_open()
         declared = self._capabilities_in(revision)
         params = {"protocolVersion": revision, "capabilities": declared, "clientInfo": self._client_info}
@@ -117,8 +117,7 @@ class ClientSession(BaseSession):
             NegotiationError: If the server serves no modern revision that this client speaks.
             McpError: If the server refuses, for example because it does not know ``server/discover``.
         """
-        if revision not in MODERN_REVISIONS:
-            raise ValueError(f"revision must be one of {', '.join(MODERN_REVISIONS)}, got {revision!r}")
+        check_choice("revision", revision, MODERN_REVISIONS)
         self._not_open()
         supported, server = await self._probe(revision, timeout)
         chosen = modern_choice(supported)

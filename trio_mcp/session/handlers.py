@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import trio
 
+from trio_mcp._checks import check_number
 from trio_mcp._log import logger
 from trio_mcp.convert import as_object
 from trio_mcp.eras.server_negotiation import ClientDeclaration
@@ -121,10 +122,8 @@ class RequestContext:
         Waits while the peer is slow to read. If cancelled while waiting, it has sent nothing.
         """
         for name, value in (("progress", progress), ("total", 0 if total is None else total)):
-            # bool is a subclass of int, but `true` is not a number in JSON; nor can JSON express NaN or infinity.
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError(f"{name} must be a number, got {value!r}")
-            if not math.isfinite(value):
+            check_number(name, value)
+            if not math.isfinite(value):  # JSON has no such number
                 raise ValueError(f"{name} must be finite, got {value!r}")
         await trio.lowlevel.checkpoint()
         token = self.meta.get("progressToken")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from trio_mcp._checks import check_count, check_seconds, validator
+from trio_mcp._checks import check_count, check_hook, check_seconds, validator
 from trio_mcp._log import logger
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.jsonrpc.peer import DEFAULT_MAX_INCOMING_BYTES
@@ -20,6 +20,7 @@ _SECONDS = validator(check_seconds, optional=True)
 _WAIT = validator(check_seconds)
 _GRACE = validator(check_seconds, zero=True)
 _COUNT = validator(check_count)
+_SYNC_HOOK = validator(check_hook, sync=True)
 
 
 def _result_types(given: Collection[str]) -> frozenset[str]:
@@ -119,7 +120,7 @@ class SessionOptions:
         handlers: Options for incoming requests.
         max_outgoing_messages: How many messages wait for the link before their senders have to wait.
         close_grace: How many seconds a close waits for messages that were handed over before it.
-        on_request: Called synchronously with the record of each completed request. It must not block.
+        on_request: Called with the record of each completed request. It must be a sync function, and must not block.
         alert_threshold: Requests that took at least this many seconds also go to ``on_alert``, except
             ``subscriptions/listen``, which is meant to last. None disables alerts.
         on_alert: Called like ``on_request``; by default logs a warning.
@@ -133,10 +134,12 @@ class SessionOptions:
     )
     max_outgoing_messages: int = attrs.field(default=128, validator=_COUNT)
     close_grace: float = attrs.field(default=1.0, validator=_GRACE)
-    on_request: Callable[[RequestRecord], object] | None = None
+    on_request: Callable[[RequestRecord], object] | None = attrs.field(default=None, validator=_SYNC_HOOK)
     alert_threshold: float | None = attrs.field(default=None, validator=_SECONDS)
-    on_alert: Callable[[RequestRecord], object] = log_slow_request
-    on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = None
+    on_alert: Callable[[RequestRecord], object] = attrs.field(default=log_slow_request, validator=_SYNC_HOOK)
+    on_error: Callable[[RemoteProtocolError], Awaitable[object] | object] | None = attrs.field(
+        default=None, validator=validator(check_hook)
+    )
 
     watched: bool = attrs.field(init=False, repr=False, eq=False)
     """Whether there is a hook to make records for."""

@@ -6,6 +6,7 @@ import os
 
 import trio
 
+from trio_mcp._checks import check_count
 from trio_mcp.jsonrpc.codec import LineDecoder, encode, encode_or_replace
 from trio_mcp.jsonrpc.messages import SessionMessage
 from trio_mcp.link import hand_on, report_unsent
@@ -100,13 +101,9 @@ async def write_lines(
 
 def check_size(max_bytes: int | None) -> None:
     """Check the argument of `receive_some` as trio does."""
-    if max_bytes is None:
-        return
     # Streams must refuse the same arguments as trio's own (`trio.testing.check_one_way_stream`).
-    if not isinstance(max_bytes, int):
-        raise TypeError(f"max_bytes must be an integer or None, got {max_bytes!r}")
-    if max_bytes < 1:
-        raise ValueError(f"max_bytes must be at least 1, got {max_bytes}")
+    if max_bytes is not None:
+        check_count("max_bytes", max_bytes)
 
 
 class PipeReader(trio.abc.ReceiveStream):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from trio_mcp._checks import check_seconds, validator
+from trio_mcp._checks import check_choice, check_seconds, check_text, validator
 
 __all__ = ["StderrSink", "StdioServerParameters", "default_environment"]
 
@@ -36,8 +36,7 @@ def _no_null(name: str, *values: str) -> None:
 
 
 def _check_command(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"command must be a non-empty string (the program; its arguments go into args), got {value!r}")
+    check_text("command (the program; its arguments go into args)", value)
     _no_null("command", value)
 
 
@@ -81,8 +80,8 @@ def _check_cwd(instance: object, attribute: attrs.Attribute[Any], value: Any) ->
 
 
 def _check_stderr(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not callable(value) and value not in ("inherit", "discard"):
-        raise ValueError(f"stderr must be 'inherit', 'discard' or a callable that takes a line, got {value!r}")
+    if not callable(value):
+        check_choice("stderr", value, ("inherit", "discard", "a function that takes a line"))
 
 
 @attrs.frozen

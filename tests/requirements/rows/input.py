@@ -189,7 +189,7 @@ HELD: list[tuple[str, str, str, str, Any]] = [
         "principal",
         f"{MRTR}#server-requirements-basic-workflow",
         "A requestState is valid only for the principal it was given to.",
-        "test_input_replay.py::test_a_state_is_for_its_principal_alone",
+        "test_principal.py::test_only_the_same_identity_resumes_a_request",
         MODERN,
     ),
     (

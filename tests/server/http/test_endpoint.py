@@ -19,6 +19,7 @@ from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served, session
 from trio_mcp import Server, types
+from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.options import HttpOptions
 
 PAGE = "https://app.example.com"
@@ -189,6 +190,26 @@ async def test_over_a_unix_socket(tmp_path: Path) -> None:
 def test_options_are_checked(wrong: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"path|max_sessions|retry|session_timeout|allowed_"):
         HttpOptions(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "local", "passes"),
+    [
+        (None, True, False),
+        (None, False, True),
+        (["*"], True, True),
+        (["a.example", "*"], True, True),
+        (["a.example"], False, False),
+    ],
+)
+def test_which_hosts_are_served(hosts: list[str] | None, local: bool, passes: bool) -> None:
+    fault = HttpOptions(allowed_hosts=hosts).guard(local=local).check(Headers([(b"host", b"evil.example")]))
+    assert (fault is None) == passes
+
+
+async def test_keywords_replace_what_the_options_say() -> None:
+    async with Server("test").asgi_app(HttpOptions(path="/a", cors=True), path="/b") as app:
+        assert app.options == HttpOptions(path="/b", cors=True)
 
 
 # --- expiry -------------------------------------------------------------------------------------------------------

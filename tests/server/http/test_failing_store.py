@@ -15,6 +15,7 @@ import trio.testing
 
 from tests.http_peer import LATEST, Events, Raw
 from tests.server.http.harness import Made, Name, served
+from tests.waiting import eventually
 from trio_mcp import Context, HttpOptions, MemoryEventStore, SqliteEventStore, TransportError
 from trio_mcp.http.server.event_store import StoredEvent
 
@@ -117,11 +118,9 @@ async def test_an_event_that_cannot_be_stored_affects_only_its_own_stream(caplog
 
         for number, text in enumerate(("one", "poison", "two"), 1):  # the store waits with the first
             nursery.start_soon(call, text, number + 4)
-            while made.server.statistics().http[0].unstored < number:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+            await eventually(lambda: made.server.statistics().http[0].unstored >= number)  # noqa: B023
         store.go.set()
-        while len(answers) < 3:  # noqa: ASYNC110
-            await trio.sleep(0.01)
+        await eventually(lambda: len(answers) == 3)
     assert {text: "result" in answer for text, answer in answers.items()} == {"one": True, "poison": False, "two": True}
 
 
@@ -233,6 +232,10 @@ async def test_a_session_ends_even_if_the_store_fails_to_forget_it(caplog: pytes
             await http.request("DELETE", "/mcp", headers=raw.headers())
             unused = Raw(http)
             await unused.initialize()
-            while (await unused.post("ping")).status_code != 404:  # noqa: ASYNC110 - there is no event for it
-                await trio.sleep(0.1)
+
+            async def expired() -> bool:
+                await trio.sleep(0.1)  # a ping that comes sooner keeps it alive
+                return (await unused.post("ping")).status_code == 404
+
+            await eventually(expired)
         await works(http)

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
+from tests.waiting import eventually
 from trio_mcp.http.runner.hypercorn import MAX_RECEIVED
 from trio_mcp.http.server.options import HttpOptions
 from trio_mcp.types import meta
@@ -207,8 +208,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_handler_goes_on_or
         async with await trio.open_tcp_stream(*address) as stream:
             await stream.send_all(HEAD % (raw.session.encode(), len(body)) + b"\r\n" + body)
             for running in (1, 0):
-                while made.server.statistics().running != running:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+                await eventually(lambda: made.server.statistics().running == running)  # noqa: B023
             assert made.server.statistics().http[0].streams == 0
 
 

@@ -22,6 +22,7 @@ from pydantic_core import to_json
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made
 from tests.server.http.in_memory import App, over_memory, tls_client
+from tests.waiting import eventually
 from trio_mcp import Context, types
 from trio_mcp.http.runner.http2 import PIECE
 from trio_mcp.http.server.options import HttpOptions
@@ -115,8 +116,7 @@ async def connected(
                 client = Http2Client(stream, window)
                 await client.flush()
                 yield made, client
-            while made.server.statistics().sessions:  # noqa: ASYNC110 - whatever it was, nothing is left of it
-                await trio.sleep(0.01)
+            await eventually(lambda: not made.server.statistics().sessions)  # whatever it was, nothing is left of it
             nursery.cancel_scope.cancel()
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from tests.http_peer import Events, Raw, http_request, request
 from tests.server.http.harness import Made, served, session
+from tests.waiting import eventually
 from trio_mcp import HandlerOptions, SessionOptions, types
 from trio_mcp.http.runner.hypercorn import configured
 from trio_mcp.http.server.options import HttpOptions
@@ -159,8 +160,7 @@ async def test_requests_of_a_session_are_bounded_and_other_sessions_are_served()
         async with trio.open_nursery() as nursery:
             for number in range(4):
                 nursery.start_soon(wait, number)
-            while not answers:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+            await eventually(lambda: answers)
             ((status, refused),) = answers
             assert (status, refused["error"]["code"]) == (200, types.OVERLOADED)
             assert (await raw.post("ping", id=9)).json()["result"] == {}
@@ -236,8 +236,7 @@ async def test_bodies_that_are_read_are_bounded(path: str) -> None:
             headers = {**raw.headers(), "content-type": "application/json"}
             nursery.start_soon(partial(http.post, raw.path, content=slowly(), headers=headers))
             await sending.wait()
-            while not made.server.statistics().http[0].bodies:  # noqa: ASYNC110 - its head is on its way
-                await trio.sleep(0.01)
+            await eventually(lambda: made.server.statistics().http[0].bodies)  # its head is on its way
             refused = await raw.post("ping")
             assert refused.status_code == 503
             assert refused.headers["retry-after"] == "1"

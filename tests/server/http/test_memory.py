@@ -24,6 +24,7 @@ from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
 from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
 from tests.server.http.test_http2 import Http2Client
+from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.runner.http2 import PIECE
 from trio_mcp.http.runner.hypercorn import configured
@@ -118,8 +119,7 @@ class Yard:
 
     async def settled(self) -> tuple[int, Counter[str]]:
         """Return the number of living tasks, and of the server's objects by type, once all is quiet."""
-        while (now := self.made.server.statistics()).sessions > 1 or now.running:  # noqa: ASYNC110
-            await trio.sleep(0.01)
+        await eventually(lambda: (now := self.made.server.statistics()).sessions <= 1 and not now.running)
         await trio.testing.wait_all_tasks_blocked(0.05)
         await pruned()
         gc.collect()

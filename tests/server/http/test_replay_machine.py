@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 from trio.testing import MockClock
 
+from tests.effort import examples
 from tests.server.http.asgi_client import Connection
 from trio_mcp import Context, Server
 from trio_mcp.http.server.app import HttpApp
@@ -162,7 +163,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_whatever_breaks_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     trio.run(play, MemoryEventStore(), steps)
@@ -187,7 +188,7 @@ class Hesitant(MemoryEventStore):
         return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS, st.lists(st.sampled_from([0.0, 0.0, 0.001, 0.1, 1.0]), min_size=1, max_size=7))
 def test_with_a_slow_store_everything_arrives_once_and_in_order(
     steps: list[tuple[str, int, int]], delays: list[float]
@@ -197,7 +198,7 @@ def test_with_a_slow_store_everything_arrives_once_and_in_order(
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8))
 @given(STEPS)
 def test_with_a_file_everything_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     async def main() -> None:

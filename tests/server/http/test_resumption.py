@@ -12,6 +12,7 @@ import trio
 
 from tests.http_peer import Events, Raw
 from tests.server.http.harness import Made, served, session
+from tests.waiting import eventually
 from trio_mcp import Context
 from trio_mcp.http.server.event_store import StoredEvent
 from trio_mcp.http.server.legacy.stores import MemoryEventStore, SqliteEventStore
@@ -267,8 +268,7 @@ async def test_an_older_request_that_waits_for_the_store_does_not_take_the_strea
             await store.asked.wait()
             async with raw.listen("1-1") as newer:  # nothing to replay, so it is open at once
                 store.go.set()
-                while not older:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+                await eventually(lambda: older)
                 made.go.set()
                 (answer,) = await Events(newer).messages()
         assert older == [[]]

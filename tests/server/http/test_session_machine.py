@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from tests.effort import examples
 from tests.http_peer import LATEST, request
 from tests.server.http.asgi_client import Connection
 from tests.server.http.harness import Made
@@ -151,13 +152,13 @@ async def play(store: EventStore | None, steps: list[Step]) -> None:
             assert len(store) == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(STEPS)
 def test_without_a_store(steps: list[Step]) -> None:
     trio.run(play, None, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(STEPS)
 def test_with_a_store(steps: list[Step]) -> None:
     trio.run(play, MemoryEventStore(), steps, clock=trio.testing.MockClock(autojump_threshold=0))

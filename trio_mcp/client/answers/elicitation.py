@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
+from trio_mcp._checks import check_choices, check_hook
 from trio_mcp.convert import as_json, as_object, call_back
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.schema.forms import Form
@@ -43,10 +44,10 @@ class ElicitationSource:
     """
 
     def __init__(self, callback: ElicitationCallback, modes: Collection[ElicitationMode] = MODES) -> None:
-        if not callable(callback):
-            raise TypeError(f"elicitation must be callable, got {type(callback).__name__}")
-        if isinstance(modes, str) or not modes or not set(modes) <= set(MODES):
-            raise ValueError(f"elicitation_modes must be one or both of {', '.join(MODES)}; got {modes!r}")
+        check_hook("elicitation", callback)
+        check_choices("elicitation_modes", modes, MODES)
+        if not modes:
+            raise ValueError("elicitation_modes must not be empty")
         self._callback = callback
         self._modes = tuple(mode for mode in MODES if mode in modes)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import ValidationError
 
+from trio_mcp._checks import check_choices, check_hook
 from trio_mcp.convert import brief, call_back
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.types._base import class_span, field_span
@@ -41,10 +42,8 @@ class SamplingSource:
     """
 
     def __init__(self, callback: SamplingCallback, features: Collection[SamplingFeature] = ()) -> None:
-        if not callable(callback):
-            raise TypeError(f"sampling must be callable, got {type(callback).__name__}")
-        if isinstance(features, str) or not set(features) <= set(FEATURES):
-            raise ValueError(f"sampling_features must be of {', '.join(FEATURES)}; got {features!r}")
+        check_hook("sampling", callback)
+        check_choices("sampling_features", features, FEATURES)
         self._callback = callback
         self._features = tuple(feature for feature in FEATURES if feature in features)
 

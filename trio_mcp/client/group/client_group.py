@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self, get_args
+from typing import Any, Self, Unpack, get_args
 
+from trio_mcp._checks import check_choice, check_hook, check_seconds
+from trio_mcp._keywords import refuse_unknown
 from trio_mcp._nursery import EnteredOnce
-from trio_mcp.client.client import Client
+from trio_mcp.client.client import Client, ClientOptions
 from trio_mcp.client.config import ConfigSource, load_config
 from trio_mcp.client.group.catalog import Catalog, Listed, about
 from trio_mcp.client.group.members import ConnectedClients, Members, Require, ServerStatus
@@ -47,9 +49,10 @@ class ClientGroup(EnteredOnce):
         reconnect: The delays before reconnecting; ``Backoff(attempts=0)`` never reconnects. By default half a second,
             then longer each time, up to a minute, without end. A connection that lasts for the longest delay starts
             the sequence over.
-        on_status: Called, synchronously, with a server's name and its new `ServerStatus`. It must not block.
+        on_status: Called with a server's name and its new `ServerStatus`. It must be a sync function, and must not
+            block.
         per_server: Arguments of the `Client` for particular servers, by name; they override ``client_options``.
-        client_options: Arguments of the `Client` of each server.
+        client_options: Arguments of the `Client` of each server, such as ``timeout``.
 
     Raises:
         TypeError, ValueError: If an argument is invalid.
@@ -66,19 +69,17 @@ class ClientGroup(EnteredOnce):
         max_wait: float = 5.0,
         reconnect: Backoff | None = None,
         on_status: Callable[[str, ServerStatus], object] | None = None,
-        per_server: Mapping[str, Mapping[str, Any]] | None = None,
-        **client_options: Any,
+        per_server: Mapping[str, ClientOptions] | None = None,
+        **client_options: Unpack[ClientOptions],
     ) -> None:
+        refuse_unknown(ClientGroup, client_options, ClientOptions)
         if not isinstance(servers, Mapping):
             raise TypeError(f"servers must map names to targets, got {type(servers).__name__}")
-        if require not in get_args(Require):
-            raise ValueError(f"require must be one of {', '.join(get_args(Require))}; got {require!r}")
-        if isinstance(max_wait, bool) or not isinstance(max_wait, (int, float)) or not max_wait >= 0:
-            raise ValueError(f"max_wait must be a number of seconds, 0 or more; got {max_wait!r}")
+        check_choice("require", require, get_args(Require))
+        check_seconds("max_wait", max_wait, zero=True)
         if reconnect is not None and not isinstance(reconnect, Backoff):
             raise TypeError(f"reconnect must be a Backoff, got {type(reconnect).__name__}")
-        if on_status is not None and not callable(on_status):
-            raise TypeError(f"on_status must be callable, got {type(on_status).__name__}")
+        check_hook("on_status", on_status, sync=True)
         per_server = per_server or {}
         for name in per_server:
             if name not in servers:
@@ -127,7 +128,7 @@ class ClientGroup(EnteredOnce):
         """
         await self._members.aclose()
 
-    async def add(self, name: str, target: Target, **client_options: Any) -> None:
+    async def add(self, name: str, target: Target, **client_options: Unpack[ClientOptions]) -> None:
         """Add a server while the group is in use.
 
         With ``require="all"``, this raises what connecting raises, and the server is not added. Otherwise a server
@@ -144,6 +145,7 @@ class ClientGroup(EnteredOnce):
 
         When cancelled, the server is not added.
         """
+        refuse_unknown(ClientGroup.add, client_options, ClientOptions)
         await self._members.add(name, target, {**self._client_options, **client_options})
 
     async def remove(self, name: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 import trio
 
+from trio_mcp._checks import check_text
 from trio_mcp._log import logger
 from trio_mcp._nursery import background_nursery
 from trio_mcp.client.client import Client
@@ -307,8 +308,7 @@ class Members:
         Raises:
             TypeError, ValueError: If an argument is invalid, or there is a server of that name.
         """
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"a server's name must be a non-empty string, got {name!r}")
+        check_text("a server's name", name)
         if name in self.by_name:
             raise ValueError(f"there is a server {name!r} in the group already; remove it first, or use another name")
         member = self.by_name[name] = Member(name, target, options, self._reconnect, self._status_changed)

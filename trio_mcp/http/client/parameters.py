@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from trio_mcp._checks import check_choice, validator
+
 __all__ = ["HttpKind", "HttpServerParameters"]
 
 HttpKind: TypeAlias = Literal["http", "sse", "ws"]
@@ -36,11 +38,6 @@ def _check_url(instance: HttpServerParameters, attribute: attrs.Attribute[Any], 
         parts.port  # noqa: B018 - the port is parsed, and checked, only when it is read
     except ValueError as exc:
         raise ValueError(f"url is not a valid URL: {exc}") from None
-
-
-def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value not in get_args(HttpKind):
-        raise ValueError(f"kind must be one of {', '.join(get_args(HttpKind))}; got {value!r}")
 
 
 def _as_dict(value: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -77,7 +74,9 @@ class HttpServerParameters:
     """
 
     # First, because the check of `url` needs it and attrs sets fields in order.
-    kind: HttpKind = attrs.field(default="http", kw_only=True, validator=_check_kind)
+    kind: HttpKind = attrs.field(
+        default="http", kw_only=True, validator=validator(check_choice, choices=get_args(HttpKind))
+    )
     url: str = attrs.field(validator=_check_url)
     headers: Mapping[str, str] = attrs.field(
         default=None, converter=_as_dict, kw_only=True, validator=_check_headers, repr=False

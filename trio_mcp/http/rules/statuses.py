@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from trio_mcp._checks import check_count, validator
 from trio_mcp.eras.server_negotiation import ClientDeclaration, ServerIdentity, check_method
 from trio_mcp.errors import McpError
 from trio_mcp.http.headers import (
@@ -114,7 +115,7 @@ class RuleSettings:
     guard: HostGuard = attrs.Factory(lambda: HostGuard(None))
     stateless: bool = False
     json_only: bool = False
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    max_message_size: int = attrs.field(default=DEFAULT_MAX_MESSAGE_SIZE, validator=validator(check_count))
     tool_headers: Callable[[str], tuple[ParameterHeader, ...]] = lambda name: ()
 
     has_sessions: bool = attrs.field(init=False)
@@ -122,10 +123,6 @@ class RuleSettings:
     @has_sessions.default
     def _has_sessions(self) -> bool:
         return bool(self.identity.legacy) and not self.stateless
-
-    def __attrs_post_init__(self) -> None:
-        if self.max_message_size < 1:
-            raise ValueError(f"max_message_size must be at least 1 byte, got {self.max_message_size}")
 
 
 @attrs.define

@@ -39,6 +39,7 @@ from hypercorn.trio.worker_context import EventWrapper, WorkerContext
 from hypercorn.typing import ASGIReceiveEvent, ConnectionState, Scope
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp._checks import check_count, check_text
 from trio_mcp._log import logger
 from trio_mcp._nursery import closing, without_cancellation
 from trio_mcp.http.runner.http2 import MAX_FRAMING, PIECE, Http2
@@ -72,15 +73,11 @@ def configured(host: str, port: int) -> Config:
     """Return hypercorn's configuration for one address.
 
     Raises:
-        TypeError: If the host is not a non-empty string, or the port not an integer.
-        ValueError: If the port is out of range.
+        TypeError: If the host is not a string, or the port not an integer.
+        ValueError: If the host is empty, or the port out of range.
     """
-    if not isinstance(host, str) or not host:
-        raise TypeError(f"host must be a name or an address, got {host!r}")
-    if isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(f"port must be an integer, got {port!r}")
-    if not 0 <= port < 65536:
-        raise ValueError(f"port must be between 0 and 65535, got {port}")
+    check_text("host", host)
+    check_count("port", port, least=0, most=65535)
     config = QuietConfig()
     # An IPv6 address needs brackets to tell its colons from the port's (RFC 3986, section 3.2.2).
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import attrs
 
+from trio_mcp._checks import check_choice, check_number, validator
 from trio_mcp.types.common import CacheScope
 from trio_mcp.types.methods import methods_of
 from trio_mcp.types.versions import MODERN_REVISIONS
@@ -21,15 +22,9 @@ CacheHints = Mapping[str, "CacheHint"]
 
 
 def _check_ttl(instance: object, attribute: object, ttl: Any) -> None:
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):  # a bool is an int in Python
-        raise TypeError(f"ttl must be a number of seconds, got {ttl!r}")
+    check_number("ttl", ttl, what="a number of seconds")
     if not 0 <= ttl <= MAX_TTL:
         raise ValueError(f"ttl must be from 0 to {MAX_TTL:.0f} seconds (a year), got {ttl!r}")
-
-
-def _check_scope(instance: object, attribute: object, scope: Any) -> None:
-    if scope not in get_args(CacheScope):
-        raise ValueError(f"scope must be 'public' or 'private', got {scope!r}")
 
 
 @attrs.frozen
@@ -43,7 +38,7 @@ class CacheHint:
     """
 
     ttl: float = attrs.field(default=0.0, validator=_check_ttl)
-    scope: CacheScope = attrs.field(default="private", validator=_check_scope)
+    scope: CacheScope = attrs.field(default="private", validator=validator(check_choice, choices=get_args(CacheScope)))
 
     def to_wire(self) -> dict[str, Any]:
         """Return the fields to add to a result, with ``ttlMs`` in whole milliseconds."""

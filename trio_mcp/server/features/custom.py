@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from pydantic import BaseModel, ValidationError
 
+from trio_mcp._checks import check_text
 from trio_mcp.convert import as_object, brief
 from trio_mcp.eras.capabilities import is_spec_method
 from trio_mcp.errors import McpError, RemoteProtocolError
@@ -162,9 +163,8 @@ class _CustomMethod:
             raise ResultError(str(exc)) from None
 
 
-def _checked_name(name: object, function: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"a method's name must be a non-empty string, got {name!r}")
+def _checked_name(name: str, function: object) -> str:
+    check_text("a method's name", name)
     if is_spec_method(name):
         raise ValueError(f"the protocol defines {name!r}; a method of your own needs a name of your own")
     if name.startswith("rpc."):  # JSON-RPC 2.0, section 4

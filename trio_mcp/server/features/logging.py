@@ -31,11 +31,11 @@ class LoggingFeature:
         Raises:
             McpError: If the level is unknown (-32602).
         """
-        # The check is shared with Context.log, which raises a ValueError for the handler's author.
+        # The check is shared with Context.log, which raises these for the handler's author.
         level = context.params.get("level")
         try:
             severity_of(level)
-        except ValueError as exc:
+        except (TypeError, ValueError) as exc:
             raise McpError(INVALID_PARAMS, f"invalid level: {exc}") from None
         assert context.client is not None
         context.client.log_level = level  # lasts for the session: only the legacy era has this method

@@ -190,7 +190,9 @@ def _make_prompt(function: Callable[..., Any], settings: Settings, details: Prom
     if not callable(function):
         raise TypeError(f"a prompt must be a function, got {type(function).__name__}")
     name = name_of(function, details)
-    if not isinstance(name, str) or not name or name == "<lambda>":
+    if not isinstance(name, str):
+        raise TypeError(f"a prompt's name must be a string, got {name!r}")
+    if not name or name == "<lambda>":
         raise ValueError(f"{name!r} is not a valid prompt name; pass name=…")
     what = f"prompt {name!r}"
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))

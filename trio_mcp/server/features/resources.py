@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 import attrs
 from pydantic_core import to_jsonable_python
 
+from trio_mcp._checks import check_count
 from trio_mcp.eras.rules import rules_of
 from trio_mcp.errors import McpError, TrioMcpError
 from trio_mcp.server.changes import RESOURCE_UPDATED, RESOURCES_CHANGED
@@ -239,12 +240,16 @@ def _make_resource(
     check_uri(uri, "the URI of a resource")
     what = f"resource {uri!r}"
     name, size, cache = name_of(function, details), details.get("size"), details.get("cache")
-    if not isinstance(name, str) or not name or name == "<lambda>":
+    if not isinstance(name, str):
+        raise TypeError(f"{what}: its name must be a string, got {name!r}")
+    if not name or name == "<lambda>":
         raise ValueError(f"{what}: {name!r} is not a valid name; pass name=…")
     # Braces are not allowed in a URI (RFC 3986), so either of them means a template; a lone one is then refused.
     template = UriTemplate(uri) if "{" in uri or "}" in uri else None
-    if size is not None and (template is not None or isinstance(size, bool) or not isinstance(size, int) or size < 0):
-        raise ValueError(f"{what}: size must be a number of bytes, and only a single resource has one; got {size!r}")
+    if size is not None:
+        check_count(f"{what}: size", size, least=0)
+        if template is not None:
+            raise ValueError(f"{what}: only a single resource has a size")
     if cache is not None:
         checked_hint(cache, what)
     own = read_function(function, settings.surroundings, what, park_input=details.get("park_input", False))

@@ -400,14 +400,18 @@ def _make_tool(function: Callable[..., Any], settings: Settings, details: ToolDe
     if not callable(function):
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
     name = name_of(function, details)
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str):
+        raise TypeError(f"a tool's name must be a string, got {name!r}")
+    if not NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a valid tool name: use 1 to 128 of the characters A-Z a-z 0-9 _ - . and pass name=…"
         )
     what = f"tool {name!r}"
     input_schema = details.get("input_schema")
     if input_schema is not None:
-        if not isinstance(input_schema, dict) or input_schema.get("type") != "object":
+        if not isinstance(input_schema, dict):
+            raise TypeError(f"{what}: input_schema must be a dict, got {type(input_schema).__name__}")
+        if input_schema.get("type") != "object":
             raise ValueError(f'{what}: input_schema must be a JSON Schema with "type": "object" at its root')
         input_schema = copy.deepcopy(input_schema)  # the caller may go on to modify its dict
     own = read_function(

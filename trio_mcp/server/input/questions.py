@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import uuid
+import warnings
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import attrs
 from pydantic import BaseModel
 
+from trio_mcp._checks import check_seconds, check_text
 from trio_mcp.eras.capabilities import declares
 from trio_mcp.eras.rules import Rules, rules_of
 from trio_mcp.errors import LocalProtocolError, McpError
@@ -105,13 +106,9 @@ class InputRequest(Coroutine[Any, Any, T]):
         timeout: float | None,
         elicitation_id: str | None = None,
     ) -> None:
-        if key is not None and (not isinstance(key, str) or not key):
-            raise TypeError(f"key must be a non-empty string, got {key!r}")
-        if timeout is not None:
-            if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-                raise TypeError(f"timeout must be a number of seconds, or None; got {timeout!r}")
-            if not timeout > 0 or math.isnan(timeout):
-                raise ValueError(f"timeout must be more than 0 seconds, got {timeout!r}")
+        if key is not None:
+            check_text("key", key)
+        check_seconds("timeout", timeout, optional=True)
         self.method = method
         self.key = key
         self.timeout = timeout
@@ -121,6 +118,21 @@ class InputRequest(Coroutine[Any, Any, T]):
         self._params = params
         self._read = read
         self._running: Coroutine[Any, Any, T] | None = None
+        self._forgotten = True
+
+    # Until __init__ is done, in case it raises.
+    _forgotten = False
+
+    def take(self) -> InputRequest[T]:
+        """Note that the question is being asked, or was dropped on purpose; return it."""
+        self._forgotten = False
+        return self
+
+    # Python warns of a coroutine that is never awaited, but ours is made only on first use.
+    def __del__(self) -> None:
+        if self._forgotten:
+            text = f"a question ({self.method}) was never asked: await it, or pass it to ctx.gather"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def check(self, context: Asker) -> None:
         """Refuse to ask what the client has not declared, or what its revision does not define.
@@ -152,6 +164,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         return self._read(answer)
 
     async def _ask(self) -> T:
+        self.take()
         answer: T
         (answer,) = await self._context.asking.ask((self,))
         return answer
@@ -175,6 +188,7 @@ class InputRequest(Coroutine[Any, Any, T]):
         return self._coroutine().throw(*details)
 
     def close(self) -> None:
+        self.take()
         if self._running is not None:
             self._running.close()
 
@@ -204,6 +218,7 @@ class InputRequired:
         for key, request in requests.items():
             if not isinstance(request, InputRequest):
                 raise TypeError(f"requests[{key!r}] must be a question such as ctx.elicit(…), got {request!r}")
+            request.take()
         self.__attrs_init__(dict(requests), state)
 
 
@@ -224,7 +239,7 @@ class UrlElicitationRequired(McpError):
         if not requests or not all(isinstance(each, InputRequest) and each.elicitation_id for each in requests):
             raise TypeError("UrlElicitationRequired takes one or more requests from ctx.elicit_url(…), not awaited")
         # In the form of the only revision that has this error; other clients are answered in another way.
-        pages = [each.wire(LATEST_LEGACY)["params"] for each in requests]
+        pages = [each.take().wire(LATEST_LEGACY)["params"] for each in requests]
         super().__init__(
             URL_ELICITATION_REQUIRED, "the user must visit a page before this can continue", {"elicitations": pages}
         )
@@ -312,8 +327,8 @@ def ask_url(
         valid = False
     if not valid:
         raise ValueError(f"url must be an absolute URL, such as https://example.com/page; got {url!r}")
-    if elicitation_id is not None and (not isinstance(elicitation_id, str) or not elicitation_id):
-        raise TypeError(f"elicitation_id must be a non-empty string, got {elicitation_id!r}")
+    if elicitation_id is not None:
+        check_text("elicitation_id", elicitation_id)
     identity = elicitation_id or str(uuid.uuid4())  # unique, as the client to notify is found by it
 
     def params(revision: str) -> dict[str, Any]:

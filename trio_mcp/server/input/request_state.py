@@ -215,7 +215,7 @@ class StateSealer:
 
 
 def checked_keys(keys: bytes | Sequence[bytes] | None) -> tuple[bytes, ...] | None:
-    """Return one or more keys as a tuple, or None if there is none.
+    """Return the keys as a tuple; None stays None.
 
     Raises:
         TypeError, ValueError: If a key is invalid.

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 import trio
 
+from trio_mcp._checks import check_count, check_seconds
 from trio_mcp.http.server.event_store import EventsLost, EventStore, StoredEvent
 
 __all__ = ["MemoryEventStore", "SqliteEventStore"]
@@ -58,9 +59,9 @@ class MemoryEventStore(EventStore):
         max_age: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        _check_limit("max_events", max_events, whole=True)
-        _check_limit("max_bytes", max_bytes, whole=True)
-        _check_limit("max_age", max_age, whole=False)
+        check_count("max_events", max_events)
+        check_count("max_bytes", max_bytes)
+        check_seconds("max_age", max_age)
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._max_age = max_age
@@ -138,8 +139,8 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_events: int = 100_000, max_age: float = 86_400.0) -> None:
-        _check_limit("max_events", max_events, whole=True)
-        _check_limit("max_age", max_age, whole=False)
+        check_count("max_events", max_events)
+        check_seconds("max_age", max_age)
         self._path = os.fspath(path)
         self._max_events = max_events
         self._max_age = max_age
@@ -231,16 +232,3 @@ class SqliteEventStore(EventStore, trio.abc.AsyncResource):
             raise
         opened: sqlite3.Connection = connection
         return opened
-
-
-def _check_limit(name: str, value: object, *, whole: bool) -> None:
-    """Check that a limit is a number above 0.
-
-    Raises:
-        TypeError: If it is not a number, or not an integer where one is required.
-        ValueError: If it is not above 0.
-    """
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        raise TypeError(f"{name} must be {'an integer' if whole else 'a number'}, got {value!r}")
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0, got {value!r}")
