@@ -63,7 +63,7 @@ class NotOverHttp:
     revisions: Sequence[str] = ALL
 
 
-# What happens there instead is in tests/protocol/test_http_message_rules.py.
+# What happens there instead is in tests/protocol/test_http_rules.py.
 REFUSED = NotOverHttp("HTTP refuses it with a status, before it is a message")
 ALONE = NotOverHttp("a modern POST stands alone, and holds a request of the revision that its headers name", MODERN)
 

@@ -105,9 +105,9 @@ async def refused(case: Case) -> None:
 topic.held(
     """
     A batch may cancel its own requests.
-        basic#batching peer_requests.py::test_a_batch_may_cancel_what_it_asks_for 2025-03-26
+        basic#batching peer.py::test_a_batch_may_cancel_what_it_asks_for 2025-03-26
     The answer to a batch leaves out its cancelled requests.
-        basic#batching peer_requests.py::test_a_cancelled_request_of_a_batch_holds_nothing_up 2025-03-26
+        basic#batching peer.py::test_a_cancelled_request_of_a_batch_holds_nothing_up 2025-03-26
     The number of messages in a batch is bounded.
         basic#batching codec.py::test_the_size_of_a_batch_is_bounded 2025-03-26
     """,

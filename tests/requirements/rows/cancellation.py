@@ -166,10 +166,10 @@ async def timeout(case: Case) -> None:
 topic.held(
     """
     A request that is cancelled while it waits for its turn never starts.
-        basic/patterns/cancellation#behavior-requirements peer_requests.py::test_cancelling_a_queued_request
+        basic/patterns/cancellation#behavior-requirements peer.py::test_cancelling_a_queued_request
     A cancellation that crosses the response on its way is ignored.
         basic/patterns/cancellation#timing-considerations
-        peer_requests.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing
+        peer.py::test_a_cancellation_that_comes_after_the_answer_changes_nothing
     Messages that arrive late for a cancelled request are ignored.
         basic/patterns/cancellation#behavior-requirements
         peer.py::test_late_messages_for_a_cancelled_request_are_ignored

@@ -269,7 +269,7 @@ topic.held(
     Any first request is answered, with a result or an error of its era.
         basic/versioning#protocol-version-negotiation whatever_arrives_is_answered
     """,
-    tests="tests/protocol/test_server_negotiation.py::test_",
+    tests="tests/protocol/test_negotiation.py::test_",
 )
 topic.held(
     """
