@@ -187,6 +187,32 @@ async def test_memory_returns_to_where_it_was() -> None:
             tracemalloc.stop()
 
 
+@pytest.mark.legacy
+async def test_an_idle_session_has_one_task_and_at_most_20_kib() -> None:
+    count = 200
+    async with Server("test").asgi_app() as app:
+
+        async def open_sessions(number: int) -> tuple[int, int]:
+            for _ in range(number):
+                opened = Connection("POST", {}, to_json(request("initialize", HELLO, 0)))
+                await opened.run(app)
+                session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                await Connection("POST", session, to_json(ready)).run(app)
+            await trio.testing.wait_all_tasks_blocked()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0], trio.lowlevel.current_statistics().tasks_living
+
+        tracemalloc.start()
+        try:
+            before, tasks = await open_sessions(5)
+            after, more_tasks = await open_sessions(count)
+        finally:
+            tracemalloc.stop()
+    assert more_tasks == tasks + count
+    assert (after - before) / count <= 20 * 1024, f"{(after - before) / count / 1024:.1f} KiB"
+
+
 async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
     """A server that makes a tool for each client, or for each table of a database."""
     server = Server("test")
