@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import httpx
 import pytest
-import trio
 
 from tests.http_peer import Events, Raw, request
 from tests.server.http.harness import Made, served
@@ -61,17 +60,3 @@ async def test_a_disconnect_cancels_a_request_that_cannot_be_resumed() -> None:
         async with client(http).call("wait", {"progress": 1}) as r:
             await Events(r).message()
         await made.cancelled.wait()
-
-
-async def test_nothing_is_left_of_an_exchange() -> None:
-    made = Made()
-    async with served(STATELESS, made) as (_, http, _):
-        raw = client(http)
-        await raw.post("ping")
-        await trio.testing.wait_all_tasks_blocked()
-        before = trio.lowlevel.current_statistics().tasks_living
-        for _ in range(20):
-            await raw.post("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
-        assert made.server.statistics().sessions == 0
