@@ -20,10 +20,9 @@ from pydantic_core import to_json
 from tests.http_peer import LATEST, request
 from tests.http_peer import http_request as http
 from tests.server.http.asgi_client import Connection
-from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
-from tests.server.http.in_memory import App, over_memory, over_socket, tls_client
-from tests.server.http.test_http2 import Http2Client
+from tests.server.http.http2_client import over_http2
+from tests.server.http.in_memory import App, over_socket
 from tests.waiting import eventually
 from trio_mcp import Context, Server
 from trio_mcp.http.runner.http2 import PIECE
@@ -244,15 +243,11 @@ async def test_what_is_cached_for_a_tool_goes_with_it() -> None:
 async def waiting_answers(app: Any, protocol: str, count: int, folder: Path) -> AsyncIterator[Callable[[], int]]:
     """Open `count` exchanges whose clients do not read; yield a function that counts the bytes allocated since."""
     async with contextlib.AsyncExitStack() as stack:
-        config, trusted = over_tls(folder)
-        trusted.set_alpn_protocols(["h2"])
         before = 0
         tracemalloc.start()
         stack.callback(tracemalloc.stop)
         if protocol == "h2":
-            tls = config.create_ssl_context()
-            stream, _, _ = await stack.enter_async_context(over_memory(app, config, tls=tls))
-            client = Http2Client(await tls_client(stream, trusted), 0)
+            client, _, _ = await stack.enter_async_context(over_http2(app, folder, window=0))
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(count):
                 await client.call("much")
