@@ -18,7 +18,7 @@ from trio.testing import MockClock
 from tests.http_peer import ACCEPT, LATEST, Events, Raw, request
 from tests.server.http.certificate import over_tls
 from tests.server.http.harness import Made, served
-from trio_mcp import Server, types
+from trio_mcp import Context, MemoryEventStore, Server, TransportError, types
 from trio_mcp.http.headers import Headers
 from trio_mcp.http.server.options import HttpOptions
 
@@ -217,8 +217,6 @@ async def test_keywords_replace_what_the_options_say() -> None:
 
 @pytest.mark.legacy
 async def test_an_unused_session_expires(autojump_clock: MockClock) -> None:
-    from trio_mcp import MemoryEventStore
-
     made, store = Made(), MemoryEventStore()
     options = HttpOptions(session_timeout=60, event_store=store)
     async with made.server.asgi_app(options) as app:
@@ -251,6 +249,36 @@ async def test_a_request_under_way_keeps_its_session(autojump_clock: MockClock) 
             made.go.set()
             assert (await raw.post("ping", id=2)).status_code == 200
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.legacy
+async def test_a_question_to_a_client_that_is_not_heard_from_fails(autojump_clock: MockClock) -> None:
+    """Its handler would keep the session forever: with an event store, the client could still come back for it."""
+    server, failures = Server("test"), []
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        try:
+            return str(await ctx.session.send_request("elicitation/create", {"message": "?"}, timeout=None))
+        except TransportError as exc:
+            failures.append(str(exc))
+            raise
+
+    async with (
+        server.asgi_app(session_timeout=60, event_store=MemoryEventStore()) as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http,
+    ):
+        raw = Raw(http)
+        await raw.initialize(elicitation={})
+        with trio.move_on_after(1):
+            await raw.post("tools/call", {"name": "ask", "arguments": {}})
+        await trio.sleep(50)
+        assert (await raw.post("ping", id=2)).status_code == 200  # it is there, and may come back
+        await trio.sleep(50)
+        assert (failures, app.statistics().sessions) == ([], 1)
+        await trio.sleep(100)
+        assert failures == ["the client has sent no HTTP request for 60 seconds"]
+        assert app.statistics().sessions == 0
 
 
 # --- the end ------------------------------------------------------------------------------------------------------
